@@ -1,0 +1,110 @@
+# headrace. `make` lists the targets. Python 3.11+ and make are all a machine needs:
+# each target builds its own .venv first (with uv where it is found, else venv + pip).
+
+PYTHON ?=
+VENV   := .venv
+ARGS   ?=
+
+BIN   := $(VENV)/bin
+STAMP := $(VENV)/.installed
+SUITABLE = -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
+
+.DEFAULT_GOAL := help
+.PHONY: help demo test test-all lint format bench docs clean
+
+help: ## list the targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
+	@echo
+	@echo "  PYTHON=/path/to/python3   the interpreter for a new $(VENV)"
+	@echo "  ARGS=\"...\"                passed on to pytest, headrace demo or bench"
+
+demo: $(STAMP) ## the two-minute tour, on a temporary SQLite file
+	@$(BIN)/headrace demo $(ARGS)
+
+test: $(STAMP) ## every test
+	@$(BIN)/python -m pytest $(ARGS)
+
+lint: $(STAMP) ## format, lint, types and the floors of the architecture
+	@$(BIN)/ruff format --check --quiet . || { \
+	  echo "lint: some files are not formatted; 'make format' formats them" >&2; \
+	  $(BIN)/ruff format --check .; exit 1; }
+	@$(BIN)/ruff check --quiet .
+	@$(BIN)/mypy --strict --no-error-summary src $(wildcard tests) $(wildcard bench)
+	@out=$$($(BIN)/lint-imports --no-logo 2>&1) || { echo "$$out"; exit 1; }
+	@echo "lint: clean"
+
+format: $(STAMP) ## rewrite the code in the house format, with the safe fixes
+	@$(BIN)/ruff check --quiet --fix-only .
+	@$(BIN)/ruff format --quiet .
+
+bench: $(STAMP) ## measure this machine, side by side with peers, in one run
+	@$(BIN)/python -m bench $(ARGS)
+
+docs: $(STAMP) ## check the docs: the pages are there, and every code block runs
+	@for page in README.md docs CHANGELOG.md CONTRIBUTING.md; do \
+	  test -e $$page || { echo "docs: $$page is missing" >&2; exit 1; }; done
+	@$(BIN)/python -m pytest tests/surfaces/test_docs.py $(ARGS)
+
+# Each Python gets its own environment under .venvs, made by the same rule as the main one.
+# A pyenv shim may be on PATH and refuse to run, so every candidate is asked for its version.
+test-all: ## every test, on every Python 3.11+ found here
+	@found=""; failed=""; \
+	for candidate in $$(seq 11 30 | sed 's/^/python3./') python3 \
+	    "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/*/bin/python3; do \
+	  $$candidate $(SUITABLE) || continue; \
+	  version=$$($$candidate -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  case " $$found " in *" $$version "*) continue;; esac; \
+	  found="$$found $$version"; \
+	  echo "Python $$version"; \
+	  $(MAKE) --no-print-directory test PYTHON="$$candidate" VENV=".venvs/$$version" \
+	    || failed="$$failed $$version"; \
+	done; \
+	test -n "$$found" || { echo "test-all: no Python 3.11 or newer was found" >&2; exit 1; }; \
+	test -z "$$failed" || { echo "test-all: failed on Python$$failed" >&2; exit 1; }; \
+	echo "test-all: passed on Python$$found"
+
+clean: ## remove environments, caches and builds
+	@rm -rf .venv .venvs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The interpreter: PYTHON if given, else python3 if it is new enough, else the newest that is.
+# An environment whose python is gone is built anew; a folder that is no environment is never removed.
+$(BIN)/python:
+	@python="$(PYTHON)"; \
+	if [ -z "$$python" ]; then \
+	  for candidate in python3 $$(seq 30 -1 11 | sed 's/^/python3./') \
+	      "$${PYENV_ROOT:-$$HOME/.pyenv}"/versions/3.*/bin/python3; do \
+	    if $$candidate $(SUITABLE); then python=$$candidate; break; fi; \
+	  done; \
+	fi; \
+	if [ -z "$$python" ] || ! $$python $(SUITABLE); then \
+	  echo "headrace needs Python 3.11 or newer; $${python:-every python3 found here} is missing or older." >&2; \
+	  echo "Install one (https://www.python.org/downloads/), or name it: make PYTHON=/path/to/python3" >&2; \
+	  exit 1; \
+	fi; \
+	if [ -e $(VENV)/pyvenv.cfg ]; then rm -rf $(VENV); fi; \
+	if command -v uv >/dev/null 2>&1; then \
+	  exec uv venv --quiet --python "$$($$python -c 'import sys; print(sys.executable)')" $(VENV); \
+	fi; \
+	if ! $$python -c 'import venv, ensurepip' >/dev/null 2>&1; then \
+	  version=$$($$python -c 'import sys; print("%d.%d" % sys.version_info[:2])'); \
+	  echo "$$python cannot make a virtual environment: its ensurepip module is missing." >&2; \
+	  echo "On Debian and Ubuntu: apt install python$$version-venv. Elsewhere: install uv, and run this again." >&2; \
+	  exit 1; \
+	fi; \
+	$$python -m venv $(VENV)
+
+# Installs again only when pyproject.toml changed or the environment is new, whatever its old stamp says.
+# An environment made by uv has no pip of its own.
+ifneq ($(shell test -x $(BIN)/python || echo gone),)
+.PHONY: $(STAMP)
+endif
+$(STAMP): pyproject.toml | $(BIN)/python
+	@echo "setting up $(VENV)"
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv pip install --quiet --python $(BIN)/python --editable '.[dev]'; \
+	else \
+	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
+	  $(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'; \
+	fi
+	@touch $(STAMP)

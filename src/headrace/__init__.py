@@ -1,0 +1,96 @@
+"""headrace: background jobs that need nothing but a file.
+
+The house has five floors, and a floor imports only the ones below it:
+
+    errors.py     one exception tree
+    core/         values and rules: pure, no I/O, never reads a clock
+    engines/      where jobs live: the seam (protocol.py), SQLite, group commit, the doorbell
+    runtime/      running jobs: tasks, handles, workers, sandboxes, the supervisor
+    app/          Headrace and its facades
+    cli/ testing/ surfaces; nothing imports them
+
+Everything public is importable from here (and from `headrace.testing`); all other modules are private.
+"""
+
+from __future__ import annotations
+
+from headrace.app.app import Headrace
+from headrace.app.jobs import JobPage
+from headrace.app.queues import Queue, QueueStats
+from headrace.app.workers import WorkerInfo
+from headrace.core.retry import Retry
+from headrace.core.states import State
+from headrace.core.story import AttemptError, Entry
+from headrace.errors import (
+    CancelJob,
+    ConfigError,
+    CorruptPayload,
+    DuplicateJob,
+    EngineUnavailable,
+    HeadraceError,
+    InvalidJob,
+    InvalidSchedule,
+    JobCancelled,
+    JobFailed,
+    JobNotFound,
+    JobTimeout,
+    LeaseLost,
+    PayloadTooLarge,
+    PermanentError,
+    QueueFull,
+    ResultUnavailable,
+    RetryableError,
+    RetryLater,
+    SchemaMismatch,
+    Snooze,
+    UnknownTask,
+    UnsupportedByEngine,
+)
+from headrace.runtime.context import JobContext, current_job
+from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.task import Call, Task
+from headrace.runtime.worker import Worker
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "AttemptError",
+    "Call",
+    "CancelJob",
+    "ConfigError",
+    "CorruptPayload",
+    "DuplicateJob",
+    "EngineUnavailable",
+    "Entry",
+    "Headrace",
+    "HeadraceError",
+    "InvalidJob",
+    "InvalidSchedule",
+    "Job",
+    "JobCancelled",
+    "JobContext",
+    "JobFailed",
+    "JobNotFound",
+    "JobPage",
+    "JobTimeout",
+    "LeaseLost",
+    "LogEntry",
+    "PayloadTooLarge",
+    "PermanentError",
+    "Queue",
+    "QueueFull",
+    "QueueStats",
+    "ResultUnavailable",
+    "Retry",
+    "RetryLater",
+    "RetryableError",
+    "SchemaMismatch",
+    "Snooze",
+    "State",
+    "Task",
+    "UnknownTask",
+    "UnsupportedByEngine",
+    "Worker",
+    "WorkerInfo",
+    "current_job",
+]

@@ -1,0 +1,242 @@
+"""Headrace: the app. It holds the settings, the tasks and the engine, and hands out everything else."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import importlib
+from collections.abc import Callable, Coroutine, Iterable
+from typing import Any, ParamSpec, TypeVar, overload
+
+from headrace.app.config import find_settings, open_engine
+from headrace.app.hub import AppHub
+from headrace.app.jobs import Jobs
+from headrace.app.queues import Queue, QueueStats, all_stats
+from headrace.app.workers import WorkerInfo
+from headrace.core.clock import Clock, SystemClock
+from headrace.core.options import Options, check_task_name, checked
+from headrace.core.settings import Settings
+from headrace.engines.protocol import Engine
+from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.job import Job, twin
+from headrace.runtime.submit import Submitter
+from headrace.runtime.supervisor import Supervisor, run_here
+from headrace.runtime.task import Call, Task, default_name
+from headrace.runtime.worker import Worker
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Headrace:
+    """A background-job system on one store.
+
+    `url` is `sqlite:///file.db` or `memory://`; without it $HEADRACE_URL, else headrace.db in the current folder.
+    Other settings may be given by name; `headrace doctor` prints them all and where they came from.
+    """
+
+    def __init__(self, url: str | None = None, *, clock: Clock | None = None, **settings: Any) -> None:
+        found = find_settings({"url": url, **settings})
+        self.settings: Settings = found.settings
+        self.settings_origin = found.origin
+        self.clock: Clock = clock or SystemClock()
+        self.tasks: dict[str, Task[..., Any, Any]] = {}
+        self.engine: Engine = open_engine(self.settings, self.clock)
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings.heartbeat)
+        self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub)
+        self._workers: list[Worker] = []
+        self.jobs = Jobs(self._hub)
+
+    # -- tasks
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, T]], /) -> Task[P, Coroutine[Any, Any, T], T]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
+    @overload
+    def task(self, /, *, name: str | None = None, **options: Any) -> _Decorator: ...
+    def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
+        """Register a function as a task; use it bare or with a name and options."""
+        if function is None:
+            return functools.partial(self._register, name=name, options=_task_options(options))
+        return self._register(function, name=name, options=_task_options(options))
+
+    def _register(self, function: Any, *, name: str | None, options: Options) -> Task[..., Any, Any]:
+        if isinstance(function, Task):
+            function = function.function
+        if not callable(function):
+            raise ConfigError(f"@app.task: {function!r} is not a function")
+        task: Task[..., Any, Any] = Task(function, name or default_name(function), options, self._submitter)
+        known = self.tasks.get(task.name)
+        if known is not None and _place(known.function) != _place(function):
+            raise ConfigError(
+                f"two tasks are called {task.name!r}: {_place(known.function)} and {_place(function)}; "
+                "give one of them another name with @app.task(name=...)"
+            )
+        self.tasks[task.name] = task
+        return task
+
+    def find_task(self, name: str) -> Task[..., Any, Any] | None:
+        """The task of that name: registered, or a function of a module in the setting `importable`."""
+        return self.tasks.get(name) or self._importable(name)
+
+    def task_by_name(self, name: str) -> Task[..., Any, Any]:
+        """A task to enqueue by name; its code need not be known here, then its arguments are not checked here."""
+        return self.find_task(check_task_name(name)) or Task(_elsewhere, name, Options(), self._submitter)
+
+    def _importable(self, name: str) -> Task[..., Any, Any] | None:
+        module, _, attribute = name.rpartition(".")
+        allowed = self.settings.importable
+        if not module or not any(module == root or module.startswith(f"{root}.") for root in allowed):
+            return None
+        try:
+            function = getattr(importlib.import_module(module), attribute, None)
+        except ImportError:
+            return None
+        if isinstance(function, Task):
+            return function
+        return Task(function, name, Options(), self._submitter) if callable(function) else None
+
+    # -- submitting
+
+    def enqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Store a job for a task, given as such, by name, or as a plain importable function."""
+        return self._as_task(task).enqueue(*args, **kwargs)
+
+    async def aenqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
+        """Like enqueue(), without blocking the event loop."""
+        return await self._as_task(task).aenqueue(*args, **kwargs)
+
+    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        """Store many jobs in one commit: all of them or, if one is not valid, none."""
+        return self._submitter.submit_many(calls)
+
+    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        """Like enqueue_many(), without blocking the event loop."""
+        return await asyncio.to_thread(self._submitter.submit_many, calls)
+
+    def _as_task(self, task: Any) -> Task[..., Any, Any]:
+        if isinstance(task, Task):
+            return task
+        if isinstance(task, str):
+            return self.task_by_name(task)
+        if not callable(task):
+            raise InvalidJob(f"task: expected a task, a name or a function, got {task!r}")
+        known = next((known for known in self.tasks.values() if known.function is task), None)
+        return known or self._plain(task)
+
+    def _plain(self, function: Callable[..., Any]) -> Task[..., Any, Any]:
+        place = _place(function)
+        if "<" in place or place.startswith("__main__"):
+            raise InvalidJob(f"{place} can't be imported by a worker; make it a task with @app.task")
+        return Task(function, place, Options(), self._submitter)
+
+    # -- looking
+
+    def queue(self, name: str) -> Queue:
+        """The queue of that name; it need not exist yet."""
+        return Queue(name, self._hub)
+
+    def queues(self) -> list[QueueStats]:
+        """Every queue with its counts, by name."""
+        return all_stats(self._hub)
+
+    def workers(self) -> list[WorkerInfo]:
+        """The workers that are alive, on what, and since when."""
+        return [WorkerInfo.of(row) for row in self.engine.desk.workers()]
+
+    def pause_worker(self, worker_id: str) -> bool:
+        """Have a worker start no more jobs; False if it is not known."""
+        return self.engine.desk.wish(worker_id, "pause")
+
+    def resume_worker(self, worker_id: str) -> bool:
+        """Have a paused worker start jobs again."""
+        return self.engine.desk.wish(worker_id, "run")
+
+    def stop_worker(self, worker_id: str) -> bool:
+        """Have a worker finish what it runs and end."""
+        return self.engine.desk.wish(worker_id, "stop")
+
+    aqueues = twin(queues)
+    aworkers = twin(workers)
+
+    # -- working
+
+    def worker(self, **settings: Any) -> Worker:
+        """A worker of this process's threads, for `with app.worker(concurrency=4): ...`."""
+        worker = self._make_worker(self._with(settings))
+        self._workers = [known for known in self._workers if not known.stopped.is_set()] + [worker]
+        return worker
+
+    def run_worker(self, *, drain: bool = False, at_most: int | None = None, **settings: Any) -> int:
+        """Run workers and block until SIGTERM or SIGINT; a second one hurries."""
+        chosen = self._with(settings)
+        make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
+        supervised = chosen.processes > 1 or chosen.max_jobs is not None or chosen.max_memory is not None
+        if not supervised or drain or at_most is not None:
+            return run_here(make())
+        self.engine.close()  # no connection may cross the fork
+        return Supervisor(make, chosen.processes, chosen.shutdown_timeout).run()
+
+    def _with(self, settings: dict[str, Any]) -> Settings:
+        base = {name: getattr(self.settings, name) for name in Settings.__struct_fields__}
+        given = {name: value for name, value in settings.items() if value is not None}
+        return find_settings({**base, **given}).settings
+
+    def _make_worker(self, settings: Settings, **how: Any) -> Worker:
+        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
+
+    # -- closing
+
+    def close(self) -> None:
+        """Stop embedded workers and release the store."""
+        for worker in self._workers:
+            if not worker.stopped.is_set():
+                worker.stop()
+        self._workers.clear()
+        self.engine.close()
+
+    def __enter__(self) -> Headrace:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> Headrace:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await asyncio.to_thread(self.close)
+
+    def __repr__(self) -> str:
+        return f"<Headrace {self.engine.url}>"
+
+
+class _Decorator:
+    """For type checkers: what `app.task(...)` returns."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Task[P, Coroutine[Any, Any, T], T]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R, R]: ...
+    def __call__(self, function: Any) -> Any: ...
+
+
+def _task_options(given: dict[str, Any]) -> Options:
+    for name in ("job_id", "run_at"):
+        if name in given:
+            raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)")
+    try:
+        return checked(given)
+    except InvalidJob as error:
+        raise ConfigError(f"@app.task: {error}") from None
+
+
+def _place(function: Any) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def _elsewhere(*args: Any, **kwargs: Any) -> Any:
+    """Stands for a task whose code is not here."""
+    raise ConfigError("the code of this task is not known here")

@@ -1,0 +1,72 @@
+"""Finds settings in the environment and in files, and the engine a URL names."""
+
+from __future__ import annotations
+
+import os
+import tomllib
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+from headrace.core.clock import Clock
+from headrace.core.settings import Found, Settings, resolve
+from headrace.engines.protocol import Engine
+from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.errors import ConfigError
+
+
+def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> Found:
+    """Arguments over HEADRACE_* over headrace.toml or [tool.headrace] in pyproject.toml of the folder."""
+    values, name = _file_settings(folder or Path.cwd())
+    return resolve(arguments, os.environ, values, name)
+
+
+def _file_settings(folder: Path) -> tuple[Mapping[str, Any], str]:
+    own, shared = folder / "headrace.toml", folder / "pyproject.toml"
+    if own.is_file():
+        return _read(own), own.name
+    if shared.is_file():
+        return _read(shared).get("tool", {}).get("headrace", {}), f"[tool.headrace] of {shared.name}"
+    return {}, ""
+
+
+def _read(path: Path) -> dict[str, Any]:
+    try:
+        return tomllib.loads(path.read_text("utf-8"))
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path.name}: {error}") from None
+
+
+def open_engine(settings: Settings, clock: Clock) -> Engine:
+    """The engine for the URL. Nothing is touched until it is used."""
+    parts = urlsplit(settings.url)
+    if parts.scheme == "memory":
+        return SqliteEngine(None, clock=clock)
+    if parts.scheme == "sqlite":
+        return SqliteEngine(
+            _sqlite_path(settings.url),
+            durability=settings.durability,
+            auto_migrate=settings.auto_migrate,
+            clock=clock,
+        )
+    raise ConfigError(f"url: {redacted_url(settings.url)!r} is not known; use sqlite:///file.db or memory://")
+
+
+def _sqlite_path(url: str) -> Path:
+    rest = url.removeprefix("sqlite://")
+    if not rest.startswith("/") or "?" in rest:
+        raise ConfigError(f"url: {url!r} should look like sqlite:///relative.db or sqlite:////absolute/path.db")
+    path = unquote(rest[1:])
+    if not path:
+        raise ConfigError(f"url: {url!r} names no file; use memory:// for a store without one")
+    return Path(path).absolute()
+
+
+def redacted_url(url: str) -> str:
+    """The URL without its password, for messages."""
+    parts = urlsplit(url)
+    if parts.password is None:
+        return url
+    host = parts.netloc.rpartition("@")[2]
+    return parts._replace(netloc=f"{parts.username or ''}:***@{host}").geturl()

@@ -1,0 +1,84 @@
+"""What job handles reach of their app: the store's desk, the waiter, and the tasks known here."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from headrace.app.why import explain
+from headrace.core import codec
+from headrace.core.clock import Clock, to_datetime
+from headrace.core.model import Changes, Filter, JobRow
+from headrace.core.states import Event
+from headrace.core.story import AttemptError, Entry, errors_of, tell
+from headrace.engines.protocol import Engine
+from headrace.errors import JobNotFound
+from headrace.runtime.job import LogEntry
+from headrace.runtime.task import Task
+from headrace.runtime.waiter import Waiter
+
+_AT_ONCE = 1000
+
+
+class AppHub:
+    """Serves the handles of one app."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        find_task: Callable[[str], Task[..., Any, Any] | None],
+        heartbeat: float,
+    ) -> None:
+        self.engine = engine
+        self.clock = clock
+        self._find_task = find_task
+        self._heartbeat = heartbeat
+        self._waiter = Waiter(engine)
+
+    def row(self, job_id: str) -> JobRow:
+        rows = self.engine.desk.get([job_id])
+        if not rows:
+            raise JobNotFound(job_id)
+        return rows[0]
+
+    def move(self, which: Filter, event: Event) -> list[str]:
+        """Apply the event to all that match, a bounded batch at a time."""
+        moved: list[str] = []
+        while True:
+            batch = self.engine.desk.move(which, event, _AT_ONCE)
+            moved += batch
+            if len(batch) < _AT_ONCE:
+                return moved
+
+    def amend(self, job_id: str, changes: Changes) -> bool:
+        return self.engine.desk.amend(job_id, changes)
+
+    def wait(self, job_id: str, timeout: float | None) -> bool:
+        return self._waiter.wait(job_id, timeout)
+
+    async def await_finish(self, job_id: str, timeout: float | None) -> bool:
+        return await self._waiter.await_finish(job_id, timeout)
+
+    def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]:
+        filings = self.engine.desk.history(row.id)
+        return tell(row, filings), errors_of(filings)
+
+    def log_lines(self, job_id: str) -> list[LogEntry]:
+        self.row(job_id)
+        return [
+            LogEntry(at, line.attempt, line.level, line.message, codec.decode(line.fields) if line.fields else {})
+            for line in self.engine.desk.logs(job_id)
+            if (at := to_datetime(line.at)) is not None
+        ]
+
+    def explain(self, row: JobRow) -> str:
+        return explain(row, self.engine.desk, self.clock.now(), int(self._heartbeat * 3000))
+
+    def rebuild_result(self, task: str, value: Any) -> Any:
+        known = self._find_task(task)
+        return value if known is None else known.signature.rebuild_result(value)
+
+    def parameter_names(self, task: str) -> Sequence[str] | None:
+        known = self._find_task(task)
+        return None if known is None else known.signature.positional

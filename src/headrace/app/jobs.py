@@ -1,0 +1,131 @@
+"""The facade of all jobs: find them, count them, act on many by the same filters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, overload
+
+from headrace.app.hub import AppHub
+from headrace.core.model import Filter
+from headrace.core.options import check_moment
+from headrace.core.states import Event, State
+from headrace.errors import InvalidJob
+from headrace.runtime.job import Job, twin
+
+_MOST = 10_000
+
+
+class JobPage(Sequence[Job[Any]]):
+    """Some jobs, newest first. `cursor` continues after them, None at the end."""
+
+    def __init__(self, jobs: list[Job[Any]], cursor: str | None) -> None:
+        self.jobs = jobs
+        self.cursor = cursor
+
+    @overload
+    def __getitem__(self, index: int) -> Job[Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Job[Any]]: ...
+    def __getitem__(self, index: int | slice) -> Job[Any] | list[Job[Any]]:
+        return self.jobs[index]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Job[Any]]:
+        return iter(self.jobs)
+
+    def __repr__(self) -> str:
+        return f"<JobPage of {len(self.jobs)}{', more follow' if self.cursor else ''}>"
+
+
+class Jobs:
+    """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, worker, text, since, until, ids."""
+
+    def __init__(self, hub: AppHub) -> None:
+        self._hub = hub
+
+    def get(self, job_id: str) -> Job[Any]:
+        """The job with this id, or JobNotFound."""
+        return Job(self._hub, self._hub.row(job_id))
+
+    def find(self, /, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
+        """The matching jobs, newest first, at most `limit` of them."""
+        if type(limit) is not int or not 1 <= limit <= _MOST:
+            raise InvalidJob(f"limit: expected 1 to {_MOST}, got {limit!r}")
+        page = self._hub.engine.desk.find(as_filter(filters), limit, cursor)
+        return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
+
+    def count(self, /, **filters: Any) -> int:
+        """How many jobs match."""
+        return self._hub.engine.desk.count(as_filter(filters))
+
+    def cancel(self, /, **filters: Any) -> int:
+        """Cancel the matching jobs that are not over; how many."""
+        return self._move(filters, Event.CANCEL)
+
+    def retry(self, /, **filters: Any) -> int:
+        """Run the matching jobs again that are over; how many. Without a state, only failed ones are meant."""
+        if not {"state", "ids"} & filters.keys():
+            filters = {**filters, "state": State.FAILED}
+        return self._move(filters, Event.REVIVE)
+
+    def promote(self, /, **filters: Any) -> int:
+        """Run the matching scheduled or retrying jobs now; how many."""
+        return self._move(filters, Event.HURRY)
+
+    def delete(self, /, **filters: Any) -> int:
+        """Remove the matching jobs that are not running; how many."""
+        return self._move(filters, Event.DELETE)
+
+    aget = twin(get)
+    afind = twin(find)
+    acount = twin(count)
+    acancel = twin(cancel)
+    aretry = twin(retry)
+    apromote = twin(promote)
+    adelete = twin(delete)
+
+    def _move(self, filters: dict[str, Any], event: Event) -> int:
+        if not filters:
+            raise InvalidJob("say which jobs are meant with at least one filter, for example queue='default'")
+        return len(self._hub.move(as_filter(filters), event))
+
+
+_NAMES = ("state", "queue", "task", "tag", "worker", "text", "since", "until", "ids")
+
+
+def as_filter(given: dict[str, Any]) -> Filter:
+    """Filters as a user gave them, or InvalidJob that names the wrong one."""
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in _NAMES:
+            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_NAMES)}")
+        if value is None:
+            continue
+        if name == "state":
+            values["states"] = _states(value)
+        elif name == "ids":
+            values["ids"] = tuple(value)
+        elif name in ("since", "until"):
+            values[name] = check_moment(name, value) if isinstance(value, datetime) else _wrong_time(name, value)
+        else:
+            values[name] = getattr(value, "name", value)
+            if not isinstance(values[name], str):
+                raise InvalidJob(f"{name}: expected text, got {value!r}")
+    if values.get("ids") == ():
+        values["ids"] = ("",)  # none of these: no id is empty
+    return Filter(**values)
+
+
+def _states(value: Any) -> tuple[State, ...]:
+    given = [value] if isinstance(value, str) else list(value)
+    try:
+        return tuple(State(state) for state in given)
+    except ValueError:
+        raise InvalidJob(f"state: {value!r} is not one of {', '.join(State)}") from None
+
+
+def _wrong_time(name: str, value: Any) -> int:
+    raise InvalidJob(f"{name}: expected a datetime with a time zone, got {value!r}")

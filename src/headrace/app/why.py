@@ -1,0 +1,92 @@
+"""Why a job is not running now, in one sentence an operator can act on."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.clock import to_datetime
+from headrace.core.model import Filter, JobRow, WorkerRow
+from headrace.core.states import FINAL, State
+from headrace.engines.protocol import Desk
+
+
+def explain(row: JobRow, desk: Desk, now: int, silent_after: int) -> str:
+    """The sentence. `silent_after` is for how many milliseconds a worker may be silent and count as alive."""
+    if row.state in FINAL:
+        return _over(row)
+    if row.state is State.RUNNING:
+        return _running(row, now)
+    if row.state is State.WAITING:
+        return "It waits for other jobs to finish first."
+    if row.state is State.PENDING or row.run_at <= now:
+        alive = [worker for worker in desk.workers() if worker.seen_at >= now - silent_after]
+        return _pending(row, desk, alive)
+    return _not_due(row, now)
+
+
+def _over(row: JobRow) -> str:
+    when = to_datetime(row.finished_at)
+    reason = f" ({row.reason})" if row.reason else ""
+    return f"It is over: {row.state}{reason} at {when:%Y-%m-%d %H:%M:%S} UTC."
+
+
+def _running(row: JobRow, now: int) -> str:
+    if row.lease_until is not None and row.lease_until <= now:
+        return f"Worker {row.worker} fell silent while running it; the next worker to look takes it over."
+    since = _span(now - (row.started_at or now))
+    return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
+
+
+def _not_due(row: JobRow, now: int) -> str:
+    left = _span(row.run_at - now)
+    if row.reason and row.reason.startswith("unknown_task"):
+        told = row.reason.partition(": ")[2]
+        return (
+            f"It is parked, because {told}; it is offered again in {left}. "
+            f"Deploy or start a worker that registers task {row.task!r}."
+        )
+    if row.state is State.RETRYING:
+        return f"It is to be retried in {left}: {row.reason}."
+    reason = f" ({row.reason})" if row.reason else ""
+    return f"It is scheduled to run in {left}{reason}."
+
+
+def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow]) -> str:
+    if any(queue.name == row.queue and queue.paused for queue in desk.queues()):
+        return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
+    if not alive:
+        return "No worker is alive; start one with `headrace worker`."
+    serving = [worker for worker in alive if _serves(worker, row.queue)]
+    if not serving:
+        return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
+    if not any(_knows(worker, row.task) for worker in serving):
+        return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
+    working = [worker for worker in serving if worker.state == "running"]
+    if not working:
+        return f"Every worker of queue {row.queue!r} is paused or stopping."
+    busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
+    pending = desk.count(Filter(states=(State.PENDING,), queue=row.queue))
+    if busy >= slots:
+        return f"All {slots} slots of queue {row.queue!r} are busy; {pending} jobs are pending there."
+    return f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free."
+
+
+def _serves(worker: WorkerRow, queue: str) -> bool:
+    queues = msgspec.json.decode(worker.queues, type=dict[str, int])
+    return not queues or queue in queues
+
+
+def _knows(worker: WorkerRow, task: str) -> bool:
+    return task in msgspec.json.decode(worker.tasks, type=list[str]) or "." in task
+
+
+def _span(ms: int) -> str:
+    """A duration in the largest two units that matter."""
+    seconds = max(ms, 0) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"

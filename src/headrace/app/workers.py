@@ -1,0 +1,42 @@
+"""The workers as an operator sees them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.clock import to_datetime
+from headrace.core.model import WorkerRow
+
+
+class WorkerInfo(Struct, frozen=True, kw_only=True):
+    """One worker as it last reported itself."""
+
+    id: str
+    host: str
+    pid: int
+    state: str
+    queues: dict[str, int]
+    concurrency: int
+    running: int
+    completed: int
+    failed: int
+    started_at: datetime | None
+    seen_at: datetime | None
+    tasks: list[str]
+
+    @classmethod
+    def of(cls, row: WorkerRow) -> WorkerInfo:
+        known = msgspec.structs.asdict(row)
+        known.pop("wish")
+        return cls(
+            **{
+                **known,
+                "queues": msgspec.json.decode(row.queues),
+                "tasks": msgspec.json.decode(row.tasks),
+                "started_at": to_datetime(row.started_at),
+                "seen_at": to_datetime(row.seen_at),
+            }
+        )

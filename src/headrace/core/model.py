@@ -1,0 +1,307 @@
+"""The frozen records that cross the engine seam. They hold values and know no rule.
+
+Records marked `array_like` travel to and from the store as JSON arrays, a whole batch in one parameter and one
+statement: fewer crossings between Python and the store, and no wait for the interpreter lock in between.
+Their field order is therefore part of the seam; statements name the fields, never the positions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from headrace.core.states import Event, State
+
+Isolation = Literal["thread", "async", "process"]
+
+
+class RetryPolicy(Struct, frozen=True, omit_defaults=True):
+    """A Retry as stored with a job: only data, exception classes by their dotted names."""
+
+    limit: int = 3
+    backoff: str | list[float] = "exponential"
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    floor: float = 0.1
+    jitter: float = 0.1
+    on: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    on_timeout: bool = True
+
+
+class JobOptions(Struct, frozen=True, omit_defaults=True):
+    """What was asked for this one call; whatever is unset follows the task's definition in the worker."""
+
+    timeout: int | None | UnsetType = UNSET
+    retry: RetryPolicy | UnsetType = UNSET
+    keep_result: bool | UnsetType = UNSET
+    isolation: Isolation | UnsetType = UNSET
+    redact: tuple[str, ...] = ()
+    redact_args: tuple[int, ...] = ()
+
+
+class NewJob(Struct, frozen=True, array_like=True, gc=False):
+    """A job as submitted. The client makes the id, so that a repeated insert is recognized."""
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    priority: int
+    rank: int
+    payload: str
+    checksum: int
+    created_at: int
+    run_at: int
+    max_attempts: int
+    expires_at: int | None = None
+    options: str | None = None
+    tags: str | None = None
+    metadata: str | None = None
+
+
+class Claim(Struct, frozen=True, array_like=True, gc=False):
+    """A job handed to a worker. Who returns its version may settle it; nobody else can.
+
+    `ref` is the engine's own short name for the job, unique among live claims.
+    """
+
+    id: str
+    ref: int
+    task: str
+    queue: str
+    priority: int
+    version: int
+    attempt: int
+    max_attempts: int
+    payload: str
+    checksum: int
+    created_at: int
+    run_at: int
+    crashes: int
+    options: str | None
+    metadata: str | None
+
+
+class Lease(Struct, frozen=True, array_like=True, gc=False):
+    """What a worker holds: the right to settle this version."""
+
+    id: str
+    version: int
+
+
+class ErrorInfo(Struct, frozen=True, array_like=True):
+    """One failed attempt, in words."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class Outcome(Struct, frozen=True, array_like=True, gc=False):
+    """What one attempt decided. The only thing that changes a running job from its worker's side.
+
+    A quiet outcome leaves no history: nothing happened but that the job was fetched and given back.
+    """
+
+    id: str
+    version: int
+    event: Event
+    state: State
+    at: int
+    run_at: int | None = None
+    refund: int = 0
+    result: str | None = None
+    result_checksum: int | None = None
+    reason: str | None = None
+    max_attempts: int | None = None
+    finished_at: int | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_traceback: str | None = None
+    quiet: bool = False
+
+
+class Note(Struct, frozen=True, array_like=True):
+    """Progress or a log line of a running job; stored only while its lease holds."""
+
+    id: str
+    version: int
+    at: int
+    progress: str | None = None
+    level: str | None = None
+    message: str | None = None
+    fields: str | None = None
+
+
+class Share(Struct, frozen=True):
+    """How many jobs of one queue a claim may take before the other queues had theirs."""
+
+    queue: str
+    quota: int
+
+
+class Want(Struct, frozen=True):
+    """What a worker could start now. `others` lets it take from queues that have no share as well."""
+
+    worker: str
+    limit: int
+    lease: int
+    shares: tuple[Share, ...] = ()
+    others: bool = True
+
+
+class Exchanged(Struct, frozen=True):
+    """The answer to one turn of a worker.
+
+    `refused` are the outcomes whose version was no longer the job's. `next_at` is when another claim could find
+    more, None if only a ring can tell. `queues` are the open queues the claim saw.
+    """
+
+    refused: list[Outcome]
+    claims: list[Claim]
+    next_at: int | None = None
+    queues: tuple[str, ...] = ()
+
+
+class Reaped(Struct, frozen=True, array_like=True):
+    """A job taken from a worker that died or fell silent."""
+
+    id: str
+    queue: str
+    state: State
+    worker: str | None
+
+
+class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
+    """Everything the store keeps in a job's own row."""
+
+    seq: int
+    id: str
+    task: str
+    queue: str
+    state: State
+    priority: int
+    rank: int
+    version: int
+    attempt: int
+    max_attempts: int
+    crashes: int
+    releases: int
+    payload: str
+    checksum: int
+    created_at: int
+    run_at: int
+    expires_at: int | None
+    started_at: int | None
+    finished_at: int | None
+    worker: str | None
+    lease_until: int | None
+    result: str | None
+    result_checksum: int | None
+    progress: str | None
+    reason: str | None
+    options: str | None
+    tags: str | None
+    metadata: str | None
+
+
+class Filing(Struct, frozen=True, array_like=True):
+    """A stored history row: what the job's own row can't tell, filed when it was overwritten."""
+
+    at: int
+    event: str
+    source: str
+    target: str
+    version: int
+    attempt: int
+    worker: str | None
+    started_at: int | None
+    finished_at: int | None
+    detail: str | None
+    error_type: str | None
+    error_message: str | None
+    error_traceback: str | None
+
+
+class LogLine(Struct, frozen=True, array_like=True):
+    """One line a job logged about itself."""
+
+    at: int
+    attempt: int
+    level: str
+    message: str
+    fields: str | None
+
+
+class Filter(Struct, frozen=True, omit_defaults=True):
+    """Which jobs are meant. Every field that is set must match; the empty filter matches all."""
+
+    ids: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    tag: str | None = None
+    worker: str | None = None
+    text: str | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class Page(Struct, frozen=True):
+    """Jobs, newest first, and the cursor that continues after the last one (None at the end)."""
+
+    jobs: list[JobRow]
+    cursor: str | None
+
+
+class QueueRow(Struct, frozen=True, array_like=True):
+    """A queue's stored settings."""
+
+    name: str
+    paused: bool
+    created_at: int
+
+
+class Depth(Struct, frozen=True, array_like=True):
+    """How many jobs of one queue are in one state, and since when the oldest was to run."""
+
+    queue: str
+    state: State
+    jobs: int
+    oldest: int | None
+
+
+class WorkerRow(Struct, frozen=True, array_like=True):
+    """A worker as it reported itself. `wish` is what an operator asked of it: run, pause or stop."""
+
+    id: str
+    host: str
+    pid: int
+    started_at: int
+    seen_at: int
+    state: str
+    wish: str
+    queues: str
+    concurrency: int
+    running: int
+    completed: int
+    failed: int
+    tasks: str
+
+
+class Renewal(Struct, frozen=True):
+    """The answer to a renewal: leases that are no longer held, and what an operator wishes."""
+
+    lost: frozenset[str]
+    wish: str
+
+
+class Changes(Struct, frozen=True):
+    """What an operator may change of a job that has not started."""
+
+    priority: int | None = None
+    run_at: int | None = None
+    queue: str | None = None

@@ -1,0 +1,170 @@
+"""The options of a task and of a single call: what is allowed, and what an error says if it is not."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Mapping
+from datetime import datetime, timedelta
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from headrace.core import ids
+from headrace.core.clock import instant_ms, to_ms
+from headrace.core.model import Isolation
+from headrace.core.retry import Retry, as_retry
+from headrace.errors import ConfigError, InvalidJob
+
+LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
+LONGEST_TIMEOUT = 86_400
+_LONGEST_WAIT = 100 * 365 * 86_400
+_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
+_TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,100}")
+
+
+class Options(Struct, frozen=True, kw_only=True):
+    """Checked options; times in milliseconds. What is UNSET was not said and follows the next layer down."""
+
+    queue: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    delay: int | UnsetType = UNSET
+    run_at: int | UnsetType = UNSET
+    expires: int | None | UnsetType = UNSET
+    timeout: int | None | UnsetType = UNSET
+    retry: Retry | UnsetType = UNSET
+    isolation: Isolation | UnsetType = UNSET
+    keep_result: bool | UnsetType = UNSET
+    lifo: bool | UnsetType = UNSET
+    job_id: str | UnsetType = UNSET
+    tags: tuple[str, ...] | UnsetType = UNSET
+    metadata: Mapping[str, Any] | UnsetType = UNSET
+    redact: tuple[str, ...] | UnsetType = UNSET
+
+    def over(self, below: Options) -> Options:
+        """These options, and what they leave unsaid taken from `below`."""
+        said = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
+        return structs.replace(below, **said)
+
+
+OPTION_NAMES = Options.__struct_fields__
+
+
+def checked(given: Mapping[str, Any]) -> Options:
+    """Options as a user gave them, or InvalidJob that names the option, the value and the rule."""
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in _CHECKS:
+            raise InvalidJob(f"unknown option {name!r}{_suggestion(name)}; options are {', '.join(OPTION_NAMES)}")
+        values[name] = _CHECKS[name](name, value)
+    if "delay" in values and "run_at" in values:
+        raise InvalidJob("delay and run_at exclude each other; give one of them")
+    return Options(**values)
+
+
+def check_queue(name: str, value: Any) -> str:
+    if not isinstance(value, str) or not _QUEUE.fullmatch(value):
+        raise InvalidJob(
+            f"{name}: {value!r} is not a queue name; use 1 to 50 letters, digits, '_', '-' or '.', "
+            "beginning with a letter or digit"
+        )
+    return value
+
+
+def check_task_name(value: Any) -> str:
+    if not isinstance(value, str) or not _TASK.fullmatch(value):
+        raise InvalidJob(f"task name: {value!r} must have 1 to 100 characters and no blanks")
+    return value
+
+
+def check_priority(name: str, value: Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
+        raise InvalidJob(
+            f"{name}: {value!r} is not a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY} (higher runs first)"
+        )
+    return value
+
+
+def check_moment(name: str, value: Any) -> int:
+    if not isinstance(value, datetime):
+        raise InvalidJob(f"{name}: expected a datetime with a time zone, got {value!r}")
+    if value.utcoffset() is None:
+        raise InvalidJob(f"{name}: {value!r} has no time zone; use datetime.now(UTC) or .replace(tzinfo=...)")
+    return instant_ms(value)
+
+
+def _suggestion(name: str) -> str:
+    near = difflib.get_close_matches(name, OPTION_NAMES, 1)
+    return f" (did you mean {near[0]!r}?)" if near else ""
+
+
+def _seconds(name: str, value: Any, least: float, most: float) -> int:
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not least <= seconds <= most:
+        raise InvalidJob(f"{name}: expected seconds (or a timedelta) from {least:g} to {most:g}, got {value!r}")
+    return to_ms(seconds)
+
+
+def _delay(name: str, value: Any) -> int:
+    return _seconds(name, value, 0, _LONGEST_WAIT)
+
+
+def _expires(name: str, value: Any) -> int | None:
+    return None if value is None else _seconds(name, value, 0.001, _LONGEST_WAIT)
+
+
+def _timeout(name: str, value: Any) -> int | None:
+    return None if value is None else _seconds(name, value, 0.001, LONGEST_TIMEOUT)
+
+
+def _retry(name: str, value: Any) -> Retry:
+    try:
+        return as_retry(value)
+    except ConfigError as error:
+        raise InvalidJob(str(error)) from None
+
+
+def _isolation(name: str, value: Any) -> Isolation:
+    if value not in ("thread", "async", "process"):
+        raise InvalidJob(f"{name}: expected 'thread', 'async' or 'process', got {value!r}")
+    return value  # type: ignore[no-any-return]
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidJob(f"{name}: expected True or False, got {value!r}")
+    return value
+
+
+def _id(name: str, value: Any) -> str:
+    return str(ids.check_id(value))
+
+
+def _words(name: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(word, str) and 0 < len(word) <= 100 for word in value):
+        raise InvalidJob(f"{name}: expected a list of words of 1 to 100 characters, got {value!r}")
+    return tuple(dict.fromkeys(value))
+
+
+def _metadata(name: str, value: Any) -> Mapping[str, Any]:
+    if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
+        raise InvalidJob(f"{name}: expected a dict with text keys, got {value!r}")
+    return dict(value)
+
+
+_CHECKS = {
+    "queue": check_queue,
+    "priority": check_priority,
+    "delay": _delay,
+    "run_at": check_moment,
+    "expires": _expires,
+    "timeout": _timeout,
+    "retry": _retry,
+    "isolation": _isolation,
+    "keep_result": _flag,
+    "lifo": _flag,
+    "job_id": _id,
+    "tags": _words,
+    "metadata": _metadata,
+    "redact": _words,
+}

@@ -1,0 +1,86 @@
+"""One small constructor for each thing an attempt can decide. They all feed the same settle."""
+
+from __future__ import annotations
+
+from headrace.core.model import Claim, ErrorInfo, Outcome
+from headrace.core.states import Event, State
+
+
+def succeed(claim: Claim, result: str | None, checksum: int | None, now: int) -> Outcome:
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.SUCCEED,
+        State.COMPLETED,
+        now,
+        result=result,
+        result_checksum=checksum,
+        finished_at=now,
+    )
+
+
+def retry(claim: Claim, error: ErrorInfo, delay: int, max_attempts: int, now: int) -> Outcome:
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.RETRY,
+        State.RETRYING,
+        now,
+        run_at=now + delay,
+        reason=f"attempt {claim.attempt} of {max_attempts} failed",
+        max_attempts=max_attempts,
+        error_type=error.type,
+        error_message=error.message,
+        error_traceback=error.traceback,
+    )
+
+
+def fail(claim: Claim, reason: str, error: ErrorInfo | None, max_attempts: int, now: int) -> Outcome:
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.FAIL,
+        State.FAILED,
+        now,
+        reason=reason,
+        max_attempts=max_attempts,
+        finished_at=now,
+        error_type=error.type if error else None,
+        error_message=error.message if error else None,
+        error_traceback=error.traceback if error else None,
+    )
+
+
+def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:
+    return Outcome(
+        claim.id, claim.version, Event.SNOOZE, State.SCHEDULED, now, run_at=now + delay, refund=1, reason=reason
+    )
+
+
+def release(claim: Claim, reason: str, now: int) -> Outcome:
+    """Give back a job that was begun, because its worker stops."""
+    return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, reason=reason)
+
+
+def give_back(claim: Claim, now: int) -> Outcome:
+    """Give back a job that was fetched ahead and not begun."""
+    return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, quiet=True)
+
+
+def park(claim: Claim, reason: str, delay: int, now: int) -> Outcome:
+    """Put aside a job this worker can't run; another worker, or this one after a deploy, may know its task."""
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.RELEASE,
+        State.SCHEDULED,
+        now,
+        run_at=now + delay,
+        refund=1,
+        reason=reason,
+        quiet=True,
+    )
+
+
+def cancel(claim: Claim, reason: str, now: int) -> Outcome:
+    return Outcome(claim.id, claim.version, Event.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)

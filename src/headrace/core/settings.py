@@ -1,0 +1,135 @@
+"""Every setting, once: its name, its type, its default and its rule.
+
+A name is the same everywhere: `lease` is the argument `Headrace(lease=...)`, the variable `HEADRACE_LEASE` and the
+key of `[tool.headrace]` in pyproject.toml or of headrace.toml. Times are seconds. This module reads neither the
+environment nor files; it is handed what was found there.
+"""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Mapping
+from typing import Any, Literal
+
+import msgspec
+
+from headrace.errors import ConfigError
+
+Queues = dict[str, int]
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The effective settings of an app."""
+
+    url: str = "sqlite:///headrace.db"
+    app: str | None = None
+    queues: Queues | None = None
+    concurrency: int = 4
+    processes: int = 1
+    prefetch: int = 1000
+    lease: float = 30.0
+    heartbeat: float = 10.0
+    shutdown_timeout: float = 30.0
+    timeout: float | None = 1800.0
+    max_payload: int = 1_048_576
+    durability: Literal["normal", "full"] = "normal"
+    auto_migrate: bool = True
+    importable: tuple[str, ...] = ()
+    max_jobs: int | None = None
+    max_memory: int | None = None
+    log_format: Literal["text", "json"] = "text"
+    log_level: str = "INFO"
+
+    def __post_init__(self) -> None:
+        for rule, holds in _rules(self):
+            if not holds:
+                raise ConfigError(rule)
+
+
+def _rules(s: Settings) -> list[tuple[str, bool]]:
+    return [
+        (f"concurrency: {s.concurrency} must be at least 1", s.concurrency >= 1),
+        (f"processes: {s.processes} must be at least 1", s.processes >= 1),
+        (f"prefetch: {s.prefetch} must be from 0 to 10000", 0 <= s.prefetch <= 10_000),
+        (f"lease: {s.lease:g} must be from 0.1 to 86400 seconds", 0.1 <= s.lease <= 86_400),
+        (f"heartbeat: {s.heartbeat:g} must be positive and shorter than the lease", 0 < s.heartbeat < s.lease),
+        (f"shutdown_timeout: {s.shutdown_timeout:g} must not be negative", s.shutdown_timeout >= 0),
+        (f"timeout: {s.timeout} must be positive, or none", s.timeout is None or s.timeout > 0),
+        (f"max_payload: {s.max_payload} must be at least 1024 bytes", s.max_payload >= 1024),
+        (f"max_jobs: {s.max_jobs} must be at least 1", s.max_jobs is None or s.max_jobs >= 1),
+        (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
+        ("queues: give at least one queue with a weight of 1 or more", _weighted(s.queues)),
+    ]
+
+
+def _weighted(queues: Queues | None) -> bool:
+    return queues is None or (bool(queues) and all(weight >= 1 for weight in queues.values()))
+
+
+NAMES = Settings.__struct_fields__
+_TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
+
+
+class Found(msgspec.Struct, frozen=True):
+    """Settings and, for each one that is not the default, where it came from."""
+
+    settings: Settings
+    origin: dict[str, str]
+
+
+def resolve(
+    arguments: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, Any], file_name: str
+) -> Found:
+    """Arguments over HEADRACE_* variables over the file. An unknown or bad setting is an error that names it."""
+    values: dict[str, Any] = {}
+    origin: dict[str, str] = {}
+    for name, value in file.items():
+        values[name], origin[name] = _converted(name, value, f"{name} in {file_name}"), file_name
+    for variable, text in environment.items():
+        if variable.startswith("HEADRACE_") and not variable.startswith("HEADRACE_TEST_"):
+            name = variable.removeprefix("HEADRACE_").lower()
+            values[name], origin[name] = _converted(name, text, variable), variable
+    for name, value in arguments.items():
+        if value is not None:
+            values[name], origin[name] = _converted(name, value, name), "argument"
+    return Found(Settings(**values), origin)
+
+
+def _converted(name: str, value: Any, where: str) -> Any:
+    if name not in NAMES:
+        near = difflib.get_close_matches(name, NAMES, 1)
+        hint = f"; did you mean {near[0]}?" if near else f"; settings are {', '.join(NAMES)}"
+        raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
+    if name == "queues":
+        return parse_queues(value)
+    if name == "importable" and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, str) and value.lower() in ("none", "") and name in ("timeout", "max_jobs", "max_memory"):
+        return None
+    try:
+        return msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
+    except msgspec.ValidationError as error:
+        raise ConfigError(f"{where}: {value!r} is not valid: {error}") from None
+
+
+def parse_queues(value: Any) -> Queues | None:
+    """Queues and weights from "critical=3,default", a list of names or a dict."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
+    if isinstance(value, Mapping):
+        pairs = [(str(name), weight) for name, weight in value.items()]
+    else:
+        pairs = [_weight_of(part) for part in value]
+    for name, weight in pairs:
+        if not isinstance(weight, int) or isinstance(weight, bool):
+            raise ConfigError(f"queues: the weight of {name!r} must be a whole number, got {weight!r}")
+    return dict(pairs)
+
+
+def _weight_of(part: Any) -> tuple[str, int]:
+    name, _, weight = str(part).partition("=")
+    if weight and not weight.strip().isdecimal():
+        raise ConfigError(f"queues: {part!r} is not NAME or NAME=WEIGHT")
+    return name.strip(), int(weight) if weight else 1

@@ -1,0 +1,33 @@
+"""How an error names a value: briefly, and without trusting it. Knows nothing of what the value is for."""
+
+from __future__ import annotations
+
+import reprlib
+from typing import Any
+
+_brief = reprlib.Repr()
+_brief.maxstring = _brief.maxother = _brief.maxlong = 60
+_brief.maxlevel = 3
+
+
+def short(value: Any) -> str:
+    """A repr that is short even for a huge value, and is there even when the value's own repr fails."""
+    try:
+        return _brief.repr(value)
+    except Exception:  # noqa: BLE001 - naming a value in an error must not be a second error
+        return f"<{type(value).__name__}>"
+
+
+def a_kind(value: Any) -> str:
+    """`a socket`, `an Order`."""
+    name = type(value).__name__
+    return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def why(error: BaseException) -> str:
+    """`TypeError: missing 1 required argument`, on one line however many the error has."""
+    try:
+        told = " ".join(str(error).split())
+    except Exception:  # noqa: BLE001 - as above
+        told = ""
+    return f"{type(error).__name__}: {told[:160]}"

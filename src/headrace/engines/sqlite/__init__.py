@@ -1,0 +1,1 @@
+"""Jobs in one SQLite file, shared by any number of processes on one host."""

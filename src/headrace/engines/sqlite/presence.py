@@ -1,0 +1,81 @@
+"""How a dead worker is known within a moment: a file it keeps locked, which the kernel unlocks at its death.
+
+The file also tells, past a kill -9, which of its claims the worker had begun. A stopped process keeps its lock, a
+process in another container too, so nobody is declared dead who is not; for them the lease decides.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import mmap
+import os
+import struct
+from pathlib import Path
+from types import ModuleType
+
+try:
+    import fcntl
+
+    locks: ModuleType | None = fcntl
+except ImportError:  # Windows: no such locks, so the lease alone decides
+    locks = None
+
+_SUFFIX = ".alive"
+_REF = struct.Struct("=q")
+_SLOTS = 4096
+
+
+class LockedPresence:
+    """The lock a worker holds as long as it lives, and its list of begun claims."""
+
+    def __init__(self, folder: Path, worker_id: str) -> None:
+        self._path = folder / f"{worker_id}{_SUFFIX}"
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        if locks is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_EX)
+        os.ftruncate(self._fd, _SLOTS * _REF.size)
+        self._begun = mmap.mmap(self._fd, _SLOTS * _REF.size)
+
+    def starting(self, slot: int, ref: int) -> None:
+        if slot < _SLOTS:
+            _REF.pack_into(self._begun, slot * _REF.size, ref)
+
+    def close(self) -> None:
+        with contextlib.suppress(FileNotFoundError):
+            self._path.unlink()
+        self._begun.close()
+        os.close(self._fd)
+
+
+def _begun_if_dead(path: Path) -> set[int] | None:
+    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    try:
+        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        data = os.read(fd, _SLOTS * _REF.size)
+        if len(data) < _SLOTS * _REF.size:
+            return None  # it is just signing on
+        return {ref for (ref,) in _REF.iter_unpack(data) if ref}
+    except BlockingIOError:
+        return None
+    finally:
+        os.close(fd)
+
+
+def find_dead(folder: Path) -> dict[str, set[int]]:
+    """The workers that died without signing off, each with the claims it had begun."""
+    dead: dict[str, set[int]] = {}
+    if locks is None:
+        return dead
+    for name in os.listdir(folder):
+        if name.endswith(_SUFFIX):
+            with contextlib.suppress(OSError):
+                begun = _begun_if_dead(folder / name)
+                if begun is not None:
+                    dead[name.removesuffix(_SUFFIX)] = begun
+    return dead
+
+
+def bury(folder: Path, worker_id: str) -> None:
+    """Remove the file of a dead worker once nothing of it is left to recover."""
+    with contextlib.suppress(FileNotFoundError):
+        (folder / f"{worker_id}{_SUFFIX}").unlink()

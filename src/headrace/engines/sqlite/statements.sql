@@ -1,0 +1,301 @@
+-- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/sql.py), so that
+-- a statement runs in a single step: it holds the write lock shortly, and never waits for the interpreter inside.
+
+-- name: insert_one
+INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
+                           max_attempts, expires_at, options, tags, metadata)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO NOTHING;
+
+-- name: insert_many (each j: NewJob)
+INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
+                           max_attempts, expires_at, options, tags, metadata)
+SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
+       j.max_attempts, j.expires_at, j.options, j.tags, j.metadata
+FROM json_each(:j) AS j WHERE true ORDER BY j.key
+ON CONFLICT (id) DO NOTHING;
+
+-- name: insert_tags (each j: NewJob)
+INSERT OR IGNORE INTO headrace_tags (tag, job)
+SELECT tag.value, job.seq
+FROM json_each(:j) AS j
+JOIN headrace_jobs AS job ON job.id = j.id
+JOIN json_each(j.tags) AS tag;
+
+-- name: taken
+SELECT json_group_array(id) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: add_queues
+INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT value, :now FROM json_each(:names);
+
+-- Settling. By id and version alone; no other predicate decides.
+
+-- name: file_outcomes (each o: Outcome)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
+                              error_type, error_message, error_traceback)
+SELECT job.seq, o.at, o.event, job.state, o.state, job.version + 1, job.attempt, job.worker, job.started_at,
+       o.reason, o.error_type, o.error_message, o.error_traceback
+FROM json_each(:o) AS o
+JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version;
+
+-- name: bury_outcomes (each o: Outcome)
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
+SELECT lower(hex(randomblob(16))), job.id, job.task, job.queue, coalesce(o.reason, 'failed'), o.at,
+       json_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum, 'options', job.options,
+                   'tags', job.tags, 'metadata', job.metadata, 'priority', job.priority, 'attempt', job.attempt,
+                   'created_at', job.created_at, 'started_at', job.started_at, 'worker', job.worker,
+                   'error_type', o.error_type, 'error_message', o.error_message,
+                   'error_traceback', o.error_traceback)
+FROM json_each(:o) AS o
+JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
+WHERE true
+ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot;
+
+-- name: settle (each o: Outcome)
+UPDATE headrace_jobs SET
+    state = o.state,
+    version = headrace_jobs.version + 1,
+    attempt = attempt - o.refund,
+    releases = releases + o.refund,
+    run_at = coalesce(o.run_at, headrace_jobs.run_at),
+    rank = CASE WHEN o.run_at IS NULL THEN rank WHEN rank < 0 THEN -o.run_at ELSE o.run_at END,
+    max_attempts = coalesce(o.max_attempts, headrace_jobs.max_attempts),
+    result = o.result,
+    result_checksum = o.result_checksum,
+    reason = o.reason,
+    finished_at = o.finished_at,
+    worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE worker END,
+    lease_until = NULL
+FROM json_each(:o) AS o
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version;
+
+-- name: complete (each o: Completion)
+UPDATE headrace_jobs SET state = 'completed', version = headrace_jobs.version + 1, result = o.result,
+                         result_checksum = o.result_checksum, finished_at = o.finished_at, reason = NULL,
+                         lease_until = NULL
+FROM json_each(:o) AS o
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version;
+
+-- name: stale_outcomes (each o: Outcome)
+SELECT json_group_array(o.key) FROM json_each(:o) AS o
+WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.id = o.id AND job.version = o.version);
+
+-- name: file_stale (each o: Outcome)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, detail,
+                              error_type, error_message, error_traceback)
+SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt, :worker,
+       'late ' || o.event || ' refused: it held version ' || o.version || ', the job is at ' || job.version,
+       o.error_type, o.error_message, o.error_traceback
+FROM json_each(:o) AS o
+JOIN headrace_jobs AS job ON job.id = o.id;
+
+-- name: note_progress (each n: Note)
+UPDATE headrace_jobs SET progress = n.progress
+FROM json_each(:n) AS n
+WHERE headrace_jobs.id = n.id AND headrace_jobs.version = n.version;
+
+-- name: note_logs (each n: Note)
+INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
+SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
+FROM json_each(:n) AS n
+JOIN headrace_jobs AS job ON job.id = n.id AND job.version = n.version
+ORDER BY n.key;
+
+-- Claiming.
+
+-- name: horizon
+SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
+       (SELECT min(expires_at) FROM headrace_jobs
+        WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
+       (SELECT json_group_array(name) FROM headrace_queues WHERE NOT paused);
+
+-- name: lapsed
+SELECT json_group_array(seq) FROM (
+    SELECT seq FROM headrace_jobs
+    WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+    LIMIT :limit);
+
+-- name: promote
+UPDATE headrace_jobs SET state = 'pending', version = version + 1
+WHERE seq IN (SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+              ORDER BY run_at LIMIT :limit);
+
+-- name: claimable
+SELECT json_group_array(json_array({Claim})) FROM (
+    SELECT id, seq AS ref, task, queue, priority, version + 1 AS version, attempt + 1 AS attempt, max_attempts,
+           payload, checksum, created_at, run_at, crashes, options, metadata
+    FROM headrace_jobs WHERE state = 'pending' AND queue = :queue
+    ORDER BY priority DESC, rank, seq LIMIT :limit OFFSET :skip);
+
+-- name: claim
+UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+                         started_at = :now, lease_until = :until, progress = NULL
+WHERE seq IN (SELECT value FROM json_each(:refs));
+
+-- Leases.
+
+-- name: renew (each lease: Lease)
+UPDATE headrace_jobs SET lease_until = :until
+FROM json_each(:lease) AS lease
+WHERE headrace_jobs.id = lease.id AND headrace_jobs.version = lease.version AND lease_until > :now;
+
+-- name: lost (each lease: Lease)
+SELECT json_group_array(lease.id) FROM json_each(:lease) AS lease
+WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
+                  WHERE job.id = lease.id AND job.version = lease.version AND job.lease_until > :now);
+
+-- name: overdue
+SELECT json_group_array(json_array(seq, worker, lease_until <= :now, attempt < max_attempts)) FROM (
+    SELECT seq, worker, lease_until, attempt, max_attempts FROM headrace_jobs
+    WHERE state = 'running' AND (lease_until <= :now OR worker IN (SELECT value FROM json_each(:dead)))
+    LIMIT :limit);
+
+-- name: bury_lost
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
+SELECT lower(hex(randomblob(16))), id, task, queue, 'worker_lost', :now,
+       json_object('state', state, 'payload', payload, 'checksum', checksum, 'options', options, 'tags', tags,
+                   'metadata', metadata, 'priority', priority, 'attempt', attempt, 'created_at', created_at,
+                   'started_at', started_at, 'worker', worker, 'error_type', 'WorkerLost',
+                   'error_message', 'the worker died or let its lease run out', 'error_traceback', '')
+FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs))
+ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot;
+
+-- name: file_lost
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
+                              error_type, error_message, error_traceback)
+SELECT seq, :now, 'expire', state, :target, version + 1, attempt, worker, started_at, :detail,
+       'WorkerLost', 'worker ' || worker || ' died or let its lease run out', ''
+FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: expire
+UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
+                         worker = CASE WHEN :target = 'failed' THEN worker END,
+                         finished_at = CASE WHEN :target = 'failed' THEN :now END,
+                         reason = :reason
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: release
+UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = attempt - 1, releases = releases + 1,
+                         lease_until = NULL, worker = NULL, started_at = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: reaped
+SELECT json_group_array(json_array(id, queue, state, :worker)) FROM headrace_jobs
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- Moves by hand and by time. `file_moves` runs first, while the row still tells where the job came from.
+
+-- name: file_moves
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
+                              detail)
+SELECT seq, :now, :event, state, :target, version + 1, attempt, worker, started_at, finished_at, :detail
+FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: move_cancel
+UPDATE headrace_jobs SET state = 'cancelled', version = version + 1, finished_at = :now, lease_until = NULL,
+                         reason = :reason
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: move_revive
+UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+                         started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
+                         reason = NULL, expires_at = NULL, run_at = :now,
+                         rank = CASE WHEN rank < 0 THEN -:now ELSE :now END
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: move_hurry
+UPDATE headrace_jobs SET state = 'pending', version = version + 1, run_at = :now,
+                         rank = CASE WHEN rank < 0 THEN -:now ELSE :now END
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: move_delete
+DELETE FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: requeue_dead
+UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
+WHERE status = 'pending' AND job_id IN (SELECT id FROM headrace_jobs
+                                        WHERE seq IN (SELECT value FROM json_each(:seqs)));
+
+-- name: ids_of
+SELECT json_group_array(id) FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: state_of
+SELECT state FROM headrace_jobs WHERE seq = :seq;
+
+-- name: amend
+UPDATE headrace_jobs SET
+    version = version + 1,
+    priority = coalesce(:priority, priority),
+    queue = coalesce(:queue, queue),
+    run_at = coalesce(:run_at, run_at),
+    rank = CASE WHEN :run_at IS NULL THEN rank WHEN rank < 0 THEN -:run_at ELSE :run_at END,
+    state = :state
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- Reading.
+
+-- name: get
+SELECT json_group_array(json_array({JobRow})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: unfinished
+SELECT json_group_array(id) FROM headrace_jobs
+WHERE id IN (SELECT value FROM json_each(:ids)) AND state NOT IN ('completed', 'failed', 'cancelled');
+
+-- name: peek
+SELECT json_group_array(json_array({JobRow})) FROM (
+    SELECT * FROM headrace_jobs WHERE state = 'pending' AND queue = :queue
+    ORDER BY priority DESC, rank, seq LIMIT :limit);
+
+-- name: depths
+SELECT json_group_array(json_array(queue, state, jobs, oldest)) FROM (
+    SELECT queue, 'pending' AS state, count(*) AS jobs, min(abs(rank)) AS oldest
+    FROM headrace_jobs WHERE state = 'pending' GROUP BY queue
+    UNION ALL
+    SELECT queue, state, count(*), min(run_at)
+    FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') GROUP BY queue, state
+    UNION ALL
+    SELECT queue, 'waiting', count(*), NULL FROM headrace_jobs WHERE state = 'waiting' GROUP BY queue
+    UNION ALL
+    SELECT queue, 'running', count(*), min(started_at) FROM headrace_jobs WHERE state = 'running' GROUP BY queue
+    UNION ALL
+    SELECT queue, state, count(*), min(finished_at)
+    FROM headrace_jobs WHERE finished_at IS NOT NULL GROUP BY queue, state);
+
+-- name: history
+SELECT json_group_array(json_array({Filing})) FROM (
+    SELECT h.* FROM headrace_history AS h JOIN headrace_jobs AS job ON job.seq = h.job
+    WHERE job.id = :id ORDER BY h.seq);
+
+-- name: logs
+SELECT json_group_array(json_array({LogLine})) FROM (
+    SELECT * FROM (SELECT l.* FROM headrace_logs AS l JOIN headrace_jobs AS job ON job.seq = l.job
+                   WHERE job.id = :id ORDER BY l.seq DESC LIMIT :limit) ORDER BY seq);
+
+-- name: queues
+SELECT json_group_array(json_array(name, json(iif(paused, 'true', 'false')), created_at)) FROM (
+    SELECT * FROM headrace_queues ORDER BY name);
+
+-- name: pause_queue
+INSERT INTO headrace_queues (name, paused, created_at) VALUES (:name, :paused, :now)
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused;
+
+-- name: attend
+INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
+                              completed, failed, tasks)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
+                               completed = excluded.completed, failed = excluded.failed;
+
+-- name: wish_of
+SELECT wish FROM headrace_workers WHERE id = :id;
+
+-- name: wish
+UPDATE headrace_workers SET wish = :wish WHERE id = :id;
+
+-- name: sign_off
+DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: workers
+SELECT json_group_array(json_array({WorkerRow})) FROM (SELECT * FROM headrace_workers ORDER BY started_at, id);

@@ -1,0 +1,69 @@
+"""Lets the writers of several processes through one at a time, and fairly.
+
+SQLite's own busy handler sleeps longer and longer, so that under load whole processes never get the write lock.
+Here the waiting is on a lock file beside the database, with short even pauses, and ends with an error after a
+limit: a process that was stopped inside a transaction must not hang the others silently.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import time
+from pathlib import Path
+from types import ModuleType
+
+from headrace.errors import EngineUnavailable
+
+try:
+    import fcntl
+
+    locks: ModuleType | None = fcntl
+except ImportError:  # Windows: SQLite's busy handler does the waiting
+    locks = None
+
+_PAUSE = 0.0002
+
+
+class Turnstile:
+    """A lock across processes. Threads of one process must agree among themselves first."""
+
+    def __init__(self, path: Path, patience: float) -> None:
+        self._path = path
+        self._patience = patience
+        self._fd = -1
+
+    def open(self) -> None:
+        if locks is not None:
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+
+    def enter(self) -> None:
+        if locks is None:
+            return
+        try:
+            fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            self._queue_up()
+
+    def _queue_up(self) -> None:
+        deadline = time.monotonic() + self._patience
+        while True:
+            time.sleep(_PAUSE * (0.5 + random.random()))
+            with contextlib.suppress(BlockingIOError):
+                fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return
+            if time.monotonic() > deadline:
+                raise EngineUnavailable(
+                    f"the database stayed locked for {self._patience:g} s; is a process stopped while it writes? "
+                    f"`headrace workers` shows who is alive"
+                )
+
+    def leave(self) -> None:
+        if locks is not None:
+            fcntl.flock(self._fd, fcntl.LOCK_UN)
+
+    def close(self) -> None:
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

@@ -1,0 +1,161 @@
+"""Every exception headrace raises, and the ones a task may raise to steer its own job.
+
+HeadraceError
+├── InvalidJob (ValueError)         the call, an option or an argument breaks a rule; nothing was stored
+│   ├── PayloadTooLarge
+│   └── UnknownTask
+├── DuplicateJob                    the given job_id is taken
+├── QueueFull
+├── JobNotFound (KeyError)
+├── JobFailed                       result() of a job that failed for good
+├── JobCancelled                    result() of a job that was cancelled or expired
+├── ResultUnavailable               the job completed, but its result could not be stored
+├── LeaseLost                       this attempt no longer owns its job
+├── CorruptPayload                  stored data that no longer decodes
+├── EngineUnavailable               the store can't be reached or is not usable now
+├── UnsupportedByEngine
+├── InvalidSchedule (ValueError)
+└── ConfigError
+    └── SchemaMismatch              the store's tables are older or newer than this headrace
+
+JobTimeout (TimeoutError)           what an attempt that ran out of time is recorded as
+
+Raised by a task, caught by the worker:
+RetryLater · Snooze · CancelJob · PermanentError · RetryableError
+"""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+
+class HeadraceError(Exception):
+    """Something headrace itself refused or could not do."""
+
+
+class InvalidJob(HeadraceError, ValueError):
+    """The job breaks a rule and was not stored."""
+
+
+class PayloadTooLarge(InvalidJob):
+    """The encoded arguments or result are over the size limit."""
+
+
+class UnknownTask(InvalidJob):
+    """No task of that name is registered here."""
+
+
+class DuplicateJob(HeadraceError):
+    """A job with this id exists already; nothing was stored."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(f"job_id {job_id!r} is taken by an existing job; nothing was stored")
+        self.job_id = job_id
+
+
+class QueueFull(HeadraceError):
+    """The queue is at its maximum length."""
+
+
+class JobNotFound(HeadraceError, KeyError):
+    """There is no job with this id."""
+
+    def __init__(self, job_id: str) -> None:
+        super().__init__(job_id)
+        self.job_id = job_id
+
+    def __str__(self) -> str:
+        return f"no job has the id {self.job_id!r}; it may have been deleted or removed by retention"
+
+
+class JobFailed(HeadraceError):
+    """The job failed for good. `error_type`, `error_message` and `error_traceback` tell its last error."""
+
+    def __init__(
+        self,
+        job_id: str,
+        reason: str,
+        error_type: str | None = None,
+        error_message: str | None = None,
+        error_traceback: str | None = None,
+    ) -> None:
+        cause = f"{error_type}: {error_message}" if error_type else reason
+        super().__init__(f"job {job_id} failed ({reason}): {cause}" if error_type else f"job {job_id} failed: {reason}")
+        self.job_id = job_id
+        self.reason = reason
+        self.error_type = error_type
+        self.error_message = error_message
+        self.error_traceback = error_traceback
+
+
+class JobCancelled(HeadraceError):
+    """The job was cancelled, or expired before it started."""
+
+    def __init__(self, job_id: str, reason: str | None = None) -> None:
+        super().__init__(f"job {job_id} was cancelled" + (f": {reason}" if reason else ""))
+        self.job_id = job_id
+        self.reason = reason
+
+
+class ResultUnavailable(HeadraceError):
+    """The job completed, but its return value could not be stored."""
+
+
+class LeaseLost(HeadraceError):
+    """This attempt lost its lease: the job was cancelled, or another worker has it. Stop working on it."""
+
+
+class CorruptPayload(HeadraceError):
+    """Stored data no longer decodes or its checksum does not match."""
+
+
+class EngineUnavailable(HeadraceError):
+    """The store can't be reached or refuses to work just now."""
+
+
+class UnsupportedByEngine(HeadraceError):
+    """This engine can't do that; the message names the alternative."""
+
+
+class InvalidSchedule(HeadraceError, ValueError):
+    """The schedule's expression, zone or range is not valid."""
+
+
+class ConfigError(HeadraceError):
+    """A setting, a task definition or the environment is wrong."""
+
+
+class SchemaMismatch(ConfigError):
+    """The store's tables are not of the version this headrace works with."""
+
+
+class JobTimeout(TimeoutError):
+    """The attempt ran longer than its timeout. Told apart from a TimeoutError the task itself raised."""
+
+
+class RetryLater(Exception):
+    """Raise in a task to fail this attempt and run again after `delay` seconds."""
+
+    def __init__(self, message: str = "retry later", *, delay: float | timedelta | None = None) -> None:
+        super().__init__(message)
+        self.delay = delay
+
+
+class Snooze(Exception):
+    """Raise in a task to run it again after `delay` seconds without spending an attempt."""
+
+    def __init__(self, delay: float | timedelta, message: str = "snoozed") -> None:
+        super().__init__(message)
+        self.delay = delay
+
+
+class CancelJob(Exception):
+    """Raise in a task to cancel its own job."""
+
+
+class PermanentError(Exception):
+    """Raise in a task (or derive from it) to fail the job now, whatever retries are left."""
+
+
+class RetryableError(Exception):
+    """Raise in a task (or derive from it) to have the attempt retried while retries are left."""

@@ -1,0 +1,143 @@
+"""What a worker's parts share: claims that wait, runs that are under way, outcomes that wait to be settled.
+
+Deques and dicts are used for what the interpreter makes atomic, so a no-op job crosses no lock. A run is ended by
+whoever takes it off `running` first: its runner, or the pulse on a timeout; the other's outcome is dropped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.model import Claim, Note, Outcome
+from headrace.engines.protocol import Presence
+from headrace.runtime.context import JobContext, Line
+from headrace.runtime.plan import Plan
+
+NEVER = float("inf")
+_numbers = itertools.count(1)
+
+
+class Run:
+    """One attempt under way."""
+
+    __slots__ = ("abort", "claim", "context", "deadline", "number", "plan", "slot", "started", "thread")
+
+    def __init__(self, claim: Claim, plan: Plan, slot: int, line: Line) -> None:
+        self.number = next(_numbers)
+        self.claim = claim
+        self.plan = plan
+        self.slot = slot
+        self.started = time.monotonic()
+        timeout = plan.timeout
+        self.deadline = NEVER if timeout is None else self.started + timeout
+        self.context = JobContext(claim, None if timeout is None else line.now() + int(timeout * 1000), line)
+        self.thread: int | None = None
+        self.abort: Callable[[str], Any] | None = None
+
+    def stop(self, reason: str) -> None:
+        """Tell the task to stop, and make it where that is possible."""
+        self.context.tell(reason)
+        if self.abort is not None:
+            self.abort(reason)
+
+
+class Crew:
+    """The shared state of one worker."""
+
+    def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], line: Line) -> None:
+        self.concurrency = concurrency
+        self.now = clock.now
+        self.ring = ring
+        self.line = line
+        self.ready: deque[tuple[Claim, Plan]] = deque()
+        self.ready_async: deque[tuple[Claim, Plan]] = deque()
+        self.running: dict[int, Run] = {}
+        self.done: deque[Outcome] = deque()
+        self.notes: deque[Note] = deque()
+        self.slots: list[int] = list(range(concurrency))
+        self.presence: Presence | None = None
+        self.low_water = 0
+        self.began = 0
+        self.next_check = NEVER
+        self.check_soon: Callable[[], None] = lambda: None
+        self.wake_loop: Callable[[], None] = lambda: None
+        self.work = threading.Condition()
+
+    # -- runs
+
+    def begin(self, claim: Claim, plan: Plan, slot: int) -> Run:
+        run = Run(claim, plan, slot, self.line)
+        self.running[run.number] = run
+        self.began += 1
+        if self.presence is not None:
+            self.presence.starting(slot, claim.ref)
+        if run.deadline < self.next_check:
+            self.check_soon()
+        return run
+
+    def end(self, run: Run, outcome: Outcome | None) -> bool:
+        """Hand in the outcome of a run; False if the run was ended by somebody else before."""
+        if self.running.pop(run.number, None) is None:
+            return False
+        if outcome is not None:
+            self.done.append(outcome)
+        if self.presence is not None:
+            self.presence.starting(run.slot, 0)
+        if len(self.ready) <= self.low_water:
+            self.ring()
+        return True
+
+    # -- slots: a run needs one, so that `concurrency` is a true bound for threads and coroutines together
+
+    def take_slot(self) -> int | None:
+        try:
+            return self.slots.pop()
+        except IndexError:
+            return None
+
+    def free_slot(self, slot: int) -> None:
+        self.slots.append(slot)
+        if self.ready_async:
+            self.wake_loop()
+        if self.ready:
+            with self.work:
+                self.work.notify()
+
+    # -- claims
+
+    def place(self, planned: Iterable[tuple[Claim, Plan]]) -> None:
+        """Hand claims to the runners."""
+        threads, coroutines = 0, 0
+        for claim, plan in planned:
+            if plan.isolation == "async":
+                self.ready_async.append((claim, plan))
+                coroutines += 1
+            else:
+                self.ready.append((claim, plan))
+                threads += 1
+        if coroutines:
+            self.wake_loop()
+        if threads:
+            with self.work:
+                self.work.notify(threads)
+
+    def take_back(self) -> list[Claim]:
+        """The claims no runner has begun."""
+        claims = []
+        for waiting in (self.ready, self.ready_async):
+            while waiting:
+                try:
+                    claims.append(waiting.popleft()[0])
+                except IndexError:  # a runner was quicker
+                    break
+        return claims
+
+    @property
+    def waiting(self) -> int:
+        return len(self.ready) + len(self.ready_async)

@@ -1,0 +1,321 @@
+"""The handle of a stored job: look at it, wait for it, act on it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Generator, Sequence
+from datetime import datetime
+from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+
+import msgspec
+
+from headrace.core import codec
+from headrace.core.clock import to_datetime
+from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
+from headrace.core.options import check_moment, check_priority, check_queue
+from headrace.core.redact import redact_call
+from headrace.core.states import FINAL, Event, State
+from headrace.core.story import AttemptError, Entry, errors_of, tell
+from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
+
+R = TypeVar("R")
+S = TypeVar("S")
+P = ParamSpec("P")
+LOST_RESULT = "$lost"
+
+
+class LogEntry(msgspec.Struct, frozen=True):
+    """A line the job logged."""
+
+    at: datetime
+    attempt: int
+    level: str
+    message: str
+    fields: dict[str, Any]
+
+
+class Hub(Protocol):
+    """What a handle needs of its app."""
+
+    def row(self, job_id: str) -> JobRow: ...
+    def move(self, which: Filter, event: Event) -> Sequence[str]: ...
+    def amend(self, job_id: str, changes: Changes) -> bool: ...
+    def wait(self, job_id: str, timeout: float | None) -> bool: ...
+    async def await_finish(self, job_id: str, timeout: float | None) -> bool: ...
+    def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]: ...
+    def log_lines(self, job_id: str) -> list[LogEntry]: ...
+    def explain(self, row: JobRow) -> str: ...
+    def rebuild_result(self, task: str, value: Any) -> Any: ...
+    def parameter_names(self, task: str) -> Sequence[str] | None: ...
+
+
+class twin(Generic[S, P, R]):  # noqa: N801  (reads as a decorator)
+    """The async twin of a blocking method: the same call, made in a thread."""
+
+    def __init__(self, method: Callable[Concatenate[S, P], R]) -> None:
+        self._method = method
+        self.__doc__ = f"Like {method.__name__}(), without blocking the event loop."
+
+    def __get__(self, instance: S, owner: type[S]) -> Callable[P, Awaitable[R]]:
+        method = self._method
+
+        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
+            return await asyncio.to_thread(method, instance, *args, **kwargs)
+
+        return call
+
+
+class Job(Generic[R]):
+    """A job in the store. Its attributes are as of the last refresh(); `state` never goes stale by itself."""
+
+    __slots__ = ("_hub", "_record", "id")
+
+    def __init__(self, hub: Hub, record: NewJob | JobRow) -> None:
+        self.id: str = record.id
+        self._hub = hub
+        self._record = record
+
+    # -- what it is
+
+    @property
+    def row(self) -> JobRow:
+        """The stored record behind the attributes."""
+        if isinstance(self._record, NewJob):
+            self._record = _as_row(self._record)
+        return self._record
+
+    @property
+    def task(self) -> str:
+        return self._record.task
+
+    @property
+    def queue(self) -> str:
+        return self._record.queue
+
+    @property
+    def state(self) -> State:
+        return self._record.state
+
+    @property
+    def priority(self) -> int:
+        return self._record.priority
+
+    @property
+    def attempt(self) -> int:
+        return self.row.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self._record.max_attempts
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self._call()[0]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return self._call()[1]
+
+    @property
+    def created_at(self) -> datetime:
+        return _moment(self._record.created_at)
+
+    @property
+    def run_at(self) -> datetime:
+        return _moment(self._record.run_at)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return to_datetime(self._record.expires_at)
+
+    @property
+    def started_at(self) -> datetime | None:
+        return to_datetime(self.row.started_at)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        return to_datetime(self.row.finished_at)
+
+    @property
+    def worker(self) -> str | None:
+        return self.row.worker
+
+    @property
+    def reason(self) -> str | None:
+        """Why the job is in its state, where there is something to say."""
+        return self.row.reason
+
+    @property
+    def progress(self) -> Any:
+        return codec.decode(self.row.progress) if self.row.progress else None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        return tuple(msgspec.json.decode(self._record.tags)) if self._record.tags else ()
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        return codec.decode(self._record.metadata) if self._record.metadata else {}
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in FINAL
+
+    @property
+    def errors(self) -> list[AttemptError]:
+        """The error of every attempt that failed, oldest first."""
+        return self._hub.history_of(self._hub.row(self.id))[1]
+
+    def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as they may be shown: secrets of the task's `redact` are starred out."""
+        args, kwargs = self._call()
+        options = _options(self._record)
+        if not options.redact:
+            return args, kwargs
+        hidden = tuple("***" if n in options.redact_args else value for n, value in enumerate(args))
+        names = self._hub.parameter_names(self.task)
+        return redact_call(names, hidden, kwargs, frozenset(options.redact))
+
+    # -- following it
+
+    def refresh(self) -> Job[R]:
+        """Read the job again; JobNotFound if it is gone."""
+        self._record = self._hub.row(self.id)
+        return self
+
+    def wait(self, timeout: float | None = None) -> State:
+        """Wait until the job is finished, through its retries, and return its final state."""
+        if not self.refresh().is_finished and not self._hub.wait(self.id, timeout):
+            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {timeout:g} s: {self.why()}")
+        return self.refresh().state
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the job and return what its task returned."""
+        self.wait(timeout)
+        return self._outcome()
+
+    async def await_(self, timeout: float | None = None) -> State:
+        """Like wait(), without blocking the event loop."""
+        await self.arefresh()
+        if not self.is_finished and not await self._hub.await_finish(self.id, timeout):
+            raise TimeoutError(f"job {self.id} is not finished after {timeout:g} s: {await self.awhy()}")
+        return (await self.arefresh()).state
+
+    async def aresult(self, timeout: float | None = None) -> R:
+        """Like result(), without blocking the event loop."""
+        await self.await_(timeout)
+        return self._outcome()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.aresult().__await__()
+
+    def logs(self) -> list[LogEntry]:
+        """What the job logged with current_job().log(), oldest first."""
+        return self._hub.log_lines(self.id)
+
+    def history(self) -> list[Entry]:
+        """Every step of the job's life, oldest first."""
+        return self._hub.history_of(self._hub.row(self.id))[0]
+
+    def why(self) -> str:
+        """One sentence: why the job is not running now, or what it is doing."""
+        return self._hub.explain(self._hub.row(self.id))
+
+    # -- acting on it
+
+    def cancel(self) -> bool:
+        """Cancel the job; a running attempt is told to stop and can't change it any more. False if it was over."""
+        return self._apply(Event.CANCEL)
+
+    def retry(self) -> bool:
+        """Run a finished job again, with fresh attempts. False if it is not finished."""
+        return self._apply(Event.REVIVE)
+
+    def promote(self) -> bool:
+        """Run a scheduled or retrying job now. False if it is neither."""
+        return self._apply(Event.HURRY)
+
+    def delete(self) -> bool:
+        """Remove the job and its history. False if it is running or gone already."""
+        return bool(self._hub.move(Filter(ids=(self.id,)), Event.DELETE))
+
+    def update(self, *, priority: int | None = None, run_at: datetime | None = None, queue: str | None = None) -> bool:
+        """Change a job that has not started. False if it has."""
+        if priority is None and run_at is None and queue is None:
+            raise InvalidJob("update() needs at least one of priority, run_at, queue")
+        changes = Changes(
+            priority=None if priority is None else check_priority("priority", priority),
+            run_at=None if run_at is None else check_moment("run_at", run_at),
+            queue=None if queue is None else check_queue("queue", queue),
+        )
+        changed = self._hub.amend(self.id, changes)
+        self.refresh()
+        return changed
+
+    arefresh = twin(refresh)
+    alogs = twin(logs)
+    ahistory = twin(history)
+    awhy = twin(why)
+    acancel = twin(cancel)
+    aretry = twin(retry)
+    apromote = twin(promote)
+    adelete = twin(delete)
+    aupdate = twin(update)
+
+    def _apply(self, event: Event) -> bool:
+        moved = bool(self._hub.move(Filter(ids=(self.id,)), event))
+        self.refresh()
+        return moved
+
+    def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        codec.verify(self._record.payload, self._record.checksum)
+        return codec.decode_call(self._record.payload)
+
+    def _outcome(self) -> R:
+        row = self.row
+        if row.state is State.CANCELLED:
+            raise JobCancelled(self.id, row.reason)
+        if row.state is State.FAILED:
+            raise self._failure()
+        if row.result is None:
+            return None  # type: ignore[return-value]
+        codec.verify(row.result, row.result_checksum or 0)
+        if row.result.startswith(f'{{"{LOST_RESULT}"'):
+            raise ResultUnavailable(f"job {self.id} completed, but {msgspec.json.decode(row.result)[LOST_RESULT]}")
+        value: R = self._hub.rebuild_result(row.task, codec.decode(row.result))
+        return value
+
+    def _failure(self) -> JobFailed:
+        errors = self.errors
+        last = errors[-1] if errors else None
+        told = (last.type, last.message, last.traceback) if last else (None, None, None)
+        return JobFailed(self.id, self.row.reason or "failed", *told)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.task} {self.state}>"
+
+
+def _moment(ms: int) -> datetime:
+    moment = to_datetime(ms)
+    assert moment is not None
+    return moment
+
+
+def _options(record: NewJob | JobRow) -> JobOptions:
+    return msgspec.json.decode(record.options, type=JobOptions) if record.options else JobOptions()
+
+
+_FRESH: dict[str, Any] = dict.fromkeys(
+    ("started_at", "finished_at", "worker", "lease_until", "result", "result_checksum", "progress", "reason")
+)
+
+
+def _as_row(new: NewJob) -> JobRow:
+    known: dict[str, Any] = {**msgspec.structs.asdict(new), **_FRESH}
+    return JobRow(seq=0, version=1, attempt=0, crashes=0, releases=0, **known)

@@ -1,0 +1,181 @@
+"""How a claimed job is to be run here: its function, its limits, and what its end means."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from headrace.core import codec, outcomes
+from headrace.core.clock import to_ms
+from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
+from headrace.core.retry import Retry, from_policy
+from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
+from headrace.runtime.job import LOST_RESULT
+from headrace.runtime.task import Task
+
+_LONGEST_TRACEBACK = 20_000
+_LONGEST_MESSAGE = 5_000
+_options = msgspec.json.Decoder(JobOptions)
+
+
+class Plan(Struct, frozen=True):
+    """A task as one job wants it run. `timeout` is in seconds."""
+
+    task: Task[..., Any, Any]
+    isolation: Isolation
+    timeout: float | None
+    retry: Retry
+    keep_result: bool
+    max_result: int
+
+    def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call's arguments as the task wants them, or CorruptPayload."""
+        codec.verify(claim.payload, claim.checksum)
+        args, kwargs = codec.decode_call(claim.payload)
+        return self.task.signature.rebuild(args, kwargs)
+
+    def success(self, claim: Claim, value: Any, now: int) -> Outcome:
+        """The outcome of a run that returned."""
+        if not self.keep_result or value is None:
+            return outcomes.succeed(claim, None, None, now)
+        return self.stored(claim, self._encoded(value), now)
+
+    def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
+        """The outcome of a run whose result is encoded already."""
+        return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
+
+    def _encoded(self, value: Any) -> str:
+        # The work is done: a result that can't be stored must not make the job run again.
+        try:
+            return codec.encode(value, models=True, limit=self.max_result, where="result")
+        except InvalidJob as error:
+            return lost_result(str(error))
+
+    def delay(self, claim: Claim, error: BaseException) -> Any:
+        """Seconds until the next attempt, None for no retry; or an awaitable of that."""
+        if claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
+            return None
+        if isinstance(error, RetryLater) and error.delay is not None:
+            return error.delay
+        return self.retry.delay(claim.attempt, error, random.random())
+
+    def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
+        """The outcome of a run that raised, given the delay that `delay()` answered."""
+        if isinstance(error, Snooze):
+            return outcomes.snooze(claim, to_ms(error.delay), str(error), now)
+        if isinstance(error, CancelJob):
+            return outcomes.cancel(claim, str(error) or "cancelled by its task", now)
+        told = describe(error)
+        if isinstance(error, CorruptPayload):
+            return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
+        if delay is not None:
+            return outcomes.retry(claim, told, max(to_ms(delay), 0), self.retry.max_attempts, now)
+        used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
+        reason = "attempts_used_up" if used_up else "permanent_error"
+        return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
+
+
+def lost_result(why: str) -> str:
+    return msgspec.json.encode({LOST_RESULT: why}).decode()
+
+
+def describe(error: BaseException) -> ErrorInfo:
+    """An error in words, with the traceback of its whole chain, of bounded length."""
+    try:
+        text = "".join(traceback.format_exception(error))
+        message = str(error)
+    except Exception as broken:  # an exception whose own __str__ raises
+        text, message = "", f"<{type(error).__name__} that can't be shown: {type(broken).__name__}>"
+    return ErrorInfo(type(error).__qualname__, _clean(message, _LONGEST_MESSAGE), _clean(text, _LONGEST_TRACEBACK))
+
+
+def _clean(text: str, longest: int) -> str:
+    if len(text) > longest:
+        half = longest // 2
+        text = f"{text[:half]}\n... {len(text) - longest} characters left out ...\n{text[-half:]}"
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+async def settle_delay(delay: Any) -> Any:
+    """The delay itself, if a backoff function answered with an awaitable."""
+    return await delay if isinstance(delay, Awaitable) else delay
+
+
+class Planner:
+    """Finds the plan for a claim; None if this worker does not know its task."""
+
+    def __init__(
+        self, find: Callable[[str], Task[..., Any, Any] | None], timeout: float | None, max_result: int
+    ) -> None:
+        self._find = find
+        self._timeout = timeout
+        self._max_result = max_result
+        self._plans: dict[tuple[str, str | None], Plan] = {}
+
+    def plan(self, claim: Claim) -> Plan | None:
+        key = (claim.task, claim.options)
+        plan = self._plans.get(key)
+        if plan is None:
+            task = self._find(claim.task)
+            if task is None:
+                return None
+            if len(self._plans) > 1000:
+                self._plans.clear()
+            plan = self._plans[key] = self._make(task, claim.options)
+        return plan
+
+    def _make(self, task: Task[..., Any, Any], stored: str | None) -> Plan:
+        options = _options.decode(stored) if stored else JobOptions()
+        own = task.options
+        return Plan(
+            task,
+            _first(options.isolation, task.isolation),
+            self._seconds(_first(options.timeout, own.timeout)),
+            task.retry if options.retry is UNSET else from_policy(options.retry),
+            _first(options.keep_result, own.keep_result, True),
+            self._max_result,
+        )
+
+    def _seconds(self, ms: Any) -> float | None:
+        if ms is UNSET:
+            return self._timeout
+        return None if ms is None else ms / 1000
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not UNSET), UNSET)
+
+
+def run_inline(plan: Plan, claim: Claim, call: Callable[..., Any], now: Callable[[], int]) -> Outcome:
+    """Run the call here and now and tell the outcome."""
+    try:
+        args, kwargs = plan.arguments(claim)
+        return plan.success(claim, call(*args, **kwargs), now())
+    except Exception as error:
+        return conclude(plan, claim, error, now)
+
+
+def conclude(plan: Plan, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:
+    """The outcome of an error in a thread: a backoff coroutine gets an event loop of its own."""
+    try:
+        delay = plan.delay(claim, error)
+        if isinstance(delay, Awaitable):
+            delay = asyncio.run(settle_delay(delay))
+        return plan.failure(claim, error, delay, now())
+    except Exception as broken:
+        return _broken_backoff(plan, claim, error, broken, now())
+
+
+def _broken_backoff(plan: Plan, claim: Claim, error: BaseException, broken: Exception, now: int) -> Outcome:
+    told = describe(error)
+    extra = f"{told.message} (and its backoff function raised {type(broken).__name__}: {broken})"
+    return outcomes.fail(
+        claim, "broken_backoff", msgspec.structs.replace(told, message=extra), plan.retry.max_attempts, now
+    )

@@ -1,0 +1,193 @@
+"""The worker's pulse: a thread that user code can't block.
+
+It renews all leases in one write, ends runs that overran their timeout, tells runs whose lease is lost, carries an
+operator's wishes to the worker, and names a job that blocks the event loop.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable
+from typing import Protocol
+
+from headrace.core.model import Claim, Lease, Outcome, WorkerRow
+from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable, JobTimeout
+from headrace.runtime.crew import NEVER, Crew, Run
+from headrace.runtime.loop import Loop
+from headrace.runtime.plan import conclude
+from headrace.runtime.threads import Threads
+
+log = logging.getLogger("headrace.worker")
+
+_ATTENTION = 0.5  # how often runs are looked at while there are any
+_BLOCKED = 1.0
+_FAILURES = 3
+
+
+class Reports(Protocol):
+    """What the pulse needs of its worker."""
+
+    def describe(self) -> WorkerRow: ...
+    def held(self) -> Iterable[Claim]: ...
+    def drop(self, job_id: str) -> None: ...
+    def obey(self, wish: str) -> None: ...
+
+
+class Pulse:
+    """The heartbeat of one worker."""
+
+    def __init__(
+        self, engine: Engine, crew: Crew, threads: Threads, loop: Loop, reports: Reports, lease: float, heartbeat: float
+    ) -> None:
+        self._engine = engine
+        self._crew = crew
+        self._threads = threads
+        self._loop = loop
+        self._reports = reports
+        self._lease_ms = int(lease * 1000)
+        self._heartbeat = heartbeat
+        self._failures = 0
+        self._named: int | None = None
+        self._stopping = threading.Event()
+        self._bell = engine.listen("orders")
+        self._thread = threading.Thread(target=self._beat_on, name="headrace-pulse", daemon=True)
+        crew.check_soon = self._bell.ring
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._bell.ring()
+        self._thread.join(5)
+        self._bell.close()
+
+    def renew_one(self, claim: Claim) -> bool:
+        """Renew a single lease at a job's own request."""
+        lease = Lease(claim.id, claim.version)
+        try:
+            return not self._engine.renew(self._reports.describe(), (lease,), self._lease_ms).lost
+        except EngineUnavailable:
+            return True  # not known to be lost; the regular beats count the failures
+
+    # -- the thread
+
+    def _beat_on(self) -> None:
+        next_beat = time.monotonic() + self._heartbeat
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            earliest = min((run.deadline for run in list(self._crew.running.values())), default=NEVER)
+            attention = now + _ATTENTION if self._crew.running else NEVER
+            self._crew.next_check = min(next_beat, earliest, attention)
+            ordered = self._bell.wait(max(self._crew.next_check - now, 0))
+            if self._stopping.is_set():
+                return
+            try:
+                self._look_after_runs()
+                if ordered or time.monotonic() >= next_beat:
+                    next_beat = time.monotonic() + self._heartbeat
+                    self._beat()
+            except Exception:
+                log.exception("the pulse stumbled; it goes on")
+
+    def _look_after_runs(self) -> None:
+        now = time.monotonic()
+        for run in list(self._crew.running.values()):
+            if run.deadline <= now:
+                self._time_out(run)
+        if self._crew.notes:
+            self._crew.ring()
+        self._watch_loop()
+
+    # -- leases
+
+    def _beat(self) -> None:
+        leases = [Lease(claim.id, claim.version) for claim in self._reports.held()]
+        try:
+            renewal = self._engine.renew(self._reports.describe(), leases, self._lease_ms)
+        except EngineUnavailable as error:
+            self._missed(error)
+            return
+        self._failures = 0
+        if renewal.lost:
+            self._lose(renewal.lost, "the job was cancelled or its lease is lost")
+        self._reports.obey(renewal.wish)
+
+    def _missed(self, error: EngineUnavailable) -> None:
+        self._failures += 1
+        log.warning("renewal %d of %d failed: %s", self._failures, _FAILURES, error)
+        if self._failures >= _FAILURES:
+            self._failures = 0
+            ids = {claim.id for claim in self._reports.held()}
+            log.error("abandoning %d leases after %d failed renewals", len(ids), _FAILURES)
+            self._lose(ids, f"{_FAILURES} renewals failed")
+
+    def _lose(self, ids: Iterable[str], reason: str) -> None:
+        lost = set(ids)
+        for run in list(self._crew.running.values()):
+            if run.claim.id in lost:
+                log.warning("job %s (%s): %s; its result will not count", run.claim.id, run.claim.task, reason)
+                self._end(run, None, reason)
+        for job_id in lost:
+            self._reports.drop(job_id)
+
+    # -- runs that must end
+
+    def _time_out(self, run: Run) -> None:
+        limit = run.plan.timeout or 0.0
+        error = JobTimeout(f"the attempt ran longer than its timeout of {limit:g} s")
+        where = self._where(run)
+        if where:
+            error.add_note(f"It was here:\n{where}")
+        if callable(run.plan.retry.backoff):  # a user's function must not hold up the pulse
+            run.deadline = NEVER
+            threading.Thread(target=self._record_timeout, args=(run, error), daemon=True).start()
+        else:
+            self._record_timeout(run, error)
+
+    def _record_timeout(self, run: Run, error: JobTimeout) -> None:
+        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error)
+        self._end(run, conclude(run.plan, run.claim, error, self._crew.now), "timed out")
+
+    def _end(self, run: Run, outcome: Outcome | None, reason: str) -> None:
+        end_run(self._crew, self._threads, run, outcome, reason)
+
+    def _where(self, run: Run) -> str:
+        frame = sys._current_frames().get(run.thread) if run.thread else None
+        return "".join(traceback.format_stack(frame)) if frame else ""
+
+    # -- the watchdog
+
+    def _watch_loop(self) -> None:
+        seconds = self._loop.blocked_for()
+        if seconds < _BLOCKED:
+            self._named = None
+            return
+        run, thread = self._loop.blocker()
+        if run is not None and run.number != self._named:
+            self._named = run.number
+            frame = sys._current_frames().get(thread) if thread else None
+            log.warning(
+                "job %s (%s) has blocked the event loop for %.1f s; use `def`, asyncio.to_thread or "
+                "isolation='process' for blocking work. It is here:\n%s",
+                run.claim.id,
+                run.claim.task,
+                seconds,
+                "".join(traceback.format_stack(frame)) if frame else "(unknown)",
+            )
+
+
+def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, reason: str) -> None:
+    """End a run from outside: record the outcome, tell or stop its task, and make room for the next one."""
+    if not crew.end(run, outcome):
+        return
+    run.stop(reason)
+    if run.plan.isolation != "async":  # a coroutine gives its slot back when its cancellation is through
+        threads.abandon_one()
+        crew.free_slot(run.slot)
+        threads.ensure()

@@ -1,0 +1,125 @@
+"""What runs inside a sandbox process: takes errands from its pipe, runs them, answers with outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import os
+import queue
+import signal
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from headrace.core.clock import SystemClock
+from headrace.core.model import Claim, Note, Outcome
+from headrace.core.options import Options
+from headrace.errors import ConfigError
+from headrace.runtime.context import JobContext, current
+from headrace.runtime.plan import Planner, run_inline
+from headrace.runtime.task import Task
+
+_clock = SystemClock()
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """One job, and where its function is found."""
+
+    claim: Claim
+    module: str
+    qualname: str
+    max_result: int
+    timeout: float | None
+
+
+class _Parent:
+    """The pipe to the worker; also the line by which a job's context reports."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._sending = threading.Lock()
+        self.errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
+        self._renewals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self.context: JobContext | None = None
+
+    def listen(self) -> None:
+        """Read what the worker sends. When the worker is gone, so are we."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                message = self._pipe.recv_bytes()
+                kind, body = message[:1], message[1:]
+                if kind == b"J":
+                    self.errands.put(msgspec.json.decode(body, type=Errand))
+                elif kind == b"r":
+                    self._renewals.put(body == b"1")
+                elif kind == b"C" and self.context is not None:
+                    self.context.tell(body.decode())
+        os._exit(1)
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        with self._sending:
+            self._pipe.send_bytes(kind + body)
+
+    def now(self) -> int:
+        return _clock.now()
+
+    def note(self, note: Note) -> None:
+        self.send(b"N", msgspec.json.encode(note))
+
+    def renew(self, claim: Claim) -> bool:
+        self.send(b"R")
+        return self._renewals.get()
+
+
+def serve(pipe: Connection) -> None:
+    """The child's main: errands until the pipe closes."""
+    # Ctrl-C reaches the whole group; the worker decides what becomes of the job.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    parent = _Parent(pipe)
+    threading.Thread(target=parent.listen, daemon=True).start()
+    while True:
+        errand = parent.errands.get()
+        try:
+            task = _find(errand.claim.task, errand.module, errand.qualname)
+        except Exception as error:  # noqa: BLE001  (whatever the import of user code raises is told)
+            parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
+            continue
+        parent.send(b"O", msgspec.json.encode(_run(errand, task, parent)))
+
+
+def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
+    plan = Planner(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
+    assert plan is not None
+    deadline = None if errand.timeout is None else _clock.now() + int(errand.timeout * 1000)
+    parent.context = JobContext(errand.claim, deadline, parent)
+    token = current.set(parent.context)
+    try:
+        return run_inline(plan, errand.claim, _blocking(task), _clock.now)
+    finally:
+        current.reset(token)
+        parent.context = None
+
+
+def _blocking(task: Task[..., Any, Any]) -> Any:
+    if not task.is_async:
+        return task.function
+    return lambda *args, **kwargs: asyncio.run(task.function(*args, **kwargs))
+
+
+def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
+    if "<locals>" in qualname:
+        raise ConfigError(f"task {name!r} is defined inside a function; isolation='process' needs a module-level one")
+    found: Any = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
+    return found if isinstance(found, Task) else Task(found, name, Options(), _Nowhere())
+
+
+class _Nowhere:
+    """A plain function has no app to submit to."""
+
+    def submit(self, call: Any) -> Any:
+        raise ConfigError("this function is not a task of an app")

@@ -1,0 +1,150 @@
+"""From a call to a stored job: options resolved, arguments checked and encoded, committed with others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from headrace.core import codec, ids
+from headrace.core.clock import Clock
+from headrace.core.model import JobOptions, NewJob
+from headrace.core.options import Options
+from headrace.core.states import State
+from headrace.engines.batch import Batch
+from headrace.engines.protocol import Engine
+from headrace.errors import DuplicateJob, InvalidJob
+from headrace.runtime.job import Hub, Job
+from headrace.runtime.task import Call, Task
+
+DEFAULT_QUEUE = "default"
+
+
+class Recipe(Struct, frozen=True, gc=False):
+    """Everything about a task's next job that does not depend on its arguments or the time."""
+
+    task: str
+    queue: str
+    priority: int
+    delay: int
+    run_at: int | None
+    expires: int | None
+    max_attempts: int
+    lifo: bool
+    job_id: str | None
+    options: str | None
+    tags: str | None
+    metadata: str | None
+
+
+class Submitter:
+    """Stores calls as jobs."""
+
+    def __init__(self, engine: Engine, clock: Clock, max_payload: int, hub: Hub) -> None:
+        self._engine = engine
+        self._clock = clock
+        self._max_payload = max_payload
+        self._hub = hub
+        self._batch: Batch[NewJob, bool] = Batch(engine.insert)
+        self._recipes: dict[int, tuple[Task[..., Any, Any], Options, Recipe]] = {}
+        self.intercept: Callable[[NewJob], None] | None = None
+
+    def submit(self, call: Call[Any]) -> Job[Any]:
+        """Store one job, in one commit with whatever else is submitted just now."""
+        new = self._new(call, self._clock.now())
+        if not self._batch.call(new):
+            raise DuplicateJob(new.id)
+        if self.intercept is not None:
+            self.intercept(new)
+        return Job(self._hub, new)
+
+    def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
+        """Store all jobs in one commit, or none if any of them is not valid."""
+        now = self._clock.now()
+        news = [self._new(call, now) for call in calls]
+        if news:
+            self._engine.insert(news, whole=True)
+        if self.intercept is not None:
+            for new in news:
+                self.intercept(new)
+        return [Job(self._hub, new) for new in news]
+
+    def _new(self, call: Call[Any], now: int) -> NewJob:
+        recipe = self._recipe(call)
+        payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
+        run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
+        return NewJob(
+            recipe.job_id or ids.new_id(now),
+            recipe.task,
+            recipe.queue,
+            State.SCHEDULED if run_at > now else State.PENDING,
+            recipe.priority,
+            -run_at if recipe.lifo else run_at,
+            payload,
+            codec.checksum(payload),
+            now,
+            run_at,
+            recipe.max_attempts,
+            None if recipe.expires is None else now + recipe.expires,
+            recipe.options,
+            recipe.tags,
+            recipe.metadata,
+        )
+
+    def _recipe(self, call: Call[Any]) -> Recipe:
+        # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
+        # so that an identity is never taken for another.
+        known = self._recipes.get(id(call.options))
+        if known is not None and known[0].function is call.task.function and known[1] is call.options:
+            return known[2]
+        recipe = _recipe(call.task, call.options)
+        if len(self._recipes) > 1000:
+            self._recipes.clear()
+        self._recipes[id(call.options)] = (call.task, call.options, recipe)
+        return recipe
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is UNSET else value
+
+
+def _recipe(task: Task[..., Any, Any], overrides: Options) -> Recipe:
+    options = overrides.over(task.options)
+    if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
+        raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
+    return Recipe(
+        task=task.name,
+        queue=_or(options.queue, DEFAULT_QUEUE),
+        priority=_or(options.priority, 0),
+        delay=_or(options.delay, 0),
+        run_at=_or(options.run_at, None),
+        expires=_or(options.expires, None),
+        max_attempts=options.retry.max_attempts if options.retry is not UNSET else task.retry.max_attempts,
+        lifo=_or(options.lifo, False),
+        job_id=_or(options.job_id, None),
+        options=_stored_options(task, overrides, options),
+        tags=_json(options.tags) if options.tags else None,
+        metadata=codec.encode(options.metadata) if options.metadata else None,
+    )
+
+
+def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Options) -> str | None:
+    """What the worker must know of this call beyond the task's own definition; nothing, most of the time."""
+    redact = _or(options.redact, ())
+    stored = JobOptions(
+        timeout=overrides.timeout,
+        retry=overrides.retry.policy() if overrides.retry is not UNSET else UNSET,
+        keep_result=overrides.keep_result,
+        isolation=overrides.isolation,
+        redact=redact,
+        redact_args=tuple(
+            n for n, name in enumerate(task.signature.positional) if name.lower() in {word.lower() for word in redact}
+        ),
+    )
+    return None if stored == JobOptions() else _json(stored)
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

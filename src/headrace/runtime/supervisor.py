@@ -1,0 +1,166 @@
+"""Keeps worker processes running: restarts the ones that crash, stops them all in order."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import logging
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType
+from typing import NoReturn
+
+from headrace.errors import ConfigError
+from headrace.runtime.worker import Worker
+
+log = logging.getLogger("headrace.supervisor")
+
+RECYCLED = 75  # the exit code by which a worker asks to be replaced
+_LOOK = 0.2
+_BACKOFF_FIRST, _BACKOFF_LONGEST = 0.2, 30.0
+_HEALTHY_AFTER = 60.0
+_GRACE = 5.0
+
+
+def run_here(worker: Worker) -> int:
+    """Run a worker in this process until it is told to stop. SIGTERM or SIGINT drain, a second one hurries."""
+    parent = os.getppid()
+    with _signals(lambda again: worker.request_stop(0.0 if again else None)):
+        worker.start()
+        while not worker.join(1.0):
+            if os.getppid() != parent:
+                log.warning("the parent process is gone; stopping")
+                worker.request_stop()
+                parent = os.getppid()
+    return RECYCLED if worker.recycle else 0
+
+
+class _signals:  # noqa: N801  (reads as a function)
+    """Route stop signals to `stop(again)`; SIGUSR1 prints every thread's stack."""
+
+    def __init__(self, stop: Callable[[bool], None]) -> None:
+        self._stop = stop
+        self._seen = 0
+        self._before: dict[int, object] = {}
+
+    def __enter__(self) -> None:
+        if threading.current_thread() is not threading.main_thread():
+            return
+        for number in (signal.SIGTERM, signal.SIGINT):
+            self._before[number] = signal.signal(number, self._handle)
+        if hasattr(signal, "SIGUSR1"):
+            with contextlib.suppress(ValueError, AttributeError, OSError):  # stderr may be no real file
+                faulthandler.register(signal.SIGUSR1, all_threads=True)
+
+    def __exit__(self, *_: object) -> None:
+        for number, handler in self._before.items():
+            signal.signal(number, handler)  # type: ignore[arg-type]
+        if self._before and hasattr(signal, "SIGUSR1"):
+            faulthandler.unregister(signal.SIGUSR1)
+
+    def _handle(self, number: int, frame: FrameType | None) -> None:
+        self._seen += 1
+        self._stop(self._seen > 1)
+
+
+class _Seat:
+    """One place for a worker process, and how its last ones fared."""
+
+    def __init__(self) -> None:
+        self.pid: int | None = None
+        self.started = 0.0
+        self.backoff = 0.0
+        self.start_at = 0.0
+
+
+class Supervisor:
+    """Runs `processes` workers as children of this process."""
+
+    def __init__(self, make_worker: Callable[[], Worker], processes: int, shutdown_timeout: float) -> None:
+        if not hasattr(os, "fork"):
+            raise ConfigError("several processes need fork(); on this system start several workers instead")
+        self._make_worker = make_worker
+        self._seats = [_Seat() for _ in range(processes)]
+        self._shutdown_timeout = shutdown_timeout
+        self._stopping = 0
+        self._sent = 0
+        self._kill_at: float | None = None
+        self._wake = threading.Event()
+
+    def run(self) -> int:
+        """Supervise until stopped; 0 if everybody ended in order."""
+        with _signals(self._stop):
+            while not self._stopping or any(seat.pid for seat in self._seats):
+                for seat in self._seats:
+                    self._look_after(seat)
+                self._pass_on_signals()
+                self._wake.wait(_LOOK)
+                self._wake.clear()
+        return 0
+
+    def _stop(self, again: bool) -> None:
+        self._stopping += 1
+        self._wake.set()
+
+    def _look_after(self, seat: _Seat) -> None:
+        if seat.pid is not None:
+            ended, status = os.waitpid(seat.pid, os.WNOHANG)
+            if ended:
+                self._ended(seat, os.waitstatus_to_exitcode(status))
+        if seat.pid is None and not self._stopping and time.monotonic() >= seat.start_at:
+            self._start(seat)
+
+    def _start(self, seat: _Seat) -> None:
+        seat.pid = os.fork()
+        seat.started = time.monotonic()
+        if seat.pid == 0:
+            _be_a_worker(self._make_worker)
+
+    def _ended(self, seat: _Seat, code: int) -> None:
+        pid, seat.pid = seat.pid, None
+        if self._stopping or code == RECYCLED:
+            seat.start_at = time.monotonic()
+            return
+        healthy = time.monotonic() - seat.started > _HEALTHY_AFTER
+        seat.backoff = _BACKOFF_FIRST if healthy else min(max(seat.backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
+        seat.start_at = time.monotonic() + seat.backoff
+        end = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+        log.error("worker process %s %s; a new one starts in %.1f s", pid, end, seat.backoff)
+
+    def _pass_on_signals(self) -> None:
+        if not self._stopping:
+            return
+        while self._sent < min(self._stopping, 2):
+            self._sent += 1
+            self._signal_all(signal.SIGTERM)
+            self._kill_at = time.monotonic() + (self._shutdown_timeout if self._sent == 1 else 0) + _GRACE
+        if self._kill_at is not None and time.monotonic() > self._kill_at:
+            log.error("worker processes did not stop in time; killing them")
+            self._signal_all(signal.SIGKILL)
+
+    def _signal_all(self, number: int) -> None:
+        for seat in self._seats:
+            if seat.pid is not None:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(seat.pid, number)
+
+
+def _be_a_worker(make_worker: Callable[[], Worker]) -> NoReturn:
+    """The child's whole life. It must never return into its parent's code."""
+    code = 1
+    try:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            signal.signal(number, signal.SIG_DFL)
+        code = run_here(make_worker())
+    except BaseException:
+        log.exception("a worker process could not start")
+    finally:
+        with contextlib.suppress(Exception):
+            logging.shutdown()
+            sys.stdout.flush()
+            sys.stderr.flush()
+        os._exit(code)

@@ -1,0 +1,107 @@
+"""A task: a function, its name, its options, and the ways to call it now or later."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from msgspec import UNSET, Struct
+
+from headrace.core.model import Isolation
+from headrace.core.options import Options, check_task_name, checked
+from headrace.core.retry import Retry
+from headrace.core.signature import Signature
+from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.job import Job
+
+P = ParamSpec("P")
+C = TypeVar("C")  # what a call returns: the result, or for `async def` a coroutine of it
+R = TypeVar("R")
+
+
+class Submits(Protocol):
+    """Where a task's calls go."""
+
+    def submit(self, call: Call[Any]) -> Job[Any]: ...
+
+
+class Call(Struct, Generic[R], frozen=True):
+    """A task with its arguments and options: everything about a job but its id and time."""
+
+    task: Task[..., Any, R]
+    options: Options
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Task(Generic[P, C, R]):
+    """A registered function. Calling it runs it here; `enqueue` has a worker run it."""
+
+    def __init__(
+        self, function: Callable[P, C], name: str, options: Options, submits: Submits, overrides: Options | None = None
+    ) -> None:
+        self.function = function
+        self.name = check_task_name(name)
+        self.options = options
+        self.overrides = overrides or Options()
+        self.signature = Signature.of(function, name, options.redact or ())
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._submits = submits
+        _check_isolation(self)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        return self.function(*args, **kwargs)
+
+    def bind(self, *args: Any, **kwargs: Any) -> Call[R]:
+        """The call as a value, for enqueue_many and for building larger things."""
+        return Call(cast("Task[..., Any, R]", self), self.overrides, args, kwargs)
+
+    def enqueue(self, *args: Any, **kwargs: Any) -> Job[R]:
+        """Store a job that runs this task with these arguments."""
+        return self._submits.submit(self.bind(*args, **kwargs))
+
+    async def aenqueue(self, *args: Any, **kwargs: Any) -> Job[R]:
+        """Like enqueue(), without blocking the event loop."""
+        return await asyncio.to_thread(self._submits.submit, self.bind(*args, **kwargs))
+
+    delay = enqueue
+    """The name Celery uses for it."""
+
+    def using(self, **options: Any) -> Task[P, C, R]:
+        """A cheap copy of this task with other options for the calls made through it."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.overrides = checked(options).over(self.overrides)
+        return copy
+
+    @property
+    def isolation(self) -> Isolation:
+        chosen = self.options.isolation
+        return chosen if chosen is not UNSET else ("async" if self.is_async else "thread")
+
+    @property
+    def retry(self) -> Retry:
+        return self.options.retry if self.options.retry is not UNSET else Retry()
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+def _check_isolation(task: Task[..., Any, Any]) -> None:
+    chosen = task.options.isolation
+    if chosen == "async" and not task.is_async:
+        raise ConfigError(f"task {task.name!r}: isolation='async' needs an `async def` function")
+    if chosen == "thread" and task.is_async:
+        raise ConfigError(f"task {task.name!r} is an `async def`; its isolation is 'async' or 'process'")
+
+
+def default_name(function: Callable[..., Any]) -> str:
+    """The name a task has if none is given: the function's own."""
+    name = getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise InvalidJob(f"{function!r} has no name of its own; give the task one with name=...")
+    return name

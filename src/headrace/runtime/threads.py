@@ -1,0 +1,95 @@
+"""Runs `def` tasks in threads of this process, and hands `isolation="process"` tasks to a sandbox.
+
+Threads are started when they are first needed and take claims from the shared deque, so no job waits behind another.
+A thread that overran its timeout can't be stopped; it is fenced, replaced, and ends when its function does.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+from headrace.core.model import Outcome
+from headrace.runtime.context import current
+from headrace.runtime.crew import Crew, Run
+from headrace.runtime.plan import conclude
+from headrace.runtime.sandbox import Sandboxes
+
+log = logging.getLogger("headrace.worker")
+
+
+class Threads:
+    """The threads of one worker."""
+
+    def __init__(self, crew: Crew, sandboxes: Sandboxes) -> None:
+        self._crew = crew
+        self._sandboxes = sandboxes
+        self._lock = threading.Lock()
+        self._alive = 0
+        self._idle = 0
+        self._made = 0
+        self._stopping = False
+
+    def ensure(self) -> None:
+        """Start as many threads as there is work and room for."""
+        with self._lock:
+            needed = min(len(self._crew.ready) - self._idle, self._crew.concurrency - self._alive)
+            for _ in range(needed):
+                self._made += 1
+                self._alive += 1
+                name = f"headrace-{self._made}"
+                threading.Thread(target=self._work, name=name, daemon=True).start()
+
+    def abandon_one(self) -> None:
+        """A thread overran its job's timeout: it no longer counts, so that another may take its place."""
+        with self._lock:
+            self._alive -= 1
+
+    def stop(self) -> None:
+        self._stopping = True
+        with self._crew.work:
+            self._crew.work.notify_all()
+
+    def _work(self) -> None:
+        crew = self._crew
+        while (slot := self._next_slot()) is not None:
+            while True:
+                try:
+                    claim, plan = crew.ready.popleft()
+                except IndexError:
+                    break
+                run = crew.begin(claim, plan, slot)
+                if not crew.end(run, self._perform(run)):
+                    return  # timed out and replaced meanwhile, the slot given away
+                if crew.ready_async:
+                    break  # coroutines wait for a slot as well
+            crew.free_slot(slot)
+        with self._lock:
+            self._alive -= 1
+
+    def _next_slot(self) -> int | None:
+        crew = self._crew
+        with crew.work:
+            self._idle += 1
+            try:
+                while not self._stopping:
+                    if crew.ready and (slot := crew.take_slot()) is not None:
+                        return slot
+                    crew.work.wait()
+            finally:
+                self._idle -= 1
+        return None
+
+    def _perform(self, run: Run) -> Outcome:
+        crew, claim, plan = self._crew, run.claim, run.plan
+        if plan.isolation == "process":
+            return self._sandboxes.perform(run, crew.now)
+        run.thread = threading.get_ident()
+        token = current.set(run.context)
+        try:
+            args, kwargs = plan.arguments(claim)
+            return plan.success(claim, plan.task.function(*args, **kwargs), crew.now())
+        except BaseException as error:  # noqa: BLE001  (SystemExit of a task must not end the worker)
+            return conclude(plan, claim, error, crew.now)
+        finally:
+            current.reset(token)

@@ -1,0 +1,401 @@
+"""A worker: one thread that settles what is finished and claims what can be started, in one commit each turn.
+
+An idle worker settles at once, a busy one in large batches, with no timer: runners ring when little is left to do.
+Between turns it sleeps at the bell until the next job is due.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import secrets
+import socket
+import threading
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import msgspec
+
+from headrace.core import outcomes
+from headrace.core.clock import Clock
+from headrace.core.model import Claim, Note, Outcome, Want, WorkerRow
+from headrace.core.rota import Rota
+from headrace.core.settings import Settings
+from headrace.core.states import State
+from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable, HeadraceError
+from headrace.runtime.crew import Crew
+from headrace.runtime.loop import Loop
+from headrace.runtime.memory import resident_megabytes
+from headrace.runtime.pace import Pace
+from headrace.runtime.plan import Plan, Planner
+from headrace.runtime.pulse import Pulse, end_run
+from headrace.runtime.sandbox import Sandboxes
+from headrace.runtime.task import Task
+from headrace.runtime.threads import Threads
+
+log = logging.getLogger("headrace.worker")
+T = TypeVar("T")
+
+_PARKED_MS = 10_000
+_UPKEEP = 1.0
+_STALLED = 0.2
+_REAP_AT_ONCE = 1000
+_OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0
+
+
+class Worker:
+    """Runs jobs with threads of this process, from start() to stop()."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        find_task: Callable[[str], Task[..., Any, Any] | None],
+        task_names: Callable[[], Iterable[str]],
+        clock: Clock,
+        *,
+        drain: bool = False,
+        at_most: int | None = None,
+    ) -> None:
+        self.id = _worker_id()
+        self._engine = engine
+        self._settings = settings
+        self._task_names = task_names
+        self._clock = clock
+        self._drain = drain
+        self._at_most = at_most
+        self._planner = Planner(find_task, settings.timeout, settings.max_payload)
+        self._rota = Rota(settings.queues) if settings.queues else None
+        self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
+        self._held: dict[str, Claim] = {}
+        self._started_at = clock.now()
+        self._claimed = self.completed = self.failed = 0
+        self._state = "starting"
+        self._paused = False
+        self._stop_at: float | None = None
+        self._next_upkeep = 0.0
+        self._outage = 0.0
+        self._progress = (0, 0.0)
+        self._thread: threading.Thread | None = None
+        self.stopped = threading.Event()
+        self.recycle = False
+
+    # -- from outside
+
+    def start(self) -> Worker:
+        """Sign on and begin to work, in threads of their own."""
+        if self._thread is not None:
+            raise HeadraceError("this worker was started already; make a new one")
+        self._bell = self._engine.listen("work")
+        self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
+        self._sandboxes = Sandboxes()
+        self._threads = Threads(self._crew, self._sandboxes)
+        self._loop = Loop(self._crew)
+        self._crew.wake_loop = self._loop.wake
+        self._crew.presence = self._presence = self._engine.attend(self.describe())
+        self._pulse = Pulse(
+            self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.heartbeat
+        )
+        self._state = "running"
+        self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
+        self._pulse.start()
+        self._thread.start()
+        log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._queue_words())
+        return self
+
+    def request_stop(self, patience: float | None = None) -> None:
+        """Begin to stop: finish what runs within `patience` seconds, give the rest back. Safe in signal handlers."""
+        limit = self._settings.shutdown_timeout if patience is None else patience
+        deadline = time.monotonic() + limit
+        self._stop_at = deadline if self._stop_at is None else min(self._stop_at, deadline)
+        if self._thread is not None:
+            self._bell.ring()
+
+    def stop(self, patience: float | None = None) -> None:
+        """Stop and wait until it is done."""
+        self.request_stop(patience)
+        self.join()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the worker has stopped."""
+        return self.stopped.wait(timeout)
+
+    def pause(self) -> None:
+        """Start no more jobs; those that run go on."""
+        self._engine.desk.wish(self.id, "pause")
+        self.obey("pause")
+
+    def resume(self) -> None:
+        """Start jobs again."""
+        self._engine.desk.wish(self.id, "run")
+        self.obey("run")
+
+    def __enter__(self) -> Worker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- what the pulse and the contexts need
+
+    def describe(self) -> WorkerRow:
+        settings = self._settings
+        return WorkerRow(
+            id=self.id,
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            started_at=self._started_at,
+            seen_at=self._clock.now(),
+            state="stopping" if self._stop_at is not None else "paused" if self._paused else self._state,
+            wish="run",
+            queues=msgspec.json.encode(settings.queues or {}).decode(),
+            concurrency=settings.concurrency,
+            running=len(self._crew.running),
+            completed=self.completed,
+            failed=self.failed,
+            tasks=msgspec.json.encode(sorted(self._task_names())).decode(),
+        )
+
+    def held(self) -> Iterable[Claim]:
+        return list(self._held.values())
+
+    def drop(self, job_id: str) -> None:
+        self._held.pop(job_id, None)
+
+    def obey(self, wish: str) -> None:
+        if wish == "stop" and self._stop_at is None:
+            log.info("worker %s was asked to stop", self.id)
+            self.request_stop()
+        if (wish == "pause") != self._paused:
+            self._paused = wish == "pause"
+            log.info("worker %s %s", self.id, "paused" if self._paused else "resumed")
+            self._bell.ring()
+
+    def now(self) -> int:
+        return self._clock.now()
+
+    def note(self, note: Note) -> None:
+        self._crew.notes.append(note)
+
+    def renew(self, claim: Claim) -> bool:
+        return self._pulse.renew_one(claim)
+
+    # -- the thread
+
+    def _work(self) -> None:
+        try:
+            while self._stop_at is None:
+                self._bell.wait(self._guarded_turn())
+            self._wind_down()
+        except BaseException:
+            log.exception("worker %s ends after an error", self.id)
+        finally:
+            self._close()
+
+    def _guarded_turn(self) -> float | None:
+        """A turn that survives the store being away, and anything else."""
+        try:
+            pause = self._turn()
+            self._outage = 0.0
+            return pause
+        except EngineUnavailable as error:
+            self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
+            log.warning("the store is not available: %s; trying again in %.1f s", error, self._outage)
+        except Exception:
+            self._outage = 1.0
+            log.exception("a turn of worker %s failed; it goes on", self.id)
+        return self._outage
+
+    def _turn(self) -> float | None:
+        """Settle and claim once; the seconds to sleep, unless rung."""
+        crew = self._crew
+        room = self._room()
+        claims, next_at = self._exchange(room)
+        crew.place(self._planned(claims))
+        self._threads.ensure()
+        self._upkeep()
+        if len(claims) == room > 0 and crew.waiting <= crew.low_water:
+            return 0.0
+        self._give_back_if_stalled()
+        if not self._held and self._is_drained(claims):
+            self.request_stop()
+        return self._pause(next_at)
+
+    def _exchange(self, room: int) -> tuple[list[Claim], int | None]:
+        crew = self._crew
+        done, notes = _take_all(crew.done), _take_all(crew.notes)
+        self._pace.finished(len(done))
+        shares = self._rota.shares(room) if self._rota else ()
+        want = Want(self.id, room, int(self._settings.lease * 1000), shares, self._rota is None)
+        try:
+            answer = self._engine.exchange(done, want, notes)
+        except BaseException:
+            crew.done.extendleft(reversed(done))
+            crew.notes.extendleft(reversed(notes))
+            raise
+        self._count(done, answer.refused)
+        for claim in answer.claims:
+            self._held[claim.id] = claim
+        if self._rota:
+            self._rota.took(Counter(claim.queue for claim in answer.claims))
+        self._claimed += len(answer.claims)
+        return answer.claims, answer.next_at
+
+    def _count(self, done: list[Outcome], refused: list[Outcome]) -> None:
+        for outcome in done:
+            self._held.pop(outcome.id, None)
+            if outcome.state is State.COMPLETED:
+                self.completed += 1
+            elif outcome.state is State.FAILED:
+                self.failed += 1
+        for outcome in refused:
+            log.warning("job %s: lease lost, a late %s was refused", outcome.id, outcome.event)
+
+    def _room(self) -> int:
+        """How many jobs to claim now: free slots, and some more while jobs are short."""
+        crew = self._crew
+        if self._paused or self._stop_at is not None:
+            return 0
+        ahead = self._pace.ahead
+        crew.low_water = ahead // 2
+        if crew.waiting > crew.low_water:
+            return 0
+        room = max(self._settings.concurrency + ahead - len(crew.running) - crew.waiting, 0)
+        return room if self._at_most is None else min(room, self._at_most - self._claimed)
+
+    def _planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
+        planned = []
+        for claim in claims:
+            plan = self._planner.plan(claim)
+            if plan is None:
+                self._park(claim)
+            else:
+                planned.append((claim, plan))
+        return planned
+
+    def _park(self, claim: Claim) -> None:
+        log.warning("job %s: task %r is not known to this worker; parked for another one", claim.id, claim.task)
+        reason = f"unknown_task: worker {self.id} does not know {claim.task!r}"
+        self._crew.done.append(outcomes.park(claim, reason, _PARKED_MS, self._clock.now()))
+        self._bell.ring()
+
+    def _pause(self, next_at: int | None) -> float:
+        until_upkeep = max(self._next_upkeep - time.monotonic(), 0.0)
+        if self._crew.waiting:
+            return min(until_upkeep, _STALLED)
+        self._pace.idle()
+        if next_at is None:
+            return until_upkeep
+        return min(until_upkeep, max(next_at - self._clock.now(), 0) / 1000)
+
+    def _give_back_if_stalled(self) -> None:
+        """If nothing that was fetched ahead gets its turn, let other workers have it."""
+        began, at = self._progress
+        if not self._crew.waiting or self._crew.began != began:
+            self._progress = (self._crew.began, time.monotonic())
+            return
+        if time.monotonic() - at < _STALLED:
+            return
+        claims = self._crew.take_back()
+        now = self._clock.now()
+        self._crew.done.extend(outcomes.give_back(claim, now) for claim in claims)
+        self._pace.stalled()
+        self._bell.ring()
+
+    def _is_drained(self, claims: list[Claim]) -> bool:
+        if self._at_most is not None and self._claimed >= self._at_most:
+            return True
+        return self._drain and not claims and not self._crew.done
+
+    # -- upkeep that any worker may do at any time
+
+    def _upkeep(self) -> None:
+        if time.monotonic() < self._next_upkeep:
+            return
+        self._next_upkeep = time.monotonic() + _UPKEEP
+        for job in self._engine.reap(_REAP_AT_ONCE):
+            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
+        if self._worn_out():
+            self.recycle = True
+            self.request_stop()
+
+    def _worn_out(self) -> bool:
+        settings = self._settings
+        if settings.max_jobs is not None and self._claimed >= settings.max_jobs:
+            log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, self._claimed)
+            return True
+        if settings.max_memory is not None and (used := resident_megabytes()) > settings.max_memory:
+            log.info("worker %s uses %d MB of %d and makes room for a fresh one", self.id, used, settings.max_memory)
+            return True
+        return False
+
+    # -- the end
+
+    def _wind_down(self) -> None:
+        """Give back what was not begun, let runs finish until the deadline, release the rest."""
+        crew = self._crew
+        log.info("worker %s stops: %d jobs are running", self.id, len(crew.running))
+        while True:
+            now = self._clock.now()
+            crew.done.extend(outcomes.give_back(claim, now) for claim in crew.take_back())
+            if self._stop_at is not None and time.monotonic() >= self._stop_at:
+                self._release_runs()
+            pause = self._guarded_settle()
+            if not crew.running and not crew.done:
+                return
+            left = (self._stop_at or 0.0) - time.monotonic()
+            if left < -_OUTAGE_LONGEST:
+                log.error("worker %s could not hand in %d outcomes: the store is away", self.id, len(crew.done))
+                return
+            self._bell.wait(min(pause, max(left, 0.01)))
+
+    def _guarded_settle(self) -> float:
+        try:
+            self._exchange(0)
+            return _UPKEEP
+        except EngineUnavailable as error:
+            log.warning("the store is not available: %s", error)
+            return _OUTAGE_FIRST
+
+    def _release_runs(self) -> None:
+        for run in list(self._crew.running.values()):
+            log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task)
+            outcome = outcomes.release(run.claim, "its worker was stopped", self._clock.now())
+            end_run(self._crew, self._threads, run, outcome, "the worker stops")
+
+    def _close(self) -> None:
+        self._state = "stopped"
+        self._threads.stop()
+        self._loop.stop(1.0)
+        self._pulse.stop()
+        self._sandboxes.stop()
+        with contextlib.suppress(EngineUnavailable):
+            self._engine.sign_off(self.id)
+        self._presence.close()
+        self._bell.close()
+        log.info("worker %s stopped: %d completed, %d failed", self.id, self.completed, self.failed)
+        self.stopped.set()
+
+    def _queue_words(self) -> str:
+        queues = self._settings.queues
+        return "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.id} {self._state}>"
+
+
+def _take_all(items: deque[T]) -> list[T]:
+    taken = []
+    with contextlib.suppress(IndexError):
+        while True:
+            taken.append(items.popleft())
+    return taken
+
+
+def _worker_id() -> str:
+    host = "".join(char if char.isalnum() or char in "-_" else "-" for char in socket.gethostname())[:40]
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

@@ -1,0 +1,80 @@
+"""A second process for the suite: opens the same store, does one act, and dies when told to.
+
+    python -m tests.conformance.actor KIND ADDRESS ACT ARGUMENT...
+
+It says what it did as one line of JSON on stdout, and waits for a line on stdin where an act says so. Whoever
+started it may kill it at any moment; that is the point.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.engines.protocol import Engine
+from tests.conformance.build import NOW, claim, worker_row
+from tests.conformance.stores import KINDS
+
+
+def say(value: object) -> None:
+    sys.stdout.write(msgspec.json.encode(value).decode() + "\n")
+    sys.stdout.flush()
+
+
+def wait_for_a_word() -> None:
+    sys.stdin.readline()
+
+
+def hold(engine: Engine, worker: str, jobs: str, begun: str, ended: str = "0") -> None:
+    """Sign on, claim some jobs, begin a few of them, end a few of these, and sit there."""
+    presence = engine.attend(worker_row(worker))
+    claims = claim(engine, int(jobs), worker=worker)
+    for slot, claimed in enumerate(claims[: int(begun)]):
+        presence.starting(slot, claimed.ref)
+    for slot in range(int(ended)):
+        presence.starting(slot, 0)
+    say([claimed.id for claimed in claims])
+    wait_for_a_word()
+
+
+def drain(engine: Engine, worker: str, size: str) -> None:
+    """At a word, claim in small batches until nothing is left."""
+    say("ready")
+    wait_for_a_word()
+    taken: list[str] = []
+    while claims := claim(engine, int(size), worker=worker):
+        taken += [claimed.id for claimed in claims]
+    say(taken)
+
+
+def ring(engine: Engine, topic: str) -> None:
+    say("ready")
+    wait_for_a_word()
+    engine.ring(topic)
+    say("rung")
+
+
+def listen(engine: Engine, topic: str) -> None:
+    """Have a bell, tell so, and tell again when it rang."""
+    bell = engine.listen(topic)
+    say("ready")
+    say(bell.wait(30))
+    wait_for_a_word()
+
+
+def pause(engine: Engine, queue: str) -> None:
+    engine.desk.pause_queue(queue, True)
+    say(NOW)
+
+
+ACTS: dict[str, Callable[..., None]] = {act.__name__: act for act in (hold, drain, ring, listen, pause)}
+
+
+def main(kind: str, address: str, act: str, *arguments: str) -> None:
+    ACTS[act](KINDS[kind].open(address), *arguments)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,249 @@
+"""Small builders: jobs, wants and outcomes with everything a test does not care about filled in.
+
+Time is always NOW plus something the test says. Nothing here reads a clock.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.core.model import Claim, Filter, JobRow, Lease, NewJob, Note, Outcome, Share, Want, WorkerRow
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+
+NOW = 1_700_000_000_000
+LEASE = 30_000
+SECOND = 1_000
+HOUR = 3_600_000
+EVERYTHING = Filter()
+
+
+def new_job(
+    job_id: str = "job",
+    *,
+    queue: str = "default",
+    task: str = "work",
+    run_at: int = NOW,
+    created_at: int = NOW,
+    state: State | None = None,
+    lifo: bool = False,
+    max_attempts: int = 3,
+    tags: tuple[str, ...] = (),
+    **more: Any,
+) -> NewJob:
+    """A job as a client would submit it at `created_at`: pending if it is due, scheduled if not."""
+    return NewJob(
+        id=job_id,
+        task=task,
+        queue=queue,
+        state=state or (State.SCHEDULED if run_at > created_at else State.PENDING),
+        priority=more.pop("priority", 0),
+        rank=-run_at if lifo else run_at,
+        payload=more.pop("payload", "[]"),
+        checksum=more.pop("checksum", 7),
+        created_at=created_at,
+        run_at=run_at,
+        max_attempts=max_attempts,
+        tags=msgspec.json.encode(tags).decode() if tags else None,
+        **more,
+    )
+
+
+def want(
+    limit: int = 100,
+    *,
+    worker: str = "w1",
+    lease: int = LEASE,
+    shares: tuple[tuple[str, int], ...] = (),
+    others: bool = True,
+) -> Want:
+    return Want(worker, limit, lease, tuple(Share(queue, quota) for queue, quota in shares), others)
+
+
+def only(queue: str, limit: int = 100, worker: str = "w1") -> Want:
+    """A want for one queue and no other."""
+    return want(limit, worker=worker, shares=((queue, limit),), others=False)
+
+
+NOTHING = only("no such queue")  # a claim that lets time do its work and takes no job
+
+
+def claim(engine: Engine, limit: int = 100, *, now: int = NOW, worker: str = "w1", lease: int = LEASE) -> list[Claim]:
+    return engine.exchange([], want(limit, worker=worker, lease=lease), now=now).claims
+
+
+def claim_one(engine: Engine, *, now: int = NOW, worker: str = "w1", lease: int = LEASE) -> Claim:
+    """The next job; fails if there is none."""
+    (claimed,) = claim(engine, 1, now=now, worker=worker, lease=lease)
+    return claimed
+
+
+def submit_and_claim(engine: Engine, job_id: str = "job", *, worker: str = "w1", now: int = NOW, **more: Any) -> Claim:
+    engine.insert([new_job(job_id, **more)], now=now)
+    return claim_one(engine, worker=worker, now=now)
+
+
+def settle(engine: Engine, *outcomes: Outcome, now: int = NOW) -> list[Outcome]:
+    """Settle and claim nothing; what was refused."""
+    return engine.exchange(outcomes, None, now=now).refused
+
+
+# -- outcomes, one for each way an attempt can end
+
+
+def succeed(claimed: Claim | Lease, *, at: int = NOW, result: str | None = '"done"') -> Outcome:
+    return Outcome(
+        claimed.id,
+        claimed.version,
+        Event.SUCCEED,
+        State.COMPLETED,
+        at,
+        result=result,
+        result_checksum=9 if result else None,
+        finished_at=at,
+    )
+
+
+def retry(claimed: Claim | Lease, run_at: int, *, at: int = NOW, message: str = "try again") -> Outcome:
+    return Outcome(
+        claimed.id,
+        claimed.version,
+        Event.RETRY,
+        State.RETRYING,
+        at,
+        run_at=run_at,
+        reason="error",
+        error_type="ValueError",
+        error_message=message,
+        error_traceback=f"Traceback: {message}",
+    )
+
+
+def snooze(claimed: Claim | Lease, run_at: int, *, at: int = NOW) -> Outcome:
+    return Outcome(
+        claimed.id, claimed.version, Event.SNOOZE, State.SCHEDULED, at, run_at=run_at, refund=1, reason="snoozed"
+    )
+
+
+def release(claimed: Claim | Lease, *, at: int = NOW) -> Outcome:
+    return Outcome(claimed.id, claimed.version, Event.RELEASE, State.PENDING, at, refund=1, reason="shutdown")
+
+
+def park(claimed: Claim | Lease, run_at: int, *, at: int = NOW) -> Outcome:
+    """Release with a delay, as for a task this worker does not know."""
+    return Outcome(
+        claimed.id, claimed.version, Event.RELEASE, State.SCHEDULED, at, run_at=run_at, refund=1, reason="unknown task"
+    )
+
+
+def fail(claimed: Claim | Lease, *, at: int = NOW, reason: str = "permanent") -> Outcome:
+    return Outcome(
+        claimed.id,
+        claimed.version,
+        Event.FAIL,
+        State.FAILED,
+        at,
+        reason=reason,
+        finished_at=at,
+        error_type="KeyError",
+        error_message="no such thing",
+        error_traceback="Traceback: no such thing",
+    )
+
+
+def give_up(claimed: Claim | Lease, *, at: int = NOW) -> Outcome:
+    """The task cancelled its own job."""
+    return Outcome(
+        claimed.id, claimed.version, Event.CANCEL, State.CANCELLED, at, reason="cancelled by its task", finished_at=at
+    )
+
+
+def lease_of(claimed: Claim) -> Lease:
+    return Lease(claimed.id, claimed.version)
+
+
+def log(claimed: Claim | Lease, message: str, *, at: int = NOW, level: str = "info") -> Note:
+    return Note(claimed.id, claimed.version, at, level=level, message=message)
+
+
+def progress(claimed: Claim | Lease, value: str, *, at: int = NOW) -> Note:
+    return Note(claimed.id, claimed.version, at, progress=value)
+
+
+def worker_row(worker_id: str = "w1", **more: Any) -> WorkerRow:
+    fields: dict[str, Any] = {
+        "host": "here",
+        "pid": 1,
+        "started_at": NOW,
+        "seen_at": NOW,
+        "state": "running",
+        "wish": "run",
+        "queues": '["default"]',
+        "concurrency": 4,
+        "running": 0,
+        "completed": 0,
+        "failed": 0,
+        "tasks": '["work"]',
+    }
+    return WorkerRow(id=worker_id, **{**fields, **more})
+
+
+# -- looking
+
+
+def row(engine: Engine, job_id: str = "job") -> JobRow:
+    (found,) = engine.desk.get([job_id])
+    return found
+
+
+def rows(engine: Engine) -> dict[str, JobRow]:
+    """Every job of the store by its id."""
+    return {job.id: job for job in engine.desk.find(EVERYTHING, 100_000).jobs}
+
+
+def states(engine: Engine) -> dict[str, State]:
+    return {job_id: job.state for job_id, job in rows(engine).items()}
+
+
+def ids(jobs: list[Claim]) -> list[str]:
+    return [job.id for job in jobs]
+
+
+# -- getting a job into a state by public operations
+
+LATER = NOW + HOUR  # when a job brought to scheduled or retrying is due
+
+
+def bring(engine: Engine, state: State, job_id: str = "job", **more: Any) -> Lease:
+    """Submit a job and lead it to the state.
+
+    The answer is the lease that its last worker holds, or held: of a job that was never claimed, one of a version
+    that no claim ever hands out.
+    """
+    match state:
+        case State.PENDING:
+            engine.insert([new_job(job_id, **more)], now=NOW)
+        case State.SCHEDULED:
+            engine.insert([new_job(job_id, **{**more, "run_at": LATER})], now=NOW)
+        case State.WAITING:
+            engine.insert([new_job(job_id, **{**more, "state": State.WAITING})], now=NOW)
+        case _:
+            return _bring_by_a_claim(engine, state, job_id, more)
+    return Lease(job_id, 0)
+
+
+def _bring_by_a_claim(engine: Engine, state: State, job_id: str, more: dict[str, Any]) -> Lease:
+    engine.insert([new_job(job_id, **more)], now=NOW)
+    (claimed,) = engine.exchange([], only(more.get("queue", "default"), 1), now=NOW).claims
+    assert claimed.id == job_id, "another job was in front"
+    outcome = {
+        State.RETRYING: retry(claimed, LATER),
+        State.COMPLETED: succeed(claimed),
+        State.FAILED: fail(claimed),
+        State.CANCELLED: give_up(claimed),
+    }
+    if state is not State.RUNNING:
+        settle(engine, outcome[state])
+    return lease_of(claimed)

@@ -1,0 +1,69 @@
+"""attend, sign_off, workers, wish: who is there, and what was asked of them."""
+
+from __future__ import annotations
+
+from headrace.engines.protocol import Engine
+from tests.conformance.build import LEASE, NOW, SECOND, worker_row
+from tests.conformance.stores import StoreUnderTest
+
+
+def test_a_worker_that_signs_on_is_listed_as_it_reported_itself(engine: Engine) -> None:
+    me = worker_row("w1", host="höst", pid=77, queues='["a","b"]', concurrency=9, tasks='["x"]')
+    presence = engine.attend(me)
+    assert engine.desk.workers() == [me]
+    presence.close()
+
+
+def test_a_heartbeat_brings_the_numbers_up_to_date(engine: Engine) -> None:
+    presence = engine.attend(worker_row("w1"))
+    later = worker_row("w1", seen_at=NOW + SECOND, state="stopping", running=2, completed=30, failed=4)
+    engine.renew(later, [], LEASE, now=NOW + SECOND)
+    assert engine.desk.workers() == [later]
+    presence.close()
+
+
+def test_workers_are_listed_oldest_first(engine: Engine) -> None:
+    for name, started in (("b", NOW + 2), ("a", NOW + 3), ("c", NOW + 1)):
+        engine.renew(worker_row(name, started_at=started), [], LEASE, now=NOW)
+    assert [worker.id for worker in engine.desk.workers()] == ["c", "b", "a"]
+
+
+def test_a_worker_that_signs_off_is_forgotten_and_the_others_are_not(engine: Engine) -> None:
+    first, second = engine.attend(worker_row("w1")), engine.attend(worker_row("w2"))
+    first.close()
+    engine.sign_off("w1")
+    assert [worker.id for worker in engine.desk.workers()] == ["w2"]
+    second.close()
+
+
+def test_workers_of_every_process_are_seen(store: StoreUnderTest) -> None:
+    engine = store.open()
+    actor = store.send("hold", "elsewhere", 0, 0)
+    actor.hear()
+    assert [worker.id for worker in engine.desk.workers()] == ["elsewhere"]
+
+
+def test_a_wish_is_seen_by_the_desk_and_by_the_worker(engine: Engine) -> None:
+    engine.renew(worker_row("w1"), [], LEASE, now=NOW)
+    assert engine.desk.wish("w1", "stop")
+    assert [worker.wish for worker in engine.desk.workers()] == ["stop"]
+    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "stop"
+
+
+def test_a_wish_may_be_taken_back(engine: Engine) -> None:
+    engine.renew(worker_row("w1"), [], LEASE, now=NOW)
+    engine.desk.wish("w1", "pause")
+    engine.desk.wish("w1", "run")
+    assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "run"
+
+
+def test_a_wish_for_a_worker_nobody_knows_is_told_so(engine: Engine) -> None:
+    assert not engine.desk.wish("ghost", "stop")
+    assert engine.desk.workers() == []
+
+
+def test_a_wish_concerns_one_worker(engine: Engine) -> None:
+    for name in ("w1", "w2"):
+        engine.renew(worker_row(name), [], LEASE, now=NOW)
+    engine.desk.wish("w1", "stop")
+    assert [(worker.id, worker.wish) for worker in engine.desk.workers()] == [("w1", "stop"), ("w2", "run")]

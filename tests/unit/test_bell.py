@@ -1,0 +1,272 @@
+"""The same-host doorbell: no ring is lost, none goes astray, the dead leave nothing behind."""
+
+from __future__ import annotations
+
+import os
+import queue
+import shutil
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.engines import bell as module
+from headrace.engines.bell import Belfry, PollBell, SocketBell
+
+PATIENCE = 30.0  # seconds until a wait that should have been rung counts as lost
+
+
+def never() -> bool:
+    return False
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """Short, because a socket's name has room for about 100 characters."""
+    made = Path(tempfile.mkdtemp(prefix="hr-"))
+    yield made
+    shutil.rmtree(made, ignore_errors=True)
+
+
+def sockets_in(folder: Path) -> list[str]:
+    return sorted(name for name in os.listdir(folder) if name.endswith(".bell"))
+
+
+def wait_in_a_thread(bell: SocketBell | PollBell) -> tuple[threading.Thread, queue.Queue[bool]]:
+    heard: queue.Queue[bool] = queue.Queue()
+    thread = threading.Thread(target=lambda: heard.put(bell.wait(PATIENCE)))
+    thread.start()
+    return thread, heard
+
+
+# -- a socket
+
+
+@pytest.fixture
+def bell(folder: Path) -> Iterator[SocketBell]:
+    made = Belfry(folder).listen("work", never)
+    assert isinstance(made, SocketBell)
+    yield made
+    made.close()
+
+
+def test_a_ring_before_the_wait_is_not_lost(bell: SocketBell, folder: Path) -> None:
+    Belfry(folder).ring("work")
+    assert bell.wait(0)
+
+
+def test_rings_before_the_wait_count_once(bell: SocketBell, folder: Path) -> None:
+    belfry = Belfry(folder)
+    for _ in range(5):
+        belfry.ring("work")
+        bell.ring()
+    assert bell.wait(0)
+    assert not bell.wait(0)
+
+
+def test_a_bell_nobody_rings_times_out(bell: SocketBell) -> None:
+    assert not bell.wait(0)
+    assert not bell.wait(0.01)
+
+
+def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, folder: Path) -> None:
+    for ring in (bell.ring, lambda: Belfry(folder).ring("work")):
+        thread, heard = wait_in_a_thread(bell)
+        ring()
+        assert heard.get(timeout=PATIENCE)
+        thread.join()
+
+
+def test_a_ring_while_the_last_one_is_taken_in_does_not_silence_the_next(bell: SocketBell) -> None:
+    """A ringer that comes between the receiver's first look and its clearing of the rest."""
+
+    class MeddledSocket:
+        def __init__(self, inner: socket.socket) -> None:
+            self._inner = inner
+
+        def recv(self, size: int, flags: int = 0) -> bytes:
+            if flags:  # the receiver is clearing what came in the meantime
+                bell._socket = self._inner
+                bell.ring()
+            return self._inner.recv(size, flags)
+
+        def __getattr__(self, name: str) -> Any:
+            return getattr(self._inner, name)
+
+    bell.ring()
+    bell._socket = MeddledSocket(bell._socket)  # type: ignore[assignment]
+    assert bell.wait(0)
+    bell.wait(0)  # takes in whatever the meddling ring left behind
+    bell.ring()
+    assert bell.wait(0), "the bell is dumb from here on"
+
+
+def test_rings_from_many_threads_never_leave_the_bell_dumb(bell: SocketBell) -> None:
+    rounds = 2000
+    turns: queue.Queue[int] = queue.Queue()
+
+    def ring_for_each_turn() -> None:
+        while turns.get():
+            bell.ring()
+
+    threads = [threading.Thread(target=ring_for_each_turn) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for turn in range(1, rounds):
+        turns.put(turn)
+        assert bell.wait(PATIENCE), f"the ring of turn {turn} was lost"
+    for _ in threads:
+        turns.put(0)
+    for thread in threads:
+        thread.join()
+
+
+def test_a_full_buffer_is_rings_enough(bell: SocketBell, folder: Path) -> None:
+    belfry = Belfry(folder)
+    for _ in range(2000):
+        belfry.ring("work")
+    assert bell.wait(0)
+    assert not bell.wait(0)
+    bell.ring()
+    assert bell.wait(0)
+
+
+def test_the_backstop_notices_what_no_ring_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_BACKSTOP", 0.001)
+    answers = iter([False, False, True])
+    bell = Belfry(folder).listen("work", lambda: next(answers))
+    assert bell.wait(None)
+    bell.close()
+
+
+def test_a_closed_bell_leaves_no_socket(folder: Path) -> None:
+    belfry = Belfry(folder)
+    bell = belfry.listen("work", never)
+    assert len(sockets_in(folder)) == 1
+    bell.close()
+    assert sockets_in(folder) == []
+    belfry.ring("work")
+    bell.close()  # twice is no error
+
+
+# -- a folder of them
+
+
+def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(folder: Path) -> None:
+    belfry = Belfry(folder)
+    topics = ["work", "work", "done", "orders", "workshop"]
+    bells = [belfry.listen(topic, never) for topic in topics]
+    Belfry(folder).ring("work")
+    assert [bell.wait(0) for bell in bells] == [True, True, False, False, False]
+    for bell in bells:
+        bell.close()
+
+
+def test_a_listener_that_comes_late_is_reached_as_well(folder: Path) -> None:
+    belfry = Belfry(folder)
+    for _ in range(20):
+        bell = belfry.listen("work", never)
+        belfry.ring("work")
+        assert bell.wait(0)
+        bell.close()
+
+
+def test_a_known_folder_is_not_listed_again_until_it_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    belfry = Belfry(folder)
+    first = belfry.listen("work", never)
+    long_ago = os.stat(folder).st_mtime_ns - 10**9
+    os.utime(folder, ns=(long_ago, long_ago))
+    listed = []
+    monkeypatch.setattr(os, "listdir", lambda path, real=os.listdir: listed.append(path) or real(path))
+    for _ in range(3):
+        belfry.ring("work")
+    assert len(listed) == 1
+    assert first.wait(0)
+    second = belfry.listen("work", never)
+    belfry.ring("work")
+    assert second.wait(0)
+    first.close()
+    second.close()
+
+
+def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(folder: Path) -> None:
+    program = (
+        "import sys; from pathlib import Path; from headrace.engines.bell import Belfry; "
+        "bell = Belfry(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
+    )
+    source = Path(module.__file__).parents[2]
+    listener = subprocess.Popen(
+        [sys.executable, "-c", program, str(folder)],
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(source)},
+    )
+    assert listener.stdout is not None
+    assert listener.stdout.readline()
+    listener.kill()
+    listener.wait()
+    listener.stdout.close()
+    assert len(sockets_in(folder)) == 1
+    belfry = Belfry(folder)
+    bell = belfry.listen("work", never)
+    belfry.ring("work")
+    assert bell.wait(0)
+    assert len(sockets_in(folder)) == 1  # the living one's
+    bell.close()
+
+
+def test_a_folder_that_is_not_there_has_no_listeners(folder: Path) -> None:
+    Belfry(folder / "missing").ring("work")
+    assert not (folder / "missing").exists()
+
+
+def test_a_belfry_works_again_after_it_was_closed(folder: Path) -> None:
+    belfry = Belfry(folder)
+    bell = belfry.listen("work", never)
+    belfry.ring("work")
+    belfry.close()
+    belfry.close()
+    assert bell.wait(0)
+    belfry.ring("work")
+    assert bell.wait(0)
+    belfry.close()
+    bell.close()
+
+
+# -- where sockets don't serve
+
+
+def test_a_path_too_long_for_a_socket_falls_back_to_looking(folder: Path) -> None:
+    deep = folder / ("long" * 25)
+    deep.mkdir()
+    bell = Belfry(deep).listen("work", never)
+    assert isinstance(bell, PollBell)
+    assert sockets_in(deep) == []
+    Belfry(deep).ring("work")  # reaches nobody, harms nobody
+
+
+def test_a_filesystem_without_sockets_falls_back_to_looking(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> None:
+        raise OSError("operation not supported")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse, raising=False)
+    assert isinstance(Belfry(folder).listen("work", never), PollBell)
+
+
+def test_a_polling_bell_hears_its_own_process_and_the_store() -> None:
+    told = iter([False, True])
+    bell = PollBell(lambda: next(told, False))
+    bell.ring()
+    assert bell.wait(0)
+    assert not bell.wait(0)
+    assert bell.wait(0)
+    thread, heard = wait_in_a_thread(bell)
+    bell.ring()
+    assert heard.get(timeout=PATIENCE)
+    thread.join()
+    bell.close()
