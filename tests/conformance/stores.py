@@ -10,8 +10,11 @@ import os
 import sqlite3
 import subprocess
 import sys
+import traceback
 from collections.abc import Callable
 from contextlib import ExitStack, closing
+from multiprocessing import Pipe
+from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,6 +24,7 @@ from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 
 ROOT = Path(__file__).parents[2]
+PATIENCE = 30.0  # seconds until something awaited counts as lost; never spent by a test that passes
 
 
 class DeadLetter(NamedTuple):
@@ -93,6 +97,34 @@ class Actor:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
+
+
+class Child:
+    """A forked process that runs one function, told when to go on and asked what it found."""
+
+    def __init__(self, act: Callable[[Connection], object]) -> None:
+        self.pipe, theirs = Pipe()
+        self.pid = os.fork()
+        if self.pid == 0:
+            self._live(act, theirs)
+        theirs.close()
+
+    @staticmethod
+    def _live(act: Callable[[Connection], object], pipe: Connection) -> None:
+        try:
+            pipe.send(act(pipe))
+        except BaseException:
+            pipe.send(traceback.format_exc())
+        finally:
+            os._exit(0)  # nothing of the test runner may run twice
+
+    def hear(self) -> object:
+        assert self.pipe.poll(PATIENCE), "the child said nothing"
+        return self.pipe.recv()
+
+    def end(self) -> None:
+        self.pipe.close()
+        os.waitpid(self.pid, 0)
 
 
 class StoreUnderTest:

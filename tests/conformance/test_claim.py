@@ -239,7 +239,9 @@ def test_a_limit_of_nothing_claims_nothing(engine: Engine) -> None:
 def test_two_workers_never_share_a_job(store: StoreUnderTest) -> None:
     one, two = store.open(), store.open()
     one.insert([new_job(f"j{number}") for number in range(10)], now=NOW)
-    taken = [ids(claim(engine, 3, worker=name)) for engine, name in ((one, "w1"), (two, "w2"), (one, "w3"), (two, "w4"))]
+    taken = [
+        ids(claim(engine, 3, worker=name)) for engine, name in ((one, "w1"), (two, "w2"), (one, "w3"), (two, "w4"))
+    ]
     assert [len(part) for part in taken] == [3, 3, 3, 1]
     assert len({name for part in taken for name in part}) == 10
 

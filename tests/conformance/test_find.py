@@ -151,7 +151,9 @@ def test_pages_of_a_tag_and_of_some_states_are_whole_too(engine: Engine) -> None
     ]
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "-1", "1.5", " 1", "1; DROP TABLE headrace_jobs", "9" * 30, "0x10", "None"])
+@pytest.mark.parametrize(
+    "cursor", ["", "x", "-1", "1.5", " 1", "1; DROP TABLE headrace_jobs", "9" * 30, "0x10", "None"]
+)
 def test_a_cursor_nobody_gave_out_is_refused_in_words(engine: Engine, cursor: str) -> None:
     engine.insert([new_job("job")], now=NOW)
     with pytest.raises(InvalidJob, match="cursor"):

@@ -15,7 +15,7 @@ NASTY = [
     "plain",
     "",
     " leading and trailing ",
-    "it's \"quoted\" and `ticked`",
+    'it\'s "quoted" and `ticked`',
     "back\\slash \\u0041 \\n",
     "line\nbreak\ttab\r",
     "\x01\x1f\x7f\u2028\u2029\ufeff",

@@ -177,7 +177,9 @@ def test_the_errors_of_all_attempts_are_kept_in_order(engine: Engine) -> None:
     assert [entry.attempt for entry in history] == [1, 2, 3]
 
 
-@pytest.mark.parametrize("text", ["", "'\"\\", "\x01\x1f\u2028", "日本語 🚰", "'; DROP TABLE headrace_jobs; --", "x" * 200_000])
+@pytest.mark.parametrize(
+    "text", ["", "'\"\\", "\x01\x1f\u2028", "日本語 🚰", "'; DROP TABLE headrace_jobs; --", "x" * 200_000]
+)
 def test_error_texts_and_results_are_stored_verbatim(engine: Engine, text: str) -> None:
     engine.insert([new_job("a"), new_job("b")], now=NOW)
     a, b = claim(engine)

@@ -34,6 +34,13 @@ def folder() -> Iterator[Path]:
     shutil.rmtree(made, ignore_errors=True)
 
 
+@pytest.fixture
+def belfry(folder: Path) -> Iterator[Belfry]:
+    made = Belfry(folder)
+    yield made
+    made.close()
+
+
 def sockets_in(folder: Path) -> list[str]:
     return sorted(name for name in os.listdir(folder) if name.endswith(".bell"))
 
@@ -49,20 +56,19 @@ def wait_in_a_thread(bell: SocketBell | PollBell) -> tuple[threading.Thread, que
 
 
 @pytest.fixture
-def bell(folder: Path) -> Iterator[SocketBell]:
-    made = Belfry(folder).listen("work", never)
+def bell(belfry: Belfry) -> Iterator[SocketBell]:
+    made = belfry.listen("work", never)
     assert isinstance(made, SocketBell)
     yield made
     made.close()
 
 
-def test_a_ring_before_the_wait_is_not_lost(bell: SocketBell, folder: Path) -> None:
-    Belfry(folder).ring("work")
+def test_a_ring_before_the_wait_is_not_lost(bell: SocketBell, belfry: Belfry) -> None:
+    belfry.ring("work")
     assert bell.wait(0)
 
 
-def test_rings_before_the_wait_count_once(bell: SocketBell, folder: Path) -> None:
-    belfry = Belfry(folder)
+def test_rings_before_the_wait_count_once(bell: SocketBell, belfry: Belfry) -> None:
     for _ in range(5):
         belfry.ring("work")
         bell.ring()
@@ -75,8 +81,8 @@ def test_a_bell_nobody_rings_times_out(bell: SocketBell) -> None:
     assert not bell.wait(0.01)
 
 
-def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, folder: Path) -> None:
-    for ring in (bell.ring, lambda: Belfry(folder).ring("work")):
+def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, belfry: Belfry) -> None:
+    for ring in (bell.ring, lambda: belfry.ring("work")):
         thread, heard = wait_in_a_thread(bell)
         ring()
         assert heard.get(timeout=PATIENCE)
@@ -86,23 +92,21 @@ def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, folder: Path)
 def test_a_ring_while_the_last_one_is_taken_in_does_not_silence_the_next(bell: SocketBell) -> None:
     """A ringer that comes between the receiver's first look and its clearing of the rest."""
 
-    class MeddledSocket:
-        def __init__(self, inner: socket.socket) -> None:
-            self._inner = inner
+    inner = bell._socket
 
-        def recv(self, size: int, flags: int = 0) -> bytes:
-            if flags:  # the receiver is clearing what came in the meantime
-                bell._socket = self._inner
-                bell.ring()
-            return self._inner.recv(size, flags)
+    class MeddledSocket:
+        def recv(self, *arguments: int) -> bytes:
+            bell.ring()
+            return inner.recv(*arguments)
 
         def __getattr__(self, name: str) -> Any:
-            return getattr(self._inner, name)
+            return getattr(inner, name)
 
     bell.ring()
-    bell._socket = MeddledSocket(bell._socket)  # type: ignore[assignment]
+    bell._socket = MeddledSocket()  # type: ignore[assignment]
     assert bell.wait(0)
-    bell.wait(0)  # takes in whatever the meddling ring left behind
+    bell._socket = inner
+    bell.wait(0)  # takes in whatever the meddling rings left behind
     bell.ring()
     assert bell.wait(0), "the bell is dumb from here on"
 
@@ -127,8 +131,7 @@ def test_rings_from_many_threads_never_leave_the_bell_dumb(bell: SocketBell) -> 
         thread.join()
 
 
-def test_a_full_buffer_is_rings_enough(bell: SocketBell, folder: Path) -> None:
-    belfry = Belfry(folder)
+def test_a_full_buffer_is_rings_enough(bell: SocketBell, belfry: Belfry) -> None:
     for _ in range(2000):
         belfry.ring("work")
     assert bell.wait(0)
@@ -137,16 +140,15 @@ def test_a_full_buffer_is_rings_enough(bell: SocketBell, folder: Path) -> None:
     assert bell.wait(0)
 
 
-def test_the_backstop_notices_what_no_ring_told(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_backstop_notices_what_no_ring_told(belfry: Belfry, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_BACKSTOP", 0.001)
     answers = iter([False, False, True])
-    bell = Belfry(folder).listen("work", lambda: next(answers))
+    bell = belfry.listen("work", lambda: next(answers))
     assert bell.wait(None)
     bell.close()
 
 
-def test_a_closed_bell_leaves_no_socket(folder: Path) -> None:
-    belfry = Belfry(folder)
+def test_a_closed_bell_leaves_no_socket(belfry: Belfry, folder: Path) -> None:
     bell = belfry.listen("work", never)
     assert len(sockets_in(folder)) == 1
     bell.close()
@@ -158,18 +160,16 @@ def test_a_closed_bell_leaves_no_socket(folder: Path) -> None:
 # -- a folder of them
 
 
-def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(folder: Path) -> None:
-    belfry = Belfry(folder)
+def test_a_ring_reaches_every_listener_of_its_topic_and_no_other(belfry: Belfry) -> None:
     topics = ["work", "work", "done", "orders", "workshop"]
     bells = [belfry.listen(topic, never) for topic in topics]
-    Belfry(folder).ring("work")
+    belfry.ring("work")
     assert [bell.wait(0) for bell in bells] == [True, True, False, False, False]
     for bell in bells:
         bell.close()
 
 
-def test_a_listener_that_comes_late_is_reached_as_well(folder: Path) -> None:
-    belfry = Belfry(folder)
+def test_a_listener_that_comes_late_is_reached_as_well(belfry: Belfry) -> None:
     for _ in range(20):
         bell = belfry.listen("work", never)
         belfry.ring("work")
@@ -177,13 +177,20 @@ def test_a_listener_that_comes_late_is_reached_as_well(folder: Path) -> None:
         bell.close()
 
 
-def test_a_known_folder_is_not_listed_again_until_it_changes(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    belfry = Belfry(folder)
+def test_a_known_folder_is_not_listed_again_until_it_changes(
+    belfry: Belfry, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     first = belfry.listen("work", never)
     long_ago = os.stat(folder).st_mtime_ns - 10**9
     os.utime(folder, ns=(long_ago, long_ago))
-    listed = []
-    monkeypatch.setattr(os, "listdir", lambda path, real=os.listdir: listed.append(path) or real(path))
+    listed: list[str] = []
+    real = os.listdir
+
+    def listdir(path: str) -> list[str]:
+        listed.append(path)
+        return real(path)
+
+    monkeypatch.setattr(os, "listdir", listdir)
     for _ in range(3):
         belfry.ring("work")
     assert len(listed) == 1
@@ -195,7 +202,7 @@ def test_a_known_folder_is_not_listed_again_until_it_changes(folder: Path, monke
     second.close()
 
 
-def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(folder: Path) -> None:
+def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(belfry: Belfry, folder: Path) -> None:
     program = (
         "import sys; from pathlib import Path; from headrace.engines.bell import Belfry; "
         "bell = Belfry(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
@@ -212,7 +219,6 @@ def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(folde
     listener.wait()
     listener.stdout.close()
     assert len(sockets_in(folder)) == 1
-    belfry = Belfry(folder)
     bell = belfry.listen("work", never)
     belfry.ring("work")
     assert bell.wait(0)
@@ -225,8 +231,7 @@ def test_a_folder_that_is_not_there_has_no_listeners(folder: Path) -> None:
     assert not (folder / "missing").exists()
 
 
-def test_a_belfry_works_again_after_it_was_closed(folder: Path) -> None:
-    belfry = Belfry(folder)
+def test_a_belfry_works_again_after_it_was_closed(belfry: Belfry) -> None:
     bell = belfry.listen("work", never)
     belfry.ring("work")
     belfry.close()
@@ -244,18 +249,19 @@ def test_a_belfry_works_again_after_it_was_closed(folder: Path) -> None:
 def test_a_path_too_long_for_a_socket_falls_back_to_looking(folder: Path) -> None:
     deep = folder / ("long" * 25)
     deep.mkdir()
-    bell = Belfry(deep).listen("work", never)
+    deep_one = Belfry(deep)
+    bell = deep_one.listen("work", never)
     assert isinstance(bell, PollBell)
     assert sockets_in(deep) == []
-    Belfry(deep).ring("work")  # reaches nobody, harms nobody
+    deep_one.ring("work")  # reaches nobody, harms nobody
 
 
-def test_a_filesystem_without_sockets_falls_back_to_looking(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_filesystem_without_sockets_falls_back_to_looking(belfry: Belfry, monkeypatch: pytest.MonkeyPatch) -> None:
     def refuse(*_: object) -> None:
         raise OSError("operation not supported")
 
     monkeypatch.setattr(socket.socket, "bind", refuse, raising=False)
-    assert isinstance(Belfry(folder).listen("work", never), PollBell)
+    assert isinstance(belfry.listen("work", never), PollBell)
 
 
 def test_a_polling_bell_hears_its_own_process_and_the_store() -> None:

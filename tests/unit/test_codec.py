@@ -105,6 +105,8 @@ values = st.recursive(
 @example({"$datetime": "2026-01-01", "other": 1})
 @example({"": {"$": 1}})
 @example([float("nan"), float("inf"), float("-inf"), -0.0, 0.0, 5e-324, 1e308])
+@example([datetime(2026, 1, 2, tzinfo=timezone(timedelta(microseconds=n))) for n in (1, -1, 10**6 + 1)])
+@example([time(1, tzinfo=timezone(timedelta(microseconds=n))) for n in (1, -1, 10**6 + 1)])
 @example(timedelta.min)
 @example(timedelta.max)
 @example(Decimal("sNaN123"))
@@ -329,7 +331,8 @@ def test_a_text_deeper_than_any_that_is_written_is_refused_by_every_python(start
 
 
 def test_brackets_in_a_text_are_not_depth() -> None:
-    for value in ("[" * 5_000, ["[{" * 5_000], [[]] * 5_000, [[[{}]]] * 300):
+    values: list[Any] = ["[" * 5_000, ["[{" * 5_000], [[]] * 5_000, [[[{}]]] * 300]
+    for value in values:
         assert decode(encode(value)) == value
         assert decode_call(encode_call((value,), {"k": value})) == ((value,), {"k": value})
 
@@ -515,6 +518,8 @@ def test_a_text_with_a_damaged_character_is_read_or_refused(value: Any, data: st
         '{"$datetime":"2026-01-01T00:00:00[/etc/localtime]"}',
         '{"$datetime":"2026-01-01T00:00:00[America]"}',
         '{"$datetime":"2026-01-01T00:00:00[UTC"}',
+        '{"$datetime":"2026-01-01T00:00:00[offset=x]"}',
+        '{"$datetime":"2026-01-01T00:00:00[offset=90000]"}',
         '{"$date":"2026-02-30"}',
         '{"$time":"25:00"}',
         '{"$timedelta":"1.0000001"}',

@@ -206,7 +206,7 @@ def test_a_call_is_refused_exactly_when_python_would_refuse_it(
     fn: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]
 ) -> None:
     try:
-        inspect.signature(fn).bind(*args, **kwargs)
+        fn(*args, **kwargs)
     except TypeError:
         with pytest.raises(InvalidJob, match=rf"^{fn.__name__}\(\) "):
             Signature.of(fn).check(args, kwargs)

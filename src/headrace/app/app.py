@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import importlib
-from collections.abc import Callable, Coroutine, Iterable
+import os
+from collections.abc import Callable, Coroutine, Iterable, Iterator
 from typing import Any, ParamSpec, TypeVar, overload
+from weakref import WeakSet
 
 from headrace.app.config import find_settings, open_engine
 from headrace.app.hub import AppHub
@@ -47,6 +50,7 @@ class Headrace:
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub)
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
+        _apps.add(self)
 
     # -- tasks
 
@@ -187,6 +191,40 @@ class Headrace:
     def _make_worker(self, settings: Settings, **how: Any) -> Worker:
         return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
+    # -- for tests
+
+    @contextlib.contextmanager
+    def on_another_store(self, engine: Engine, clock: Clock) -> Iterator[None]:
+        """Work on this store, by this clock, inside a `with`; tasks, handles and facades follow."""
+        before, workers = (self.engine, self.clock), self._workers
+        self._workers = []
+        self._attach(engine, clock)
+        try:
+            yield
+        finally:
+            self.close()
+            self._workers = workers
+            self._attach(*before)
+
+    @contextlib.contextmanager
+    def intercepting(self, hook: Callable[[Job[Any]], None]) -> Iterator[None]:
+        """Inside a `with`, hand every job to `hook` as soon as it is stored, in the thread that enqueued it."""
+        before, self._submitter.intercept = self._submitter.intercept, hook
+        try:
+            yield
+        finally:
+            self._submitter.intercept = before
+
+    def _attach(self, engine: Engine, clock: Clock) -> None:
+        self.engine, self.clock = engine, clock
+        self._hub.attach(engine, clock)
+        self._submitter.attach(engine, clock)
+
+    def _start_afresh(self) -> None:
+        """In a forked child: threads and locks of the parent are not ours, nor are its workers."""
+        self._workers = []
+        self._attach(self.engine, self.clock)
+
     # -- closing
 
     def close(self) -> None:
@@ -240,3 +278,15 @@ def _place(function: Any) -> str:
 def _elsewhere(*args: Any, **kwargs: Any) -> Any:
     """Stands for a task whose code is not here."""
     raise ConfigError("the code of this task is not known here")
+
+
+_apps: WeakSet[Headrace] = WeakSet()
+
+
+def _start_all_afresh() -> None:
+    for app in list(_apps):
+        app._start_afresh()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_all_afresh)

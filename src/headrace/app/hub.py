@@ -30,10 +30,14 @@ class AppHub:
         find_task: Callable[[str], Task[..., Any, Any] | None],
         heartbeat: float,
     ) -> None:
-        self.engine = engine
-        self.clock = clock
         self._find_task = find_task
         self._heartbeat = heartbeat
+        self.attach(engine, clock)
+
+    def attach(self, engine: Engine, clock: Clock) -> None:
+        """Serve from this store from now on; whoever waits goes on waiting at the one before."""
+        self.engine = engine
+        self.clock = clock
         self._waiter = Waiter(engine)
 
     def row(self, job_id: str) -> JobRow:

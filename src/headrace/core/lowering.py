@@ -197,14 +197,20 @@ def _lower_moment(tag: str, iso: Callable[[Any], str]) -> Callable[[Walk, Any, i
     """For datetime and time. The base class writes the text: a subclass may have its own isoformat."""
 
     def lowered(walk: Walk, value: Any, depth: int) -> Tree:
-        zone, text = value.tzinfo, iso(value)
-        if isinstance(zone, ZoneInfo) and zone.key:
-            text += f"[{zone.key}]"
-        elif zone is not None and value.utcoffset() is None:
-            raise Unstorable(f"the time zone {short(zone)} has no offset here; use zoneinfo.ZoneInfo or UTC")
+        text = iso(value) + _zone_mark(value)
         return {tag: text + "[fold=1]" if value.fold else text}
 
     return lowered
+
+
+def _zone_mark(value: Any) -> str:
+    zone, offset = value.tzinfo, value.utcoffset()
+    if isinstance(zone, ZoneInfo) and zone.key:
+        return f"[{zone.key}]"
+    if zone is not None and offset is None:
+        raise Unstorable(f"the time zone {short(zone)} has no offset here; use zoneinfo.ZoneInfo or UTC")
+    # Python reads an offset below one second as UTC, so a broken second is written once more.
+    return f"[offset={_seconds(offset)}]" if offset and offset.microseconds else ""
 
 
 def _lower_date(walk: Walk, value: date, depth: int) -> Tree:
@@ -212,8 +218,12 @@ def _lower_date(walk: Walk, value: date, depth: int) -> Tree:
 
 
 def _lower_timedelta(walk: Walk, value: timedelta, depth: int) -> Tree:
+    return {"$timedelta": _seconds(value)}
+
+
+def _seconds(value: timedelta) -> str:
     seconds, fraction = divmod(abs(value) // _MICROSECOND, 1_000_000)
-    return {"$timedelta": f"{'-' if value < timedelta() else ''}{seconds}.{fraction:06}"}
+    return f"{'-' if value < timedelta() else ''}{seconds}.{fraction:06}"
 
 
 def _lower_decimal(walk: Walk, value: Decimal, depth: int) -> Tree:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,7 +20,9 @@ LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 LONGEST_TIMEOUT = 86_400
 _LONGEST_WAIT = 100 * 365 * 86_400
 _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
-_TASK = re.compile(r"[^\s\x00-\x1f\x7f]{1,100}")
+# Lone surrogates have no UTF-8, so no store could hold them.
+_TASK = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+_WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -141,9 +143,12 @@ def _id(name: str, value: Any) -> str:
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(word, str) and 0 < len(word) <= 100 for word in value):
-        raise InvalidJob(f"{name}: expected a list of words of 1 to 100 characters, got {value!r}")
-    return tuple(dict.fromkeys(value))
+    words = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else [value, None]
+    if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in words):
+        raise InvalidJob(
+            f"{name}: expected a list of words of 1 to 100 characters, none of them a control character, got {value!r}"
+        )
+    return tuple(dict.fromkeys(words))
 
 
 def _metadata(name: str, value: Any) -> Mapping[str, Any]:

@@ -105,7 +105,10 @@ class Retry(Struct, frozen=True, omit_defaults=True):
             return self.base
         if self.backoff == "linear":
             return self.base * attempt
-        return self.base * self.factor ** (attempt - 1)
+        try:
+            return self.base * self.factor ** (attempt - 1)
+        except OverflowError:  # far beyond any cap
+            return self.cap
 
     def policy(self) -> RetryPolicy:
         """This retry as plain data, to be stored with one job."""
@@ -142,15 +145,21 @@ def _names(kinds: Iterable[ErrorKind]) -> frozenset[str]:
 def _check(retry: Retry) -> None:
     if type(retry.limit) is not int or not 0 <= retry.limit <= LONGEST_LIMIT:
         raise ConfigError(f"retry limit: expected 0..{LONGEST_LIMIT}, got {retry.limit!r}")
-    for field in ("base", "factor", "cap", "floor"):
+    for field in ("base", "factor", "cap", "floor", "jitter"):
         _check_number(field, getattr(retry, field))
-    if not 0 <= retry.jitter <= 1:
+    if retry.jitter > 1:
         raise ConfigError(f"retry jitter: expected a share 0..1, got {retry.jitter!r}")
     _check_backoff(retry.backoff)
     for field in ("on", "never"):
-        for kind in getattr(retry, field):
-            if not isinstance(kind, str) and not (isinstance(kind, type) and issubclass(kind, BaseException)):
-                raise ConfigError(f"retry {field}: expected exception classes, got {kind!r}")
+        _check_kinds(field, getattr(retry, field))
+
+
+def _check_kinds(field: str, kinds: Any) -> None:
+    if not isinstance(kinds, tuple | list):
+        raise ConfigError(f"retry {field}: expected a tuple such as (OSError,), got {kinds!r}")
+    for kind in kinds:
+        if not isinstance(kind, str) and not (isinstance(kind, type) and issubclass(kind, BaseException)):
+            raise ConfigError(f"retry {field}: expected exception classes, got {kind!r}")
 
 
 def _check_number(field: str, value: Any) -> None:

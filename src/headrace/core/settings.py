@@ -8,12 +8,13 @@ environment nor files; it is handed what was found there.
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
-from headrace.errors import ConfigError
+from headrace.core.options import check_queue
+from headrace.errors import ConfigError, InvalidJob
 
 Queues = dict[str, int]
 
@@ -66,7 +67,9 @@ def _weighted(queues: Queues | None) -> bool:
     return queues is None or (bool(queues) and all(weight >= 1 for weight in queues.values()))
 
 
+_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory")
 NAMES = Settings.__struct_fields__
+_NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
 
@@ -80,17 +83,20 @@ class Found(msgspec.Struct, frozen=True):
 def resolve(
     arguments: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, Any], file_name: str
 ) -> Found:
-    """Arguments over HEADRACE_* variables over the file. An unknown or bad setting is an error that names it."""
+    """Arguments over HEADRACE_* variables over the file. An unknown or bad setting is an error that names it.
+
+    An argument of None was not given, except where None means something: no timeout, no such limit.
+    """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
     for name, value in file.items():
         values[name], origin[name] = _converted(name, value, f"{name} in {file_name}"), file_name
     for variable, text in environment.items():
-        if variable.startswith("HEADRACE_") and not variable.startswith("HEADRACE_TEST_"):
+        if variable.startswith("HEADRACE_") and not variable.startswith(_NOT_SETTINGS):
             name = variable.removeprefix("HEADRACE_").lower()
             values[name], origin[name] = _converted(name, text, variable), variable
     for name, value in arguments.items():
-        if value is not None:
+        if value is not None or name in _MAY_BE_NONE:
             values[name], origin[name] = _converted(name, value, name), "argument"
     return Found(Settings(**values), origin)
 
@@ -104,7 +110,7 @@ def _converted(name: str, value: Any, where: str) -> Any:
         return parse_queues(value)
     if name == "importable" and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
-    if isinstance(value, str) and value.lower() in ("none", "") and name in ("timeout", "max_jobs", "max_memory"):
+    if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None
     try:
         return msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
@@ -118,6 +124,8 @@ def parse_queues(value: Any) -> Queues | None:
         return None
     if isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
+    if not isinstance(value, Iterable):
+        raise ConfigError(f"queues: expected names, or names with weights, got {value!r}")
     if isinstance(value, Mapping):
         pairs = [(str(name), weight) for name, weight in value.items()]
     else:
@@ -125,7 +133,15 @@ def parse_queues(value: Any) -> Queues | None:
     for name, weight in pairs:
         if not isinstance(weight, int) or isinstance(weight, bool):
             raise ConfigError(f"queues: the weight of {name!r} must be a whole number, got {weight!r}")
+        _ensure_name(name)
     return dict(pairs)
+
+
+def _ensure_name(queue: str) -> None:
+    try:
+        check_queue("queues", queue)
+    except InvalidJob as error:
+        raise ConfigError(str(error)) from None
 
 
 def _weight_of(part: Any) -> tuple[str, int]:

@@ -50,58 +50,65 @@ def errors_of(filings: Sequence[Filing]) -> list[AttemptError]:
 
 def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
     """All entries, oldest first."""
-    entries = [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, filings), 1, 0)]
-    version = 1
+    entries: list[Entry] = []
+    version, state = 1, None
     for filing in filings:
-        if filing.event == "lease lost":
-            entries.append(_filed(filing))
-            continue
-        entries += _before(filing, version)
+        if filing.event != "lease lost":  # a late settle changed nothing, so it tells nothing of what came before
+            entries += _before(filing, version, state)
+            version, state = filing.version, filing.target
         entries.append(_filed(filing))
-        version = filing.version
-    return [*entries, *_present(row, version)]
+    entries += _present(row, version, state)
+    return [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), 1, 0), *entries]
 
 
-def _first_state(row: JobRow, filings: Sequence[Filing]) -> str:
-    delayed = row.run_at > row.created_at and not filings
-    return State.SCHEDULED if row.state is State.SCHEDULED or delayed else State.PENDING
+def _first_state(row: JobRow, entries: list[Entry]) -> str:
+    first = next((entry.from_state for entry in entries if entry.event != "lease lost"), row.state)
+    return State.PENDING if first is None or first == State.RUNNING else first
 
 
-def _before(filing: Filing, version: int) -> Iterator[Entry]:
-    """The claim that led to a filed end of a run, and what went before it unfiled."""
+def _before(filing: Filing, version: int, state: str | None) -> Iterator[Entry]:
+    """The claim, and the success, that led to what was filed; and what went before them unfiled."""
     if filing.source == State.RUNNING and filing.started_at is not None:
-        at, worker = _moment(filing.started_at), filing.worker
-        yield from _unfiled(version, filing.version - 1, at, filing.attempt)
-        yield Entry(at, Event.CLAIM, State.PENDING, State.RUNNING, filing.version - 1, filing.attempt, worker)
+        yield from _claim(filing, version, filing.version - 1, state)
+    elif filing.source == State.COMPLETED and filing.finished_at is not None:
+        yield from _claim(filing, version, filing.version - 2, state)
+        yield _success(filing, filing.finished_at, filing.version - 1)
     else:
-        yield from _unfiled(version, filing.version, _moment(filing.at), filing.attempt)
+        yield from _unfiled(version, filing.version, _moment(filing.at), filing.attempt, state)
 
 
-def _present(row: JobRow, version: int) -> Iterator[Entry]:
+def _present(row: JobRow, version: int, state: str | None) -> Iterator[Entry]:
     """The claim and the success that the row itself tells."""
     if row.state is State.COMPLETED and row.finished_at is not None:
-        yield from _claim(row, version, row.version - 1)
-        at = _moment(row.finished_at)
-        yield Entry(at, Event.SUCCEED, State.RUNNING, State.COMPLETED, row.version, row.attempt, row.worker)
+        yield from _claim(row, version, row.version - 1, state)
+        yield _success(row, row.finished_at, row.version)
     elif row.state is State.RUNNING:
-        yield from _claim(row, version, row.version)
+        yield from _claim(row, version, row.version, state)
     else:
-        yield from _unfiled(version, row.version + 1, _moment(row.run_at), row.attempt)
+        yield from _unfiled(version, row.version + 1, _moment(row.run_at), row.attempt, state)
 
 
-def _claim(row: JobRow, before: int, version: int) -> Iterator[Entry]:
-    at = _moment(row.started_at or row.created_at)
-    yield from _unfiled(before, version, at, row.attempt)
-    yield Entry(at, Event.CLAIM, State.PENDING, State.RUNNING, version, row.attempt, row.worker)
+def _claim(run: JobRow | Filing, before: int, version: int, state: str | None) -> Iterator[Entry]:
+    at = _moment(run.started_at or 0)
+    yield from _unfiled(before, version, at, run.attempt, state)
+    yield Entry(at, Event.CLAIM, State.PENDING, State.RUNNING, version, run.attempt, run.worker)
 
 
-def _unfiled(before: int, after: int, at: datetime, attempt: int) -> Iterator[Entry]:
+def _success(run: JobRow | Filing, finished_at: int, version: int) -> Entry:
+    at = _moment(finished_at)
+    return Entry(at, Event.SUCCEED, State.RUNNING, State.COMPLETED, version, run.attempt, run.worker)
+
+
+def _unfiled(before: int, after: int, at: datetime, attempt: int, state: str | None) -> Iterator[Entry]:
+    """Promotions and unused claims, from the versions that are missing. `state` is where the job was, if known."""
     missing = after - before - 1
-    if missing >= 2:
-        times = missing // 2
+    if missing and (state in (State.SCHEDULED, State.RETRYING) or (state is None and missing % 2)):
+        yield Entry(at, Event.PROMOTE, state or State.SCHEDULED, State.PENDING, before + 1, attempt)
+        before, missing = before + 1, missing - 1
+    if times := missing // 2:
         message = f"fetched and given back {times} time{'s' if times > 1 else ''} without being begun"
         yield Entry(at, Event.RELEASE, State.RUNNING, State.PENDING, before + 2 * times, attempt, None, message)
-    if missing % 2:
+    if missing % 2:  # one of them was put aside for a while
         yield Entry(at, Event.PROMOTE, State.SCHEDULED, State.PENDING, after - 1, attempt)
 
 

@@ -22,7 +22,7 @@ from __future__ import annotations
 import binascii
 import re
 from collections.abc import Callable
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from typing import Any
 from uuid import UUID
@@ -98,9 +98,11 @@ def _read_moment(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return read
 
 
-def _zone(mark: str) -> ZoneInfo:
-    """Checked before ZoneInfo sees it, because ZoneInfo opens files and packages by this name."""
+def _zone(mark: str) -> tzinfo:
     key = mark.removesuffix("]")
+    if key.startswith("offset="):
+        return timezone(_read_timedelta(key.removeprefix("offset=")))
+    # Checked before ZoneInfo sees it, because ZoneInfo opens files and packages by this name.
     if key == mark or not _ZONE_KEY.fullmatch(key):
         raise CorruptPayload(f"bad time zone {short(key)}")
     try:

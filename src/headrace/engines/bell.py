@@ -37,7 +37,11 @@ class SocketBell:
         self._rung = False
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
         self._socket.setblocking(False)
-        self._socket.bind(address)
+        try:
+            self._socket.bind(address)
+        except OSError:
+            self._socket.close()
+            raise
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
 
@@ -65,10 +69,11 @@ class SocketBell:
     def _heard(self, seconds: float) -> bool:
         if not self._poll.poll(math.ceil(seconds * 1000)):
             return False
-        self._rung = False
         with contextlib.suppress(BlockingIOError):
             while True:
                 self._socket.recv(1)
+        # Only now: a ring that set the mark while its datagram was cleared above would silence all that follow.
+        self._rung = False
         return True
 
 
@@ -122,7 +127,7 @@ class Belfry:
         if not self._sockets:
             return
         for name in self._listeners():
-            if name.startswith(topic):
+            if name.startswith(f"{topic}-"):
                 self._send(os.path.join(self._folder, name))
 
     def _send(self, address: str) -> None:

@@ -15,7 +15,7 @@ from headrace.core.options import Options
 from headrace.core.states import State
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
-from headrace.errors import DuplicateJob, InvalidJob
+from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.job import Hub, Job
 from headrace.runtime.task import Call, Task
 
@@ -43,33 +43,39 @@ class Submitter:
     """Stores calls as jobs."""
 
     def __init__(self, engine: Engine, clock: Clock, max_payload: int, hub: Hub) -> None:
-        self._engine = engine
-        self._clock = clock
         self._max_payload = max_payload
         self._hub = hub
-        self._batch: Batch[NewJob, bool] = Batch(engine.insert)
         self._recipes: dict[int, tuple[Task[..., Any, Any], Options, Recipe]] = {}
-        self.intercept: Callable[[NewJob], None] | None = None
+        self.intercept: Callable[[Job[Any]], None] | None = None
+        self.attach(engine, clock)
+
+    def attach(self, engine: Engine, clock: Clock) -> None:
+        """Store in this engine from now on. What tasks hold on to is the submitter, so all of them follow."""
+        self._engine = engine
+        self._clock = clock
+        self._batch: Batch[NewJob, bool] = Batch(engine.insert)
 
     def submit(self, call: Call[Any]) -> Job[Any]:
         """Store one job, in one commit with whatever else is submitted just now."""
         new = self._new(call, self._clock.now())
         if not self._batch.call(new):
             raise DuplicateJob(new.id)
+        job: Job[Any] = Job(self._hub, new)
         if self.intercept is not None:
-            self.intercept(new)
-        return Job(self._hub, new)
+            self.intercept(job)
+        return job
 
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Store all jobs in one commit, or none if any of them is not valid."""
         now = self._clock.now()
-        news = [self._new(call, now) for call in calls]
+        news = [self._new(_ensured(call), now) for call in calls]
         if news:
             self._engine.insert(news, whole=True)
+        jobs: list[Job[Any]] = [Job(self._hub, new) for new in news]
         if self.intercept is not None:
-            for new in news:
-                self.intercept(new)
-        return [Job(self._hub, new) for new in news]
+            for job in jobs:
+                self.intercept(job)
+        return jobs
 
     def _new(self, call: Call[Any], now: int) -> NewJob:
         recipe = self._recipe(call)
@@ -99,18 +105,24 @@ class Submitter:
         known = self._recipes.get(id(call.options))
         if known is not None and known[0].function is call.task.function and known[1] is call.options:
             return known[2]
-        recipe = _recipe(call.task, call.options)
+        recipe = _recipe(call.task, call.options, self._max_payload)
         if len(self._recipes) > 1000:
             self._recipes.clear()
         self._recipes[id(call.options)] = (call.task, call.options, recipe)
         return recipe
 
 
+def _ensured(call: Any) -> Call[Any]:
+    if not isinstance(call, Call):
+        raise InvalidJob(f"enqueue_many: expected calls such as task.bind(1, 2), got {call!r}")
+    return call
+
+
 def _or(value: Any, default: Any) -> Any:
     return default if value is UNSET else value
 
 
-def _recipe(task: Task[..., Any, Any], overrides: Options) -> Recipe:
+def _recipe(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> Recipe:
     options = overrides.over(task.options)
     if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
         raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
@@ -126,7 +138,7 @@ def _recipe(task: Task[..., Any, Any], overrides: Options) -> Recipe:
         job_id=_or(options.job_id, None),
         options=_stored_options(task, overrides, options),
         tags=_json(options.tags) if options.tags else None,
-        metadata=codec.encode(options.metadata) if options.metadata else None,
+        metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
     )
 
 
@@ -144,6 +156,13 @@ def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Opti
         ),
     )
     return None if stored == JobOptions() else _json(stored)
+
+
+def _metadata(value: Any, limit: int) -> str:
+    try:
+        return codec.encode(value, limit=limit, where="metadata")
+    except PayloadTooLarge as error:
+        raise PayloadTooLarge(f"metadata: {error}") from None
 
 
 def _json(value: object) -> str:

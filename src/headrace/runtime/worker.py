@@ -96,11 +96,11 @@ class Worker:
         self._threads = Threads(self._crew, self._sandboxes)
         self._loop = Loop(self._crew)
         self._crew.wake_loop = self._loop.wake
+        self._state = "running"  # signed on as such, so that nobody reads "starting" until the first beat
         self._crew.presence = self._presence = self._engine.attend(self.describe())
         self._pulse = Pulse(
             self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.heartbeat
         )
-        self._state = "running"
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
         self._pulse.start()
         self._thread.start()

@@ -30,11 +30,11 @@ from headrace.core.model import (
 from headrace.core.states import Event, State
 from headrace.engines.bell import Belfry
 from headrace.engines.protocol import Bell
-from headrace.engines.sqlite import health, presence, reaper, schema
+from headrace.engines.sqlite import health, intake, presence, reaper, schema
 from headrace.engines.sqlite.desk import SqliteDesk
 from headrace.engines.sqlite.statements import SQL, Completion
 from headrace.engines.sqlite.store import Durability, Store, scalar, temporary_file
-from headrace.errors import DuplicateJob, SchemaMismatch
+from headrace.errors import SchemaMismatch
 
 _encode = msgspec.json.Encoder().encode
 _claims = msgspec.json.Decoder(list[Claim])
@@ -77,7 +77,7 @@ class SqliteEngine:
         with self.store.writing() as db:
             if not names <= self._known_queues:
                 db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
-            fresh = _insert(db, jobs, whole)
+            fresh = intake.insert(db, jobs, whole)
         self._known_queues |= names
         self.ring("work")
         return fresh
@@ -94,8 +94,8 @@ class SqliteEngine:
         with self.store.writing() as db:
             _note(db, notes)
             refused = _settle_fresh(db, outcomes, want.worker if want else None, at) if outcomes else []
-            answer = _claim(db, want, at) if want and want.limit > 0 else Exchanged([], [])
-        if any(outcome.finished_at is not None for outcome in outcomes):
+            answer, lapsed = _claim(db, want, at) if want and want.limit > 0 else (Exchanged([], []), False)
+        if lapsed or any(outcome.finished_at is not None for outcome in outcomes):
             self.ring("done")
         if any(outcome.state is State.PENDING for outcome in outcomes):
             self.ring("work")
@@ -203,41 +203,6 @@ class SqliteEngine:
         self._known_queues.clear()
 
 
-def _insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool) -> list[bool]:
-    if len(jobs) == 1:
-        added = db.execute(SQL["insert_one"], msgspec.structs.astuple(jobs[0])).rowcount
-        taken = set() if added else {jobs[0].id}
-    else:
-        db.execute("SAVEPOINT fresh")
-        added = db.execute(SQL["insert_many"], {"j": as_json(jobs)}).rowcount
-        taken = set() if added == len(jobs) else _taken(db, jobs)
-        db.execute("RELEASE fresh")
-    fresh = _fresh(jobs, taken)
-    if whole and not all(fresh):
-        raise DuplicateJob(jobs[fresh.index(False)].id)
-    tagged = [job for job, new in zip(jobs, fresh, strict=True) if new and job.tags]
-    if tagged:
-        db.execute(SQL["insert_tags"], {"j": as_json(tagged)})
-    return fresh
-
-
-def _taken(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> set[str]:
-    """Which ids were there before: the insert is undone to see it, then repeated."""
-    db.execute("ROLLBACK TO fresh")
-    taken = set(_names.decode(scalar(db, SQL["taken"], {"ids": as_json([job.id for job in jobs])})))
-    db.execute(SQL["insert_many"], {"j": as_json(jobs)})
-    return taken
-
-
-def _fresh(jobs: Sequence[NewJob], taken: set[str]) -> list[bool]:
-    seen = set(taken)
-    fresh = []
-    for job in jobs:
-        fresh.append(job.id not in seen)
-        seen.add(job.id)
-    return fresh
-
-
 def _note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
     progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
     if progress:
@@ -297,14 +262,16 @@ def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[O
     return list(fresh.values()), stale
 
 
-def _claim(db: sqlite3.Connection, want: Want, now: int) -> Exchanged:
+def _claim(db: sqlite3.Connection, want: Want, now: int) -> tuple[Exchanged, bool]:
+    """What was claimed, and whether jobs lapsed on the way: somebody may be waiting for them."""
     due, lapses, names = db.execute(SQL["horizon"]).fetchone()
     queues = _names.decode(names)
-    if _is_past(lapses, now):
+    lapsed = _is_past(lapses, now)
+    if lapsed:
         reaper.lapse(db, now, _BATCH_OF_TIME)
         due, lapses, _ = db.execute(SQL["horizon"]).fetchone()
         if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
-            return Exchanged([], [], now, tuple(queues))
+            return Exchanged([], [], now, tuple(queues)), True
     if _is_past(due, now):
         db.execute(SQL["promote"], {"now": now, "limit": _BATCH_OF_TIME})
         due = db.execute(SQL["horizon"]).fetchone()[0]
@@ -312,7 +279,7 @@ def _claim(db: sqlite3.Connection, want: Want, now: int) -> Exchanged:
     if claims:
         refs = as_json([claim.ref for claim in claims])
         db.execute(SQL["claim"], {"worker": want.worker, "now": now, "until": now + want.lease, "refs": refs})
-    return Exchanged([], claims, due, tuple(queues))
+    return Exchanged([], claims, due, tuple(queues)), lapsed
 
 
 def _is_past(moment: int | None, now: int) -> bool:

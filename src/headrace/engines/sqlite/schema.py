@@ -55,4 +55,4 @@ def _split(script: str) -> list[str]:
         if sqlite3.complete_statement(pending):
             statements.append(pending)
             pending = ""
-    return statements
+    return [*statements, pending] if pending.strip() else statements

@@ -1,18 +1,10 @@
 -- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/sql.py), so that
 -- a statement runs in a single step: it holds the write lock shortly, and never waits for the interpreter inside.
 
--- name: insert_one
+-- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                            max_attempts, expires_at, options, tags, metadata)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
-ON CONFLICT (id) DO NOTHING;
-
--- name: insert_many (each j: NewJob)
-INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                           max_attempts, expires_at, options, tags, metadata)
-SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
-       j.max_attempts, j.expires_at, j.options, j.tags, j.metadata
-FROM json_each(:j) AS j WHERE true ORDER BY j.key
+VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 
 -- name: insert_tags (each j: NewJob)

@@ -93,7 +93,12 @@ class Store:
             if self._writer is None:
                 self.folder.mkdir(parents=True, exist_ok=True)
                 self._turnstile.open()
-                self._writer = self.connect()
+                # One at a time: SQLite turns down, without waiting, whoever makes a new file WAL beside another.
+                self._turnstile.enter()
+                try:
+                    self._writer = self.connect()
+                finally:
+                    self._turnstile.leave()
             return self._writer
 
     def connect(self) -> sqlite3.Connection:

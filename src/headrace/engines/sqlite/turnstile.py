@@ -35,7 +35,7 @@ class Turnstile:
         self._fd = -1
 
     def open(self) -> None:
-        if locks is not None:
+        if locks is not None and self._fd < 0:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
 
     def enter(self) -> None:

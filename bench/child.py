@@ -1,0 +1,129 @@
+"""The run's side of the conversation with its children. It ends only what it started itself."""
+
+from __future__ import annotations
+
+import os
+import select
+import subprocess
+import sys
+from pathlib import Path
+from types import TracebackType
+from typing import IO
+
+import msgspec
+
+import bench
+import headrace
+from bench.measure import Ground
+
+_PATIENCE = 600.0
+_FAREWELL = 10.0
+_ROOTS = [str(Path(package.__file__ or ".").parent.parent) for package in (bench, headrace)]
+
+
+class ChildFailed(Exception):
+    """A child ended or fell silent before it answered; its last words are in the message."""
+
+
+class Timed(msgspec.Struct, frozen=True):
+    """What a child reports: so many jobs in so many seconds."""
+
+    jobs: int
+    seconds: float
+
+    @property
+    def rate(self) -> float:
+        return self.jobs / self.seconds
+
+
+def environment() -> dict[str, str]:
+    """Ours, without settings that would change what is measured."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
+    return ours | {"PYTHONPATH": os.pathsep.join(_ROOTS)}
+
+
+class Child:
+    """One process that runs a module of `bench.children`, from the start to the end of a `with` block."""
+
+    def __init__(self, ground: Ground, module: str, *arguments: object) -> None:
+        self._name = module
+        self._log = ground.path(".log")
+        with self._log.open("w") as log:
+            self._process = subprocess.Popen(
+                [sys.executable, "-m", f"bench.children.{module}", *map(str, arguments)],
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=log,
+                text=True,
+                cwd=ground.folder,  # no headrace.toml, no pyproject.toml
+                env=environment(),
+                start_new_session=True,  # Ctrl-C is for the run, which then ends its children in order
+            )
+
+    @property
+    def pid(self) -> int:
+        return self._process.pid
+
+    def wait_until_ready(self) -> None:
+        if self._line() != "ready":
+            raise self.failure("did not get ready")
+
+    def go(self) -> None:
+        pipe = _open(self._process.stdin)
+        pipe.write("go\n")
+        pipe.flush()
+
+    def answer(self) -> Timed:
+        return msgspec.json.decode(self._line(), type=Timed)
+
+    def failure(self, what: str) -> ChildFailed:
+        words = self._log.read_text()[-2000:].strip()
+        return ChildFailed(f"{self._name} {what}{': ' if words else ''}{words}")
+
+    def _line(self) -> str:
+        pipe = _open(self._process.stdout)
+        if not select.select([pipe], [], [], _PATIENCE)[0]:
+            raise self.failure(f"said nothing for {_PATIENCE:g} s")
+        line = pipe.readline().strip()
+        if not line:
+            raise self.failure("ended early")
+        return line
+
+    def terminate(self) -> None:
+        """Tell a child that serves until it is told."""
+        self._process.terminate()
+
+    def check(self) -> None:
+        """Raise if the child is gone."""
+        if self._process.poll() is not None:
+            raise self.failure(f"ended with code {self._process.returncode}")
+
+    def __enter__(self) -> Child:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if kind is not None:
+            self._process.terminate()
+        _open(self._process.stdin).close()  # for a child that works until it is told, this is the word
+        for end in (self._process.terminate, self._process.kill):
+            try:
+                self._process.wait(_FAREWELL)
+                break
+            except subprocess.TimeoutExpired:
+                end()
+        self._process.wait()
+        _open(self._process.stdout).close()
+        self._log.unlink(missing_ok=True)
+
+
+def time_in_child(ground: Ground, module: str, *arguments: object) -> Timed:
+    """Have a child do its work and report."""
+    with Child(ground, module, *arguments) as child:
+        child.wait_until_ready()
+        child.go()
+        return child.answer()
+
+
+def _open(pipe: IO[str] | None) -> IO[str]:
+    assert pipe is not None
+    return pipe

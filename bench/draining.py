@@ -1,0 +1,57 @@
+"""Has headrace worker processes drain a store, and reads the rate off their board."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from pathlib import Path
+
+from bench.board import Board, Score
+from bench.child import Child
+from bench.measure import Ground
+
+CONCURRENCY = 4
+_SLOWEST = 200  # jobs a second; slower than this is a defect, not a figure
+
+
+class Crew:
+    """Worker processes that have been told to go, and their board."""
+
+    def __init__(self, board: Board, children: list[Child]) -> None:
+        self._board = board
+        self._children = children
+
+    def wait_for(self, jobs: int) -> Score:
+        """The score once so many jobs are completed."""
+        return self._board.wait_for(jobs, 30 + jobs / _SLOWEST, self._check)
+
+    def _check(self) -> None:
+        for child in self._children:
+            child.check()
+
+
+@contextlib.contextmanager
+def working(ground: Ground, path: Path, processes: int = 1, concurrency: int = CONCURRENCY) -> Iterator[Crew]:
+    """Workers on the store, started together, all ready before the first one goes."""
+    chalk = ground.path(".board")
+    board = Board(chalk, processes)
+    with contextlib.ExitStack() as stack:
+        stack.callback(chalk.unlink)
+        stack.callback(board.close)
+        children = [
+            stack.enter_context(
+                Child(ground, "worker", "watch", path, ground.durability, concurrency, chalk, processes, row)
+            )
+            for row in range(processes)
+        ]
+        for child in children:
+            child.wait_until_ready()
+        for child in children:
+            child.go()
+        yield Crew(board, children)
+
+
+def drain(ground: Ground, path: Path, jobs: int, processes: int = 1, concurrency: int = CONCURRENCY) -> Score:
+    """Workers on a store of so many jobs, until all are completed."""
+    with working(ground, path, processes, concurrency) as crew:
+        return crew.wait_for(jobs)

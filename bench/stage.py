@@ -1,0 +1,28 @@
+"""A child's side of the conversation with the run: ready, go, and one line with what came of it.
+
+Small on purpose: the memory of a worker process is one of the things that are measured.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+
+import msgspec
+
+
+def wait_for_go() -> None:
+    """Say that the preparations are over, and wait for the word."""
+    print("ready", flush=True)
+    if not sys.stdin.readline():
+        sys.exit("the run is gone")
+
+
+def report_time_of(work: Callable[[], int]) -> None:
+    """Wait for the word, do the work, and report how many jobs it was and how long it took."""
+    wait_for_go()
+    started = time.perf_counter()
+    jobs = work()
+    seconds = time.perf_counter() - started
+    print(msgspec.json.encode({"jobs": jobs, "seconds": seconds}).decode(), flush=True)

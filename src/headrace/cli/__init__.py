@@ -1,0 +1,75 @@
+"""Floor 5: the command line. This module is its door: it runs a command and turns whatever happens into an exit code.
+
+0 is done, 1 is failed, 2 is wrong use. An error is one line on stderr; `--traceback` or HEADRACE_DEBUG shows the rest.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+from collections.abc import Sequence
+
+import click
+
+from headrace.cli.root import root
+from headrace.cli.session import Session
+from headrace.cli.show import clean
+from headrace.errors import ConfigError, HeadraceError, InvalidJob, SchemaMismatch
+
+DONE, FAILED, WRONG_USE = 0, 1, 2
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run one command, by default the one of this process, and return its exit code."""
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError):  # a terminal that lacks a character gets an escape, not a crash
+            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+    session = Session()
+    try:
+        code = root.main(arguments, "headrace", standalone_mode=False, obj=session)
+        sys.stdout.flush()
+        return code if isinstance(code, int) else DONE
+    except BrokenPipeError:
+        return _reader_is_gone()
+    except (click.Abort, KeyboardInterrupt):
+        click.echo("\nstopped", err=True)
+        return FAILED
+    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, it is told in one line
+        return _tell(error, session)
+    finally:
+        session.close()
+
+
+def _tell(error: Exception, session: Session) -> int:
+    if session.traceback or os.environ.get("HEADRACE_DEBUG"):
+        click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
+    click.echo(f"error: {clean(_in_words(error))}", err=True)
+    if isinstance(error, click.UsageError) and error.ctx is not None:
+        click.echo(f"try: {error.ctx.command_path} --help", err=True)
+    return _code_of(error)
+
+
+def _in_words(error: Exception) -> str:
+    if isinstance(error, click.ClickException):
+        said = error.format_message()
+        return said[:1].lower() + said[1:]
+    if isinstance(error, HeadraceError | TimeoutError):
+        return str(error)
+    return f"unexpected {type(error).__name__}: {error} (--traceback shows where)"
+
+
+def _code_of(error: Exception) -> int:
+    if isinstance(error, click.ClickException):
+        return error.exit_code
+    misused = isinstance(error, InvalidJob | ConfigError) and not isinstance(error, SchemaMismatch)
+    return WRONG_USE if misused else FAILED
+
+
+def _reader_is_gone() -> int:
+    """`headrace jobs | head`: the interpreter's own last flush must find somewhere to go."""
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    with contextlib.suppress(OSError, ValueError, AttributeError):
+        os.dup2(nowhere, sys.stdout.fileno())
+    return FAILED

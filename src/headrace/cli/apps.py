@@ -1,0 +1,96 @@
+"""Finds the user's app by its name `module:attribute`. An error says what was looked for, where, and what to do."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+import os
+import sys
+import traceback
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from headrace.app.app import Headrace
+from headrace.errors import ConfigError
+
+HOW_TO_NAME = (
+    'name it with --app module:attribute, HEADRACE_APP, or app = "module:attribute" under [tool.headrace] in '
+    "pyproject.toml"
+)
+_OURS = str(Path(__file__).parents[1])
+
+
+def load_app(name: str, origin: str) -> Headrace:
+    """Import the module and return its app. `origin` tells where the name was given."""
+    module_name, _, attribute = name.partition(":")
+    _check_name(name, module_name, origin)
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    module = _import(module_name, origin)
+    return _attribute(module, attribute) if attribute else _only_app(module)
+
+
+def _check_name(name: str, module_name: str, origin: str) -> None:
+    if module_name.endswith(".py") or "/" in module_name:
+        dotted = module_name.removesuffix(".py").strip("./").replace("/", ".")
+        raise ConfigError(f"app {name!r} ({origin}) looks like a file; give the module's name, such as {dotted!r}")
+    if not all(part.isidentifier() for part in module_name.split(".")):
+        raise ConfigError(f"app {name!r} ({origin}) is not of the form module:attribute, such as shop.jobs:app")
+
+
+def _import(module_name: str, origin: str) -> ModuleType:
+    try:
+        return importlib.import_module(module_name)
+    except ModuleNotFoundError as error:
+        if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
+            raise ConfigError(
+                f"there is no module {error.name!r} to take the app from ({origin}); looked in {os.getcwd()} and "
+                "the installed packages. Run headrace in the folder that holds it, or set PYTHONPATH"
+            ) from error
+        raise _broken(module_name, error) from error
+    except (Exception, SystemExit) as error:  # a user's module may raise anything at all
+        raise _broken(module_name, error) from error
+
+
+def _broken(module_name: str, error: BaseException) -> ConfigError:
+    where = _place_in_user_code(error)
+    told = f"{type(error).__name__}: {error}" + (f" ({where})" if where else "")
+    return ConfigError(f"importing {module_name!r} failed: {told}; --traceback shows all of it")
+
+
+def _place_in_user_code(error: BaseException) -> str:
+    if isinstance(error, SyntaxError):
+        return ""  # its text names the file and the line
+    frames = traceback.extract_tb(error.__traceback__)
+    theirs = [f for f in frames if not f.filename.startswith((_OURS, "<frozen", importlib.__file__))]
+    return f"{theirs[-1].filename}:{theirs[-1].lineno}" if theirs else ""
+
+
+def _attribute(module: ModuleType, path: str) -> Headrace:
+    try:
+        found: Any = functools.reduce(getattr, path.split("."), module)
+    except AttributeError:
+        raise ConfigError(f"module {module.__name__!r} has no {path!r}; {_candidates(module)}") from None
+    if not isinstance(found, Headrace):
+        kind = type(found).__name__
+        raise ConfigError(f"{module.__name__}:{path} is a {kind}, not a Headrace app; {_candidates(module)}")
+    return found
+
+
+def _only_app(module: ModuleType) -> Headrace:
+    found = _apps_of(module)
+    if len({id(app) for app in found.values()}) != 1:
+        raise ConfigError(f"{module.__name__!r} does not tell which app is meant; {_candidates(module)}")
+    return next(iter(found.values()))
+
+
+def _apps_of(module: ModuleType) -> dict[str, Headrace]:
+    return {name: value for name, value in vars(module).items() if isinstance(value, Headrace)}
+
+
+def _candidates(module: ModuleType) -> str:
+    names = sorted(_apps_of(module))
+    if not names:
+        return "it holds no app at all: make one with app = Headrace()"
+    return "its apps are " + ", ".join(f"{module.__name__}:{name}" for name in names)

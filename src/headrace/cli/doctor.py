@@ -1,0 +1,202 @@
+"""`headrace doctor` and `headrace migrate`: what is set, how the store is, and what is wrong."""
+
+from __future__ import annotations
+
+import platform
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import click
+import msgspec
+
+from headrace import __version__
+from headrace.app.app import Headrace
+from headrace.app.config import redacted_url
+from headrace.app.workers import WorkerInfo
+from headrace.cli.options import as_json_option, example, shared
+from headrace.cli.session import Session, missing_file
+from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
+from headrace.cli.workers import is_silent
+from headrace.core.states import State
+from headrace.errors import ConfigError, HeadraceError
+
+
+class Report(msgspec.Struct):
+    """What the doctor found. The names are those of the JSON."""
+
+    ok: bool
+    findings: list[str]
+    remarks: list[str]
+    versions: dict[str, str]
+    app: str | None
+    tasks: list[str]
+    settings: dict[str, dict[str, Any]]
+    engine: dict[str, str | int]
+    workers: dict[str, int]
+    queues: dict[str, int]
+
+
+@click.command("doctor", epilog=example("headrace doctor", "headrace --app shop.jobs:app doctor --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def doctor(session: Session, as_json: bool) -> int:
+    """Check the settings, the store, the workers and the queues. Ends with 1 if something is wrong."""
+    report = _examine(session)
+    if as_json:
+        print_json(report)
+    else:
+        _print(report)
+    return 0 if report.ok else 1
+
+
+def _examine(session: Session) -> Report:
+    report = Report(False, [], [], _versions(), None, [], {}, {}, {}, {})
+    app = _open(session, report)
+    if app is not None:
+        report.app, report.tasks = session.app_name, sorted(app.tasks)
+        report.settings = _settings(app)
+        if missing := missing_file(app):
+            report.remarks.append(f"there is no store at {missing} yet; the first job or worker creates it")
+        else:
+            _look_inside(app, report)
+    report.ok = not report.findings
+    return report
+
+
+def _open(session: Session, report: Report) -> Headrace | None:
+    """The app; if its code is broken the store alone, which can be looked at all the same."""
+    try:
+        return session.store(may_create=True)
+    except ConfigError as error:
+        report.findings.append(str(error))
+    try:
+        return Headrace(session.url)
+    except ConfigError as error:
+        if str(error) not in report.findings:
+            report.findings.append(str(error))
+        return None
+
+
+def _look_inside(app: Headrace, report: Report) -> None:
+    try:
+        report.engine = app.engine.facts()
+        report.findings += app.engine.check()
+        _look_at_work(app, report)
+    except HeadraceError as error:
+        report.findings.append(str(error))
+
+
+def _look_at_work(app: Headrace, report: Report) -> None:
+    now = datetime.now(UTC)
+    workers = app.workers()
+    silent = [worker for worker in workers if is_silent(worker, app, now)]
+    alive = [worker for worker in workers if worker not in silent]
+    report.workers = {"alive": len(alive), "silent": len(silent)}
+    report.findings += [f"worker {worker.id} has not been heard of since {worker.seen_at}" for worker in silent]
+    for stats in app.queues():
+        report.queues[stats.queue] = stats.pending
+        if stats.pending and not any(_serves(worker, stats.queue) for worker in alive):
+            report.findings.append(
+                f"queue {stats.queue!r} has {stats.pending} pending jobs and no live worker; start one with "
+                f"`headrace worker -q {stats.queue}`"
+            )
+        if stats.paused:
+            report.remarks.append(f"queue {stats.queue!r} is paused, with {stats.pending} pending jobs")
+    report.findings += _parked(app)
+
+
+def _serves(worker: WorkerInfo, queue: str) -> bool:
+    return not worker.queues or queue in worker.queues
+
+
+def _parked(app: Headrace) -> Iterator[str]:
+    found = app.jobs.find(state=State.SCHEDULED, text="unknown_task", limit=1000)
+    tasks = {job.task for job in found if (job.reason or "").startswith("unknown_task")}
+    for task in sorted(tasks):
+        yield f"jobs of task {task!r} are parked: no worker that saw them knows it; deploy one that registers it"
+
+
+def _settings(app: Headrace) -> dict[str, dict[str, Any]]:
+    values = msgspec.structs.asdict(app.settings)
+    values["url"] = redacted_url(values["url"])
+    return {
+        name: {"value": value, "origin": app.settings_origin.get(name, "default")} for name, value in values.items()
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {"headrace": __version__, "python": platform.python_version(), "system": platform.platform()}
+    for package in ("msgspec", "click", "rich"):
+        try:
+            found[package] = version(package)
+        except PackageNotFoundError:  # frozen into an application, perhaps
+            found[package] = "unknown"
+    return found
+
+
+def _print(report: Report) -> None:
+    _title("Versions")
+    print_facts([*report.versions.items(), ("interpreter", sys.executable)])
+    if report.settings:
+        _title("Settings")
+        rows = [[name, _word(known["value"]), known["origin"]] for name, known in report.settings.items()]
+        print_table((Column("NAME", least=16), Column("VALUE"), Column("FROM")), rows)
+    if report.app:
+        _title("App")
+        print_facts([("app", report.app), ("tasks", ", ".join(report.tasks) or "none")])
+    if report.engine:
+        _title("Store")
+        print_facts((name, str(value)) for name, value in report.engine.items())
+        _title("Work")
+        print_facts(
+            [
+                *((f"workers {name}", str(count)) for name, count in report.workers.items()),
+                *((f"pending in {name}", str(count)) for name, count in report.queues.items()),
+            ]
+        )
+    _print_verdict(report)
+
+
+def _print_verdict(report: Report) -> None:
+    _title("Verdict")
+    for remark in report.remarks:
+        say(f"note: {clean(remark)}")
+    for finding in report.findings:
+        say(paint(f"wrong: {clean(finding)}", "red"))
+    if report.ok:
+        say(paint("all is well", "green"))
+
+
+def _title(text: str) -> None:
+    say(paint(text, bold=True) if text == "Versions" else "\n" + paint(text, bold=True))
+
+
+def _word(value: Any) -> str:
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, dict):
+        return ",".join(f"{name}={weight}" for name, weight in value.items())
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+@click.command("migrate", epilog=example("headrace migrate", "headrace --url sqlite:///jobs.db migrate --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def migrate(session: Session, as_json: bool) -> None:
+    """Bring the store's tables to the version this headrace works with."""
+    engine = session.store(may_create=True).engine
+    applied = engine.migrate()
+    current, _ = engine.schema()
+    if as_json:
+        print_json({"applied": applied, "version": current})
+    elif applied:
+        for name in applied:
+            say(f"applied {name}")
+        say(f"the tables are now of version {current}")
+    else:
+        say(f"nothing to do: the tables are of version {current}, which is current")

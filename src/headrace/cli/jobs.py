@@ -1,0 +1,167 @@
+"""`headrace jobs` and `headrace why`: looking at jobs. Changing them is in `moves`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from headrace.cli import portrait
+from headrace.cli.moves import cancel, delete, promote, retry, update
+from headrace.cli.options import as_json_option, chosen, example, filters, shared
+from headrace.cli.pick import job_of
+from headrace.cli.session import Session
+from headrace.cli.show import clean, print_facts, print_json, print_table, remark, say
+from headrace.engines.protocol import Bell
+from headrace.runtime.job import Job, LogEntry
+
+_LOOK_AGAIN = 0.5
+
+
+def _paging(function: Any) -> Any:
+    limit = click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)
+    return limit(click.option("--cursor", help="Go on after a page that ended with this cursor.")(function))
+
+
+@click.group(
+    "jobs",
+    invoke_without_command=True,
+    epilog=example(
+        "headrace jobs --state failed --since 2h", "headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
+    ),
+)
+@filters
+@_paging
+@as_json_option
+@shared
+@click.pass_context
+def jobs(ctx: click.Context, /, **given: Any) -> Any:
+    """Look at jobs and act on them. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        return ctx.invoke(list_jobs, **given)
+    misplaced = [name for name, value in chosen(given).items() if value and (name, value) != ("limit", 50)]
+    if misplaced:  # it would be ignored, and `jobs --queue mail delete` would mean all queues
+        raise click.UsageError(f"put --{misplaced[0].removeprefix('as_')} after {ctx.invoked_subcommand!r}", ctx)
+    return None
+
+
+@jobs.command("list", epilog=example("headrace jobs list --queue emails --state failed,retrying --since 1d"))
+@filters
+@_paging
+@as_json_option
+@shared
+@click.pass_obj
+def list_jobs(session: Session, /, limit: int, cursor: str | None, as_json: bool, **given: Any) -> None:
+    """List jobs, newest first."""
+    page = session.store().jobs.find(limit=limit, cursor=cursor, **chosen(given))
+    if as_json:
+        print_json({"jobs": [portrait.record(job) for job in page], "cursor": page.cursor})
+        return
+    if not page:
+        remark("no jobs match" if chosen(given) else "there are no jobs")
+        return
+    now = datetime.now(UTC)
+    print_table(portrait.JOB_COLUMNS, [portrait.row(job, now) for job in page])
+    if page.cursor:
+        remark(f"more follow: add --cursor {page.cursor}")
+
+
+@jobs.command("show", epilog=example("headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.argument("job_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, job_id: str, as_json: bool) -> None:
+    """Show everything about one job. ID may be its beginning, from 8 characters on."""
+    job = job_of(session.store(), job_id)
+    if as_json:
+        print_json(portrait.full_record(job))
+    else:
+        print_facts(portrait.facts(job))
+
+
+@jobs.command("history", epilog=example("headrace jobs history 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.argument("job_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def history(session: Session, job_id: str, as_json: bool) -> None:
+    """Show every step of a job's life, oldest first."""
+    entries = job_of(session.store(), job_id).history()
+    if as_json:
+        print_json([portrait.entry_record(entry) for entry in entries])
+    else:
+        print_table(portrait.HISTORY_COLUMNS, [portrait.entry_row(entry) for entry in entries])
+
+
+@jobs.command("logs", epilog=example("headrace jobs logs 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --follow"))
+@click.argument("job_id", metavar="ID")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job is finished.")
+@as_json_option
+@shared
+@click.pass_obj
+def logs(session: Session, job_id: str, follow: bool, as_json: bool) -> None:
+    """Show what a job logged about itself with current_job().log(...)."""
+    if follow and as_json:
+        raise click.UsageError("--json prints one document; leave --follow out")
+    app = session.store()
+    job = job_of(app, job_id)
+    if as_json:
+        print_json([portrait.log_record(line) for line in job.logs()])
+    elif follow:
+        bell = app.engine.listen("done")
+        try:
+            _follow(job, bell)
+        except KeyboardInterrupt:
+            return
+        finally:
+            bell.close()
+    elif not _print_lines(job.logs()):
+        remark("the job has logged nothing")
+
+
+def _follow(job: Job[Any], bell: Bell) -> None:
+    seen: list[LogEntry] = []
+    while True:
+        over = job.refresh().is_finished  # asked first: what it logged before it ended is then in the store
+        lines = job.logs()
+        _print_lines(_unseen(seen, lines))
+        seen = lines
+        if over:
+            remark(f"the job is {job.state}")
+            return
+        bell.wait(_LOOK_AGAIN)
+
+
+def _unseen(before: list[LogEntry], now: list[LogEntry]) -> list[LogEntry]:
+    """The lines that are new. Both are the end of the log, so the old ones end somewhere inside the new ones."""
+    for overlap in range(min(len(before), len(now)), 0, -1):
+        if before[-overlap:] == now[:overlap]:
+            return now[overlap:]
+    return now
+
+
+def _print_lines(lines: list[LogEntry]) -> bool:
+    for line in lines:
+        say(clean(portrait.log_text(line)))
+    return bool(lines)
+
+
+for move in (cancel, retry, promote, delete, update):
+    jobs.add_command(move)
+
+
+@click.command("why", epilog=example("headrace why 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.argument("job_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def why(session: Session, job_id: str, as_json: bool) -> None:
+    """Say in one sentence why a job is not running now, or what it is doing."""
+    job = job_of(session.store(), job_id)
+    told = job.why()
+    if as_json:
+        print_json({"id": job.id, "state": job.state, "why": told})
+    else:
+        say(clean(told))

@@ -1,0 +1,167 @@
+"""Options that several commands share, and how their texts become values.
+
+Bad text is refused here, with the option's name. Nothing is opened or asked.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from headrace.core.states import State
+
+F = TypeVar("F", bound=Callable[..., Any])
+_UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
+_PART = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhdw])")
+
+
+def example(*lines: str) -> str:
+    """The epilog of a command: how it is typed."""
+    title = "Example:" if len(lines) == 1 else "Examples:"
+    return "\n".join(["\b", title, *(f"  {line}" for line in lines)])
+
+
+def _remember(ctx: click.Context, param: click.Parameter, value: Any) -> None:
+    if value and param.name:
+        setattr(ctx.obj, param.name, value)
+
+
+_SHARED = (
+    click.option(
+        "--app", metavar="MODULE:ATTR", expose_value=False, callback=_remember, help="The app, such as shop.jobs:app."
+    ),
+    click.option(
+        "--url", metavar="URL", expose_value=False, callback=_remember, help="The store, such as sqlite:///jobs.db."
+    ),
+    click.option(
+        "--traceback", is_flag=True, expose_value=False, callback=_remember, help="Show where an error comes from."
+    ),
+)
+
+
+def shared(function: F) -> F:
+    """The options every command takes, before and after its name."""
+    for option in reversed(_SHARED):
+        function = option(function)
+    return function
+
+
+def as_json_option(function: F) -> F:
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def yes_option(function: F) -> F:
+    return click.option("--yes", "-y", is_flag=True, help="Do not ask.")(function)
+
+
+# -- durations and moments
+
+
+def parse_seconds(text: str) -> float | None:
+    """Seconds of `90`, `1.5`, `500ms`, `10m` or `1h30m`; None if it is none of these."""
+    try:
+        seconds = float(text)
+    except ValueError:
+        parts = _PART.findall(text)
+        if not parts or "".join(number + unit for number, unit in parts) != text:
+            return None
+        return sum(float(number) * _UNITS[unit] for number, unit in parts)
+    return seconds if seconds >= 0 and math.isfinite(seconds) else None
+
+
+def parse_moment(text: str) -> datetime | None:
+    """A moment in ISO 8601, UTC unless it says otherwise."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+def duration(ctx: click.Context, param: click.Parameter, value: str | None) -> float | None:
+    """For options that take a length of time."""
+    if value is None:
+        return None
+    seconds = parse_seconds(value)
+    if seconds is None:
+        raise click.BadParameter(f"{value!r} is not a time; use seconds or 500ms, 10m, 2h, 3d", ctx, param)
+    return seconds
+
+
+def duration_or_none(ctx: click.Context, param: click.Parameter, value: str | None) -> float | str | None:
+    """Like duration, with the word `none` for no limit at all (given as the text, None means: not said)."""
+    return "none" if value == "none" else duration(ctx, param, value)
+
+
+def moment(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """For options that take a moment."""
+    if value is None:
+        return None
+    found = parse_moment(value)
+    if found is None:
+        raise click.BadParameter(f"{value!r} is not a time such as 2026-03-01T12:30:00Z", ctx, param)
+    return found
+
+
+def moment_or_age(ctx: click.Context, param: click.Parameter, value: str | None) -> datetime | None:
+    """For options that take a moment, or how long ago it was."""
+    seconds = None if value is None else parse_seconds(value)
+    if value is None or seconds is None:
+        found = None if value is None else parse_moment(value)
+        if value is not None and found is None:
+            raise click.BadParameter(
+                f"{value!r} is neither an age such as 10m, 2h, 3d nor a time such as 2026-03-01T12:30:00Z", ctx, param
+            )
+        return found
+    try:
+        return datetime.now(UTC) - timedelta(seconds=seconds)
+    except OverflowError:
+        raise click.BadParameter(f"{value!r} is before the beginning of time", ctx, param) from None
+
+
+# -- which jobs
+
+
+def _states(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...]:
+    given = [word.strip().lower() for text in value for word in text.split(",") if word.strip()]
+    for word in given:
+        if word not in list(State):
+            raise click.BadParameter(f"{word!r} is not a state; states are {', '.join(State)}", ctx, param)
+    return tuple(given)
+
+
+_FILTERS = (
+    click.option(
+        "--state",
+        multiple=True,
+        callback=_states,
+        shell_complete=lambda ctx, param, begun: [state.value for state in State if state.startswith(begun)],
+        help="In this state; may be repeated, or a,b,c.",
+    ),
+    click.option("--queue", "-q", help="In this queue."),
+    click.option("--task", "-t", help="Of this task."),
+    click.option("--tag", help="With this tag."),
+    click.option("--worker", help="Run by this worker."),
+    click.option("--text", help="With this text in the id, task, arguments, reason or metadata."),
+    click.option(
+        "--since", metavar="TIME", callback=moment_or_age, help="Created since: 10m, 2h, 3d or an ISO time (UTC)."
+    ),
+    click.option("--until", metavar="TIME", callback=moment_or_age, help="Created before: as --since."),
+)
+
+
+def filters(function: F) -> F:
+    """The options that say which jobs are meant; `chosen()` makes filters of them."""
+    for option in reversed(_FILTERS):
+        function = option(function)
+    return function
+
+
+def chosen(given: dict[str, Any]) -> dict[str, Any]:
+    """The filters that were given."""
+    return {name: value for name, value in given.items() if value not in (None, ())}

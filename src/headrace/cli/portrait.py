@@ -1,0 +1,234 @@
+"""A job as the command line shows it: as one record for JSON, as a row of a table, as a page of facts.
+
+The names in the records are stable. Arguments are always the redacted ones. A payload that is damaged is told, not
+raised: an operator must be able to look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.cli.show import Column, ago, stamp
+from headrace.core import codec
+from headrace.core.clock import to_datetime
+from headrace.core.states import State
+from headrace.core.story import AttemptError, Entry
+from headrace.errors import CorruptPayload, HeadraceError
+from headrace.runtime.job import LOST_RESULT, Job, LogEntry
+
+JOB_COLUMNS = (
+    Column("ID", least=36),
+    Column("STATE", least=9),
+    Column("TASK", least=8),
+    Column("QUEUE", least=7),
+    Column("RUN", right=True, least=3),
+    Column("AGE", right=True, least=4),
+    Column("PRIO", right=True),
+    Column("DETAIL"),
+)
+HISTORY_COLUMNS = (
+    Column("AT", least=27),
+    Column("EVENT", least=8),
+    Column("FROM", least=9),
+    Column("TO", least=9),
+    Column("RUN", right=True),
+    Column("WORKER"),
+    Column("MESSAGE"),
+)
+
+
+def record(job: Job[Any]) -> dict[str, Any]:
+    """What a list shows of a job."""
+    return {
+        "id": job.id,
+        "task": job.task,
+        "queue": job.queue,
+        "state": job.state,
+        "priority": job.priority,
+        "attempt": job.attempt,
+        "max_attempts": job.max_attempts,
+        "created_at": job.created_at,
+        "run_at": job.run_at,
+        "expires_at": job.expires_at,
+        "started_at": job.started_at,
+        "finished_at": job.finished_at,
+        "worker": job.worker,
+        "reason": job.reason,
+        "progress": _plain(job.row.progress),
+        "tags": job.tags,
+        "metadata": _plain(job.row.metadata) or {},
+    }
+
+
+def full_record(job: Job[Any]) -> dict[str, Any]:
+    """Everything about a job."""
+    row = job.row
+    return {
+        **record(job),
+        **_call_record(job),
+        "result": _plain(row.result),
+        "errors": [error_record(error) for error in job.errors],
+        "version": row.version,
+        "crashes": row.crashes,
+        "lease_until": to_datetime(row.lease_until),
+        "options": _plain(row.options) or {},
+        "why": job.why(),
+    }
+
+
+def error_record(error: AttemptError) -> dict[str, Any]:
+    return msgspec.structs.asdict(error)
+
+
+def entry_record(entry: Entry) -> dict[str, Any]:
+    return msgspec.structs.asdict(entry)
+
+
+def log_record(line: LogEntry) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(line), "fields": _lowered(line.fields)}
+
+
+def row(job: Job[Any], now: datetime) -> Sequence[str]:
+    """A line of a list of jobs."""
+    run = f"{job.attempt}/{job.max_attempts}"
+    return job.id, job.state, job.task, job.queue, run, ago(job.created_at, now), str(job.priority), _detail(job, now)
+
+
+def entry_row(entry: Entry) -> Sequence[str]:
+    """A line of a job's history."""
+    return (
+        stamp(entry.at),
+        entry.event,
+        entry.from_state or "-",
+        entry.to_state,
+        str(entry.attempt),
+        entry.worker or "-",
+        entry.message or "",
+    )
+
+
+def log_text(line: LogEntry) -> str:
+    fields = "".join(f" {name}={value!r}" for name, value in line.fields.items())
+    return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
+
+
+def facts(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    """A page about the job: names and values."""
+    yield "id", job.id
+    yield "call", call_text(job)
+    yield "state", f"{job.state} ({job.reason})" if job.reason else job.state
+    yield "queue", job.queue
+    yield "priority", str(job.priority)
+    yield "attempt", f"{job.attempt} of {job.max_attempts}"
+    yield from _times(job)
+    yield from _rest(job)
+    yield "why", job.why()
+    for error in job.errors:
+        told = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
+        yield "error", f"{told}\n{error.traceback}".rstrip()
+
+
+def call_text(job: Job[Any]) -> str:
+    """The call as it would be typed, secrets starred out."""
+    try:
+        args, kwargs = job.redacted_call()
+    except CorruptPayload as error:
+        return f"{job.task}(…)  {error}"
+    listed = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
+    return f"{job.task}({', '.join(listed)})"
+
+
+def result_text(job: Job[Any]) -> str:
+    """What a completed job returned, as Python writes it."""
+    stored = job.row.result
+    if stored is None:
+        return "None"
+    try:
+        codec.verify(stored, job.row.result_checksum or 0)
+        if stored.startswith(f'{{"{LOST_RESULT}"'):
+            return f"not stored: {msgspec.json.decode(stored)[LOST_RESULT]}"
+        return repr(codec.decode(stored))
+    except HeadraceError as error:
+        return str(error)
+
+
+def result_record(job: Job[Any]) -> Any:
+    """What a completed job returned, as JSON with tags for what JSON has no word for."""
+    return _plain(job.row.result)
+
+
+def _times(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    yield "created", stamp(job.created_at)
+    if job.run_at != job.created_at:
+        yield "run at", stamp(job.run_at)
+    if job.expires_at:
+        yield "expires", stamp(job.expires_at)
+    if job.started_at:
+        yield "started", stamp(job.started_at)
+    if job.finished_at:
+        took = f" (ran {(job.finished_at - job.started_at).total_seconds():.3f} s)" if job.started_at else ""
+        yield "finished", stamp(job.finished_at) + took
+
+
+def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    if job.worker:
+        yield "worker", job.worker
+    if job.row.progress:
+        yield "progress", _progress(job)
+    if job.tags:
+        yield "tags", ", ".join(job.tags)
+    if job.metadata:
+        yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.metadata.items())
+    if asked := _asked(job):
+        yield "options", asked
+    if job.state is State.COMPLETED:
+        yield "result", result_text(job)
+
+
+def _asked(job: Job[Any]) -> str:
+    """What was asked for this one call, beyond what the task's definition says."""
+    stored = _plain(job.row.options) or {}
+    return ", ".join(f"{name}={value!r}" for name, value in stored.items() if not name.startswith("redact"))
+
+
+def _detail(job: Job[Any], now: datetime) -> str:
+    if job.state is State.RUNNING:
+        since = f"for {ago(job.started_at, now)}" if job.started_at else ""
+        return f"{_progress(job)} {since}".strip() if job.row.progress else since
+    if job.state in (State.SCHEDULED, State.RETRYING):
+        when = ago(job.run_at, now) if job.run_at > now else "due"
+        return f"{when} {job.reason or ''}".strip()
+    return job.reason or ""
+
+
+def _progress(job: Job[Any]) -> str:
+    value = job.progress
+    return f"{value:.0%}" if isinstance(value, int | float) else repr(value)
+
+
+def _call_record(job: Job[Any]) -> dict[str, Any]:
+    try:
+        args, kwargs = job.redacted_call()
+        return {"args": _lowered(args), "kwargs": _lowered(kwargs)}
+    except CorruptPayload as error:
+        return {"args": None, "kwargs": None, "unreadable": str(error)}
+
+
+def _lowered(value: Any) -> Any:
+    """The value as plain JSON, tagged where JSON has no word for it; `headrace enqueue` takes the same."""
+    listed = list(value) if isinstance(value, tuple) else value
+    return msgspec.json.decode(codec.encode(listed))
+
+
+def _plain(stored: str | None) -> Any:
+    """Stored JSON as it is, tags and all; what is no JSON is told as text."""
+    if stored is None:
+        return None
+    try:
+        return msgspec.json.decode(stored)
+    except msgspec.DecodeError:
+        return stored

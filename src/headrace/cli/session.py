@@ -1,0 +1,79 @@
+"""One run of the command line: which app and store it works on, and their closing at the end.
+
+A command asks for the store alone, or for the app with its tasks. Only the latter imports a user's code if `--url`
+was given, so that an operator can look at jobs while the code is broken.
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from headrace.app.app import Headrace
+from headrace.app.config import find_settings, redacted_url
+from headrace.cli.apps import HOW_TO_NAME, load_app
+from headrace.errors import ConfigError
+
+
+class Session:
+    """What the shared options say, and what was opened because of it."""
+
+    def __init__(self) -> None:
+        self.app: str | None = None
+        self.url: str | None = None
+        self.traceback = False
+        self.app_name: str | None = None
+        self._opened: Headrace | None = None
+
+    def store(self, *, may_create: bool = False) -> Headrace:
+        """The configured app or, without one, a bare one on the store. A store that is not there is an error."""
+        if self._opened is None:
+            self._opened = self._bare() if self.url and not self.app else self._app_or_bare()
+        if not may_create and (missing := missing_file(self._opened)):
+            raise ConfigError(
+                f"there is no store at {missing} yet. Run this where the app runs, or name the app with --app or the "
+                "store with --url; the first job or worker creates it"
+            )
+        return self._opened
+
+    def application(self) -> Headrace:
+        """The user's app with its tasks."""
+        if self._opened is None:
+            name, origin = self._named()
+            if name is None:
+                raise ConfigError(f"no app is named, so there are no tasks to run; {HOW_TO_NAME}")
+            self._opened = self._load(name, origin)
+        return self._opened
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
+
+    def _app_or_bare(self) -> Headrace:
+        name, origin = self._named()
+        return self._bare() if name is None else self._load(name, origin)
+
+    def _bare(self) -> Headrace:
+        return Headrace(self.url)
+
+    def _named(self) -> tuple[str | None, str]:
+        if self.app:
+            return self.app, "from --app"
+        found = find_settings({})
+        return found.settings.app, f"from {found.origin.get('app', '')}"
+
+    def _load(self, name: str, origin: str) -> Headrace:
+        if self.url:
+            os.environ["HEADRACE_URL"] = self.url  # what `Headrace()` in the user's module reads, here and in children
+        app = load_app(name, origin)
+        self.app_name = name
+        if self.url and Headrace(self.url).engine.url != app.engine.url:
+            own = redacted_url(app.engine.url)
+            raise ConfigError(f"app {name!r} is bound to {own}; leave --url out, or let it read HEADRACE_URL")
+        return app
+
+
+def missing_file(app: Headrace) -> str | None:
+    """The path of a store's file that does not exist."""
+    scheme, _, path = app.engine.url.partition(":///")
+    return path if scheme == "sqlite" and not Path(path).exists() else None

@@ -1,0 +1,168 @@
+"""How answers look: JSON for programs, aligned text in a pipe, colors and tables as wide as the terminal on one.
+
+Knows nothing of jobs. rich is loaded only to draw a table or a bar on a terminal: a worker never needs it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
+
+import click
+import msgspec
+
+_STATE_COLORS = {
+    "scheduled": "blue",
+    "waiting": "blue",
+    "running": "cyan",
+    "retrying": "yellow",
+    "completed": "green",
+    "failed": "red",
+    "cancelled": "bright_black",
+    "paused": "yellow",
+    "stopping": "yellow",
+    "silent": "red",
+}
+
+
+class Column(NamedTuple):
+    """A column of a table. `least` is the width it keeps on a narrow terminal."""
+
+    title: str
+    right: bool = False
+    least: int = 0
+
+
+def on_terminal() -> bool:
+    """Whether a person reads this."""
+    return sys.stdout.isatty()
+
+
+def colorful() -> bool:
+    return on_terminal() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
+
+
+def paint(text: str, color: str | None = None, bold: bool = False) -> str:
+    """The text in a color where there are colors."""
+    return click.style(text, fg=color, bold=bold or None) if colorful() else text
+
+
+def say(text: str = "") -> None:
+    """A line of the answer."""
+    click.echo(text, color=colorful())
+
+
+def remark(text: str) -> None:
+    """A line beside the answer, which a program that reads the answer does not get."""
+    click.echo(text, err=True)
+
+
+def confirm(deed: str) -> None:
+    """Ask on a terminal whether to do it; elsewhere refuse."""
+    if not sys.stdin.isatty():
+        raise click.UsageError(f"this would {deed}; say --yes, as nobody can be asked here")
+    click.confirm(f"{deed[:1].upper()}{deed[1:]}?", abort=True, err=True)
+
+
+def print_json(value: Any) -> None:
+    """One JSON document. Times are ISO 8601 in UTC."""
+    click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=repr), indent=2))
+
+
+def clean(text: str) -> str:
+    """The text with control characters made visible: a stored text must not steer the terminal."""
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
+
+
+def one_line(text: str) -> str:
+    return " ".join(clean(text).split())
+
+
+# -- times
+
+
+def stamp(moment: datetime | None) -> str:
+    """2026-03-01 12:30:05.123 UTC, or a dash."""
+    if moment is None:
+        return "-"
+    return f"{moment.astimezone(UTC):%Y-%m-%d %H:%M:%S}.{moment.microsecond // 1000:03d} UTC"
+
+
+def ago(moment: datetime | None, now: datetime) -> str:
+    """For how long: 12s, 5m, 3h, 2d; a time to come is told with `in`."""
+    if moment is None:
+        return "-"
+    seconds = (now - moment).total_seconds()
+    return span(seconds) if seconds >= 0 else f"in {span(-seconds)}"
+
+
+def span(seconds: float) -> str:
+    if seconds < 1:
+        return f"{seconds * 1000:.0f}ms"
+    for size, unit in ((86_400, "d"), (3600, "h"), (60, "m")):
+        if seconds >= 2 * size:
+            return f"{seconds // size:.0f}{unit}"
+    return f"{seconds:.0f}s"
+
+
+# -- blocks
+
+
+def print_facts(pairs: Iterable[tuple[str, str]]) -> None:
+    """Names and values, one pair a line; a value of several lines is indented under its name."""
+    listed = list(pairs)
+    width = max((len(name) for name, _ in listed), default=0)
+    for name, value in listed:
+        lines = clean(value).splitlines() or [""]
+        say(f"{paint(name.ljust(width), bold=True)}  {_colored(lines[0])}")
+        for line in lines[1:]:
+            say(f"{' ' * width}  {line}")
+
+
+def print_table(columns: Sequence[Column], rows: Iterable[Sequence[str]]) -> None:
+    """A table. In a pipe nothing is cut; on a terminal a cell that does not fit is."""
+    cleaned = [[one_line(cell) for cell in row] for row in rows]
+    if on_terminal():
+        _draw(columns, cleaned)
+    else:
+        _align(columns, cleaned)
+
+
+def _align(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    everything = [[column.title for column in columns], *rows]
+    widths = [max(len(row[n]) for row in everything) for n in range(len(columns))]
+    for row in everything:
+        cells = (
+            cell.rjust(width) if column.right else cell.ljust(width)
+            for column, cell, width in zip(columns, row, widths, strict=True)
+        )
+        say("  ".join(cells).rstrip())
+
+
+def _draw(columns: Sequence[Column], rows: list[list[str]]) -> None:
+    from rich.console import Console  # noqa: PLC0415 - see the module's docstring
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
+    for column in columns:
+        table.add_column(
+            column.title,
+            justify="right" if column.right else "left",
+            no_wrap=True,
+            overflow="ellipsis",
+            min_width=column.least or None,
+        )
+    for row in rows:
+        table.add_row(*(Text(cell, style=_STATE_COLORS.get(cell, "")) for cell in row))
+    Console(highlight=False, markup=False).print(table)
+
+
+def _colored(line: str) -> str:
+    color = _STATE_COLORS.get(line.partition(" ")[0])
+    return paint(line, color) if color else line

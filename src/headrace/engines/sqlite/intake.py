@@ -1,0 +1,63 @@
+"""Storing new jobs. Rows travel as the parameters of one multi-row statement: no row waits for the interpreter."""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.model import NewJob
+from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.store import scalar
+from headrace.errors import DuplicateJob
+
+_AT_ONCE = 100  # rows of a statement: longer ones gain nothing, and each length is prepared once
+_PLACES = f"({', '.join('?' * len(NewJob.__struct_fields__))})"
+_names = msgspec.json.Decoder(list[str])
+
+
+@functools.cache
+def _statement(rows: int) -> str:
+    return SQL["insert"].replace("{rows}", ", ".join([_PLACES] * rows))
+
+
+def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool) -> list[bool]:
+    """Store the jobs whose id is free; which ones they are. With `whole`, all or DuplicateJob."""
+    db.execute("SAVEPOINT fresh")
+    fresh = [True] * len(jobs)
+    if _write(db, jobs) != len(jobs):
+        db.execute("ROLLBACK TO fresh")  # afterwards nobody could tell an old row from a new one
+        fresh = _free(db, jobs)
+        if whole:
+            raise DuplicateJob(jobs[fresh.index(False)].id)
+        _write(db, [job for job, free in zip(jobs, fresh, strict=True) if free])
+    db.execute("RELEASE fresh")
+    _tag(db, [job for job, free in zip(jobs, fresh, strict=True) if free and job.tags])
+    return fresh
+
+
+def _write(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> int:
+    added = 0
+    for start in range(0, len(jobs), _AT_ONCE):
+        rows = jobs[start : start + _AT_ONCE]
+        values = list(itertools.chain.from_iterable(map(msgspec.structs.astuple, rows)))
+        added += db.execute(_statement(len(rows)), values).rowcount
+    return added
+
+
+def _free(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:
+    ids = msgspec.json.encode([job.id for job in jobs]).decode()
+    seen = set(_names.decode(scalar(db, SQL["taken"], {"ids": ids})))
+    free = []
+    for job in jobs:
+        free.append(job.id not in seen)
+        seen.add(job.id)
+    return free
+
+
+def _tag(db: sqlite3.Connection, jobs: list[NewJob]) -> None:
+    if jobs:
+        db.execute(SQL["insert_tags"], {"j": msgspec.json.encode(jobs).decode()})

@@ -1,0 +1,23 @@
+"""The testing kit: run a user's jobs in their tests without a worker, without waiting, in an order that never varies.
+
+It uses the app as any caller does and the engine as a worker does, so what passes here runs the same in production.
+Nothing else in headrace knows of it.
+"""
+
+from __future__ import annotations
+
+from headrace.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
+from headrace.testing.clock import VirtualClock
+from headrace.testing.draining import adrain, drain
+from headrace.testing.stage import inline, isolated
+
+__all__ = [
+    "VirtualClock",
+    "adrain",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "drain",
+    "enqueued",
+    "inline",
+    "isolated",
+]

@@ -1,0 +1,178 @@
+"""One attempt of one job, run by the caller: claimed from the store, performed, settled, as a worker does it.
+
+Timeouts are not enforced, since there is nobody to enforce them; `current_job().deadline` tells them. A task with
+`isolation="process"` runs here as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from headrace import Headrace, Job
+from headrace.core import outcomes
+from headrace.core.model import Claim, Note, Outcome, Share, Want
+from headrace.errors import UnknownTask
+from headrace.runtime.context import JobContext, current
+from headrace.runtime.plan import Plan, Planner, conclude
+
+T = TypeVar("T")
+
+WORKER = "headrace.testing"
+
+
+class Shift:
+    """A test at work: takes jobs from its app's store and hands their outcomes in."""
+
+    def __init__(self, app: Headrace) -> None:
+        self.clock = app.clock
+        self._engine = app.engine
+        self._lease = int(app.settings.lease * 1000)
+        self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload)
+
+    def claim(self) -> Claim | None:
+        """The next job that is due, if there is one. Jobs that expired lapse on the way."""
+        while True:
+            answer = self._engine.exchange([], Want(WORKER, 1, self._lease))
+            if answer.claims:
+                return answer.claims[0]
+            if answer.next_at is None or answer.next_at > self.clock.now():
+                return None
+
+    def claim_this(self, job: Job[Any]) -> Claim | None:
+        """This very job, if it can run now; what stands before it in line is put back there."""
+        want = Want(WORKER, 100, self._lease, (Share(job.queue, 100),), others=False)
+        others: list[Claim] = []
+        mine = None
+        while mine is None and (claims := self._engine.exchange([], want).claims):
+            mine = next((claim for claim in claims if claim.id == job.id), None)
+            others += [claim for claim in claims if claim.id != job.id]
+        self.give_back(*others)
+        return mine
+
+    def give_back(self, *claims: Claim) -> None:
+        """Put jobs back as if they had never been taken."""
+        if claims:
+            self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
+
+    def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
+        self._engine.exchange(done, None, notes)
+
+    def plan(self, claim: Claim) -> Plan:
+        """How to run it; in a test, a task nobody knows is a mistake, and parking it would hide that."""
+        plan = self._planner.plan(claim)
+        if plan is None:
+            self.give_back(claim)
+            raise UnknownTask(
+                f"job {claim.id} is for task {claim.task!r}, which this app does not know; "
+                "import the module that registers it, or check the name"
+            )
+        return plan
+
+    def holds(self, claim: Claim) -> bool:
+        rows = self._engine.desk.get([claim.id])
+        return bool(rows) and rows[0].version == claim.version
+
+
+class Attempt:
+    """A claim on its way to an outcome. It is also the line by which the job's context reports."""
+
+    def __init__(self, shift: Shift, claim: Claim) -> None:
+        self._shift = shift
+        self.claim = claim
+        self.plan = shift.plan(claim)
+        self.notes: list[Note] = []
+        self.error: BaseException | None = None
+
+    # -- running it
+
+    def run(self) -> None:
+        """Perform and settle it here; a coroutine gets an event loop of its own."""
+        with _Job(self):
+            try:
+                value = self._call()
+                if self.plan.task.is_async:
+                    value = in_own_thread_if_looping(lambda: asyncio.run(value))
+                outcome = self._success(value)
+            except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - recorded, as by a worker
+                outcome = self._failure(error)
+        self._shift.settle(outcome, notes=self.notes)
+
+    async def arun(self) -> None:
+        """The same, with coroutines awaited on the running event loop."""
+        with _Job(self):
+            try:
+                value = self._call()
+                outcome = self._success(await value if self.plan.task.is_async else value)
+            except (Exception, SystemExit) as error:  # noqa: BLE001 - recorded, as by a worker
+                outcome = self._failure(error)
+        self._shift.settle(outcome, notes=self.notes)
+
+    def give_up(self) -> None:
+        """The run was broken off from outside (Ctrl-C, a test's own timeout): put the job back."""
+        self._shift.settle(outcomes.release(self.claim, "its run was broken off", self.now()), notes=self.notes)
+
+    def _call(self) -> Any:
+        args, kwargs = self.plan.arguments(self.claim)
+        return self.plan.task.function(*args, **kwargs)
+
+    def _success(self, value: Any) -> Outcome:
+        return self.plan.success(self.claim, value, self.now())
+
+    def _failure(self, error: BaseException) -> Outcome:
+        self.error = error
+        return in_own_thread_if_looping(lambda: conclude(self.plan, self.claim, error, self.now))
+
+    # -- the context's line
+
+    def now(self) -> int:
+        return self._shift.clock.now()
+
+    def note(self, note: Note) -> None:
+        self.notes.append(note)
+
+    def renew(self, claim: Claim) -> bool:
+        return self._shift.holds(claim)
+
+
+class _Job:
+    """Makes `current_job()` answer with this attempt, and puts the job back if the run is broken off."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        timeout = attempt.plan.timeout
+        deadline = None if timeout is None else attempt.now() + int(timeout * 1000)
+        self._attempt = attempt
+        self._context = JobContext(attempt.claim, deadline, attempt)
+
+    def __enter__(self) -> None:
+        self._token = current.set(self._context)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        current.reset(self._token)
+        if kind is not None:
+            self._attempt.give_up()
+
+
+def in_own_thread_if_looping(call: Callable[[], T]) -> T:
+    """Call it here, or, where an event loop already runs, in a thread: a loop can't be started inside a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    answer: Future[T] = Future()
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(_answer, answer, call), name="headrace-testing")
+    thread.start()
+    thread.join()
+    return answer.result()
+
+
+def _answer(answer: Future[T], call: Callable[[], T]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as error:  # noqa: BLE001 - it is raised by result(), in the thread that waits
+        answer.set_exception(error)

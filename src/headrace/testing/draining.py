@@ -1,0 +1,46 @@
+"""Runs everything that is due, one job after the other, in the caller's thread."""
+
+from __future__ import annotations
+
+from headrace import Headrace
+from headrace.core.model import Claim
+from headrace.errors import HeadraceError
+from headrace.testing.attempts import Attempt, Shift
+
+
+def drain(app: Headrace, *, limit: int = 10_000) -> int:
+    """Run what is due by the app's clock, and what becomes due by it; how many attempts that were.
+
+    Queues take their turns by name, jobs by priority and age. A failed attempt is retried here only once its time
+    has come, so `clock.advance(60)` and drain again. After `limit` attempts it raises: some job enqueues itself
+    for ever. A job of an unknown task raises UnknownTask.
+    """
+    shift = Shift(app)
+    ran = 0
+    while (claim := shift.claim()) is not None:
+        if ran == limit:
+            shift.give_back(claim)
+            raise _endless(limit, claim)
+        Attempt(shift, claim).run()
+        ran += 1
+    return ran
+
+
+async def adrain(app: Headrace, *, limit: int = 10_000) -> int:
+    """Like drain(), for async tests: coroutines run on the test's own event loop, others block it."""
+    shift = Shift(app)
+    ran = 0
+    while (claim := shift.claim()) is not None:
+        if ran == limit:
+            shift.give_back(claim)
+            raise _endless(limit, claim)
+        await Attempt(shift, claim).arun()
+        ran += 1
+    return ran
+
+
+def _endless(limit: int, claim: Claim) -> HeadraceError:
+    return HeadraceError(
+        f"drain() ran {limit} attempts and jobs are still due, next one of task {claim.task!r}; "
+        "does a job enqueue itself for ever? If so many are right, raise `limit`"
+    )

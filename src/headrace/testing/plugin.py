@@ -1,0 +1,31 @@
+"""The pytest plugin: fixtures for an app of the test's own. Every pytest run with headrace installed loads it,
+so what the fixtures need is imported by them, when a test asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from headrace import Headrace
+    from headrace.testing.clock import VirtualClock
+
+
+@pytest.fixture
+def headrace_clock() -> VirtualClock:
+    """The clock of `headrace_app`; it stands still until the test moves it."""
+    from headrace.testing.clock import VirtualClock  # noqa: PLC0415 - see above
+
+    return VirtualClock()
+
+
+@pytest.fixture
+def headrace_app(headrace_clock: VirtualClock) -> Iterator[Headrace]:
+    """An empty app on a store of its own, which is gone after the test."""
+    from headrace import Headrace  # noqa: PLC0415 - see above
+
+    with Headrace("memory://", clock=headrace_clock) as app:
+        yield app

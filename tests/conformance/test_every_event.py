@@ -1,0 +1,115 @@
+"""Every state × every event of the table, through public operations: the legal happen, the others change nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import product
+
+import pytest
+
+from headrace.core.model import Changes, Filter, Lease, Outcome
+from headrace.core.states import TRANSITIONS, Event, State, is_legal
+from headrace.engines.protocol import Engine
+from tests.conformance.build import (
+    LATER,
+    NOTHING,
+    NOW,
+    bring,
+    fail,
+    give_up,
+    new_job,
+    only,
+    park,
+    release,
+    retry,
+    row,
+    settle,
+    snooze,
+    succeed,
+)
+
+EXPIRES = LATER - 1  # after every worker's lease, before anything that was put off is due
+THE_JOB = Filter(ids=("job",))
+
+Act = Callable[[Engine, Lease], object]
+
+
+def outcome(make: Callable[[Lease], Outcome]) -> Act:
+    """What the job's last worker says, whether or not it still holds the job."""
+    return lambda engine, lease: settle(engine, make(lease))
+
+
+def move(event: Event) -> Act:
+    return lambda engine, _: engine.desk.move(THE_JOB, event, 1, now=NOW)
+
+
+def at(now: int) -> Act:
+    """Let the time come, by a claim that takes nothing."""
+    return lambda engine, _: engine.exchange([], NOTHING, now=now)
+
+
+ACTS: dict[Event, list[Act]] = {
+    Event.SUBMIT: [lambda engine, _: engine.insert([new_job("job", payload='["again"]')], now=NOW)],
+    Event.PROMOTE: [at(LATER)],
+    Event.CLAIM: [lambda engine, _: engine.exchange([], only("default"), now=NOW)],
+    Event.SUCCEED: [outcome(succeed)],
+    Event.RETRY: [outcome(lambda lease: retry(lease, LATER))],
+    Event.SNOOZE: [outcome(lambda lease: snooze(lease, LATER))],
+    Event.RELEASE: [outcome(release), outcome(lambda lease: park(lease, LATER))],
+    Event.FAIL: [outcome(fail)],
+    Event.EXPIRE: [lambda engine, _: engine.reap(10, now=LATER)],
+    Event.CANCEL: [outcome(give_up), move(Event.CANCEL)],
+    Event.LAPSE: [at(EXPIRES)],
+    Event.REVIVE: [move(Event.REVIVE)],
+    Event.HURRY: [move(Event.HURRY)],
+    Event.AMEND: [
+        lambda engine, _: engine.desk.amend("job", Changes(priority=5), now=NOW),
+        lambda engine, _: engine.desk.amend("job", Changes(run_at=LATER + 1), now=NOW),
+        lambda engine, _: engine.desk.amend("job", Changes(run_at=NOW), now=NOW),
+    ],
+    Event.DELETE: [move(Event.DELETE)],
+}
+NO_OPERATION_YET = {Event.UNBLOCK, Event.STALE}
+ONLY_A_WORKER_MAY = {(Event.CANCEL, 0)}  # this way of cancelling needs the lease, so only a running job has it
+NOT_BY_A_WORKER = {(Event.FAIL, State.WAITING)}  # a parent's failure does this, and no operation has parents yet
+
+CASES = [
+    pytest.param(event, way, state, id=f"{event}-{way}-{state}")
+    for event, acts in ACTS.items()
+    for way, state in product(range(len(acts)), State)
+]
+
+
+def is_expected(event: Event, way: int, state: State) -> bool:
+    if (event, way) in ONLY_A_WORKER_MAY:
+        return state is State.RUNNING
+    return state in TRANSITIONS[event].sources and (event, state) not in NOT_BY_A_WORKER
+
+
+def test_every_event_of_the_table_is_acted_out_here() -> None:
+    assert set(ACTS) | NO_OPERATION_YET == set(Event)
+    assert not set(ACTS) & NO_OPERATION_YET
+
+
+@pytest.mark.parametrize(("event", "way", "state"), CASES)
+def test_an_event_happens_where_the_table_allows_it_and_nowhere_else(
+    engine: Engine, event: Event, way: int, state: State
+) -> None:
+    lease = bring(engine, state, expires_at=EXPIRES if event is Event.LAPSE else None)
+    before = row(engine)
+    ACTS[event][way](engine, lease)
+    after = engine.desk.get(["job"])
+    if not is_expected(event, way, state):
+        assert after == [before]
+    elif event is Event.DELETE:
+        assert after == []
+    else:
+        assert is_legal(event, state, after[0].state)
+        assert after[0].version == before.version + 1
+        assert (after[0].lease_until is not None) == (after[0].state is State.RUNNING)
+
+
+@pytest.mark.parametrize("state", State)
+def test_a_job_can_be_brought_to_every_state(engine: Engine, state: State) -> None:
+    bring(engine, state)
+    assert row(engine).state is state

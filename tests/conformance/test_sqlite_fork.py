@@ -1,0 +1,77 @@
+"""SQLite and fork: its bookkeeping of locks is the process's own, and a child inherits it without the locks."""
+
+from __future__ import annotations
+
+import os
+import threading
+from multiprocessing.connection import Connection
+from pathlib import Path
+
+import pytest
+
+from headrace.engines.sqlite.engine import SqliteEngine
+from tests.conformance.build import NOW, new_job, states
+from tests.conformance.stores import Child
+
+pytestmark = [
+    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
+    pytest.mark.xfail(
+        reason="a child that opens the file while SQLite still believes in an inherited connection holds no lock",
+        strict=True,
+    ),
+]
+
+
+@pytest.mark.parametrize("ending", ["parent closes", "third comes and goes"])
+def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(short_folder: Path, ending: str) -> None:
+    path = short_folder / "q.db"
+    engine = SqliteEngine(path)
+    engine.insert([new_job("before")], now=NOW)
+
+    def act(pipe: Connection) -> object:
+        engine.insert([new_job("early")], now=NOW)
+        pipe.send("stored")
+        pipe.recv()
+        return engine.insert([new_job("late")], now=NOW)
+
+    child = Child(act)
+    assert child.hear() == "stored"
+    engine.close()
+    if ending == "third comes and goes":
+        third = SqliteEngine(path)
+        third.insert([new_job("third")], now=NOW)
+        third.close()
+    child.pipe.send("go on")
+    answer = child.hear()
+    child.end()
+    looking = SqliteEngine(path)
+    found = set(states(looking))
+    looking.close()
+    assert answer == [True]
+    assert {"before", "early", "late"} <= found
+
+
+def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(short_folder: Path) -> None:
+    engine = SqliteEngine(short_folder / "q.db")
+    engine.store._patience = 0.2  # so that a child without hope gives up soon
+    engine.insert([new_job("before")], now=NOW)
+    inside, forked = threading.Event(), threading.Event()
+
+    def write() -> None:
+        with engine.store.writing() as db:
+            db.execute("UPDATE headrace_jobs SET version = version + 1")
+            inside.set()
+            forked.wait(0.5)  # a fork that waits for this transaction ends the wait by letting it run out
+
+    writer = threading.Thread(target=write)
+    writer.start()
+    inside.wait()
+    child = Child(lambda _: engine.insert([new_job("child")], now=NOW))
+    forked.set()
+    writer.join()
+    answer = child.hear()
+    child.end()
+    found = set(states(engine))
+    engine.close()
+    assert answer == [True]
+    assert found == {"before", "child"}

@@ -1,0 +1,189 @@
+"""kill -9 and SIGSTOP at any moment: nothing is lost, nothing counts twice, and history tells what happened."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import random
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from headrace import Headrace, Job, State
+from tests.faults import crew_app
+from tests.faults.conftest import until
+
+
+def _app(url: str) -> Headrace:
+    """The workers' own app, here as the producer; read anew, so that it opens this test's store."""
+    app: Headrace = importlib.reload(crew_app).app
+    assert app.settings.url == url
+    return app
+
+
+def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(fleet: SimpleNamespace, url: str) -> None:
+    jobs, seed = 20_000, 20261115
+    rng = random.Random(seed)
+    with _app(url) as app:
+        touch = app.task_by_name("touch").using(retry=10)
+        stored = app.enqueue_many([touch.bind(n) for n in range(jobs)])
+        workers = [fleet.start(concurrency=4, prefetch=200) for _ in range(4)]
+        kills = 0
+        deadline = time.monotonic() + 90
+        while app.jobs.count(state="completed") < jobs:
+            assert time.monotonic() < deadline, app.queues()
+            time.sleep(0.3)
+            victim = rng.randrange(4)
+            workers[victim].kill()
+            workers[victim].wait()
+            workers[victim] = fleet.start(concurrency=4, prefetch=200)
+            kills += 1
+        assert kills >= 3, "the storm was over before it began"
+
+        [queue] = app.queues()
+        assert (queue.completed, queue.running, queue.pending, queue.failed) == (jobs, 0, 0, 0)
+        for job, n in zip(stored[:: jobs // 500], range(0, jobs, jobs // 500), strict=True):
+            assert job.result(1) == n * 2
+        lost = 0
+        for job in _all(app):
+            crashes = job.row.crashes
+            assert job.row.lease_until is None
+            assert job.attempt == crashes + 1, "every attempt but the last one is explained by a kill"
+            if crashes:
+                lost += crashes
+                history = job.history()
+                assert sum(entry.event == "succeed" for entry in history) == 1
+                assert sum(entry.event == "expire" for entry in history) == crashes
+        assert lost <= kills * 4, "a kill costs at most the attempts that were really under way"
+
+
+def _all(app: Headrace) -> Iterator[Job[Any]]:
+    cursor = None
+    while True:
+        page = app.jobs.find(limit=5_000, cursor=cursor)
+        yield from page
+        if (cursor := page.cursor) is None:
+            return
+
+
+def test_a_killed_workers_job_is_finished_by_another_within_moments(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with _app(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        first = fleet.start()
+        until((tmp_path / "began-1").exists)
+        first.kill()
+        (tmp_path / "go-2").touch()
+        before = time.monotonic()
+        fleet.start()
+        assert job.result(20) == "attempt 2"
+        assert time.monotonic() - before < 10, "the lease of 30 s was waited for, though the worker is known dead"
+        assert [entry.event for entry in job.history()] == ["submit", "claim", "expire", "claim", "succeed"]
+        assert job.errors[0].type == "WorkerLost"
+
+
+def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with _app(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        stopped = fleet.start(lease=1, heartbeat=0.3)
+        until((tmp_path / "began-1").exists)
+        stopped.send_signal(signal.SIGSTOP)
+        (tmp_path / "go-1").touch()
+        fleet.start(lease=1, heartbeat=0.3)
+        until((tmp_path / "began-2").exists, what="the second attempt")
+        stopped.send_signal(signal.SIGCONT)
+        until(lambda: any(entry.event == "lease lost" for entry in job.history()), what="'lease lost' in the history")
+        assert job.refresh().state == "running"
+        (tmp_path / "go-2").touch()
+        assert job.result(20) == "attempt 2"
+        assert job.refresh().attempt == 2
+
+
+def test_a_job_that_kills_its_workers_ends_in_failed(fleet: SimpleNamespace, url: str) -> None:
+    with _app(url) as app:
+        job = app.enqueue("poison")
+        for _ in range(3):
+            process = fleet.start()
+            process.wait(30)
+        fleet.start()
+        assert job.wait(20) is State.FAILED
+        assert job.row.reason == "worker_lost"
+        assert (job.attempt, job.row.crashes) == (3, 3)
+        assert len(job.errors) == 3
+
+
+def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
+    with _app(url) as app:
+        app.enqueue("boxed", str(tmp_path))
+        worker = fleet.start()
+        until((tmp_path / "child").exists)
+        until(lambda: (tmp_path / "child").read_text(), what="the child's pid")
+        child = int((tmp_path / "child").read_text())
+        worker.kill()
+        until(lambda: _gone(child), what="the end of the sandbox process")
+
+
+def _gone(pid: int) -> bool:
+    try:
+        return "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True
+
+
+def test_sigterm_lets_jobs_finish_and_burns_no_attempt(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
+    with _app(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        worker = fleet.start()
+        until((tmp_path / "began-1").exists)
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert worker.poll() is None, "it waits for the running job"
+        (tmp_path / "go-1").touch()
+        assert worker.wait(20) == 0
+        assert job.result(5) == "attempt 1"
+        assert app.workers() == []
+
+
+def test_a_second_signal_hurries_and_gives_the_job_back(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
+    with _app(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        worker = fleet.start()
+        until((tmp_path / "began-1").exists)
+        worker.send_signal(signal.SIGTERM)
+        time.sleep(0.2)
+        assert worker.poll() is None, "it waits for the running job"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(20) == 0
+        job.refresh()
+        assert (job.state, job.attempt, job.row.releases) == ("pending", 0, 1)
+        (tmp_path / "go-1").touch()
+        fleet.start()
+        assert job.result(20) == "attempt 1"
+
+
+def test_the_supervisor_restarts_a_killed_worker(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
+    with _app(url) as app:
+        supervisor = fleet.start(processes=2)
+        until(lambda: len(app.workers()) == 2, what="two workers")
+        victim = app.workers()[0].pid
+        assert victim != supervisor.pid
+        os.kill(victim, signal.SIGKILL)
+        until(lambda: len({w.pid for w in app.workers()} - {victim}) == 2, what="a replacement")
+        assert app.enqueue("touch", 21).result(20) == 42
+        supervisor.send_signal(signal.SIGTERM)
+        assert supervisor.wait(20) == 0
+        assert app.workers() == []
+
+
+def test_workers_stop_when_their_supervisor_is_killed(fleet: SimpleNamespace, url: str) -> None:
+    with _app(url) as app:
+        supervisor = fleet.start(processes=2)
+        until(lambda: len(app.workers()) == 2, what="two workers")
+        supervisor.kill()
+        until(lambda: app.workers() == [], what="the workers' own end")

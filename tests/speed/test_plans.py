@@ -1,0 +1,276 @@
+"""EXPLAIN guards: every statement of SQLite's hot path finds its rows by an index, whatever lies in the store.
+
+No time is measured here. A plan that walks the table, or sorts what an index already orders, is slow only once
+the store is large, and then for everybody.
+"""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace.core.model import Filter
+from headrace.core.states import Event, State
+from headrace.engines.sqlite import desk as desk_module
+from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.store import scalar
+from tests.conformance.build import NOW, new_job
+
+ROWS = 20_000
+BY_ID = "USING INDEX sqlite_autoindex_headrace_jobs_1 (id=?)"
+BY_ID_ALONE = "USING COVERING INDEX sqlite_autoindex_headrace_jobs_1 (id=?)"
+BY_SEQ = "USING INTEGER PRIMARY KEY (rowid=?)"
+SORTS = "USE TEMP B-TREE FOR ORDER BY"
+
+# A store in the middle of its life: mostly history, some of every state.
+MIXED = f"""
+UPDATE headrace_jobs SET state = 'completed', finished_at = {NOW} WHERE seq % 10 < 6;
+UPDATE headrace_jobs SET state = 'failed', finished_at = {NOW} WHERE seq % 100 = 6;
+UPDATE headrace_jobs SET state = 'cancelled', finished_at = {NOW} WHERE seq % 100 = 16;
+UPDATE headrace_jobs SET state = 'scheduled', run_at = run_at + seq, rank = run_at + seq WHERE seq % 10 = 7;
+UPDATE headrace_jobs SET state = 'retrying', run_at = run_at + seq, rank = run_at + seq WHERE seq % 100 = 28;
+UPDATE headrace_jobs SET state = 'running', lease_until = {NOW} + seq, worker = 'w' || (seq % 7) WHERE seq % 100 = 8;
+UPDATE headrace_jobs SET state = 'waiting' WHERE seq % 100 = 18;
+UPDATE headrace_jobs SET expires_at = {NOW} + seq WHERE seq % 50 = 9;
+"""
+BATCHES = {"o", "j", "n", "lease", "seqs", "refs", "ids", "dead", "names"}
+
+
+@pytest.fixture(scope="module", params=["as it comes", "analyzed"])
+def store(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[SqliteEngine]:
+    """20 000 rows, without and with the statistics that an operator's ANALYZE leaves behind."""
+    engine = SqliteEngine(tmp_path_factory.mktemp("plans") / "q.db", durability="off")
+    jobs = [
+        new_job(f"j{n}", queue=f"q{n % 5}", priority=n % 3, tags=("t",) if n % 100 == 0 else ()) for n in range(ROWS)
+    ]
+    engine.insert(jobs, now=NOW)
+    with engine.store.writing() as db:
+        for statement in MIXED.strip().split(";\n"):
+            db.execute(statement)
+        if request.param == "analyzed":
+            db.execute("ANALYZE")
+    yield engine
+    engine.close()
+
+
+def explain(db: sqlite3.Connection, sql: str, values: Any) -> list[str]:
+    return [step[3] for step in db.execute(f"EXPLAIN QUERY PLAN {sql}", values)]
+
+
+def plan(engine: SqliteEngine, name: str) -> list[str]:
+    """The steps SQLite takes for a named statement, with parameters of the right kind."""
+    sql = SQL[name]
+    named = {key: "[]" if key in BATCHES else NOW for key in re.findall(r":(\w+)", sql)}
+    with engine.store.reading() as db:
+        return explain(db, sql, named or ("x",) * sql.count("?"))
+
+
+def looks_at_jobs(steps: list[str]) -> list[str]:
+    looks = [step for step in steps if re.match(r"(SCAN|SEARCH) (headrace_jobs|job)\b", step)]
+    if "CO-ROUTINE job" in steps:
+        looks.remove("SCAN job")  # the desk's outer statement calls its own subquery `job`
+    return looks
+
+
+def walks_through(steps: list[str], *tables: str) -> list[str]:
+    """Steps that use no index. SQLite says SEARCH for a min() even where it has to look at every row."""
+    return [step for step in steps if re.fullmatch(rf"(SCAN|SEARCH) ({'|'.join(tables)})", step)]
+
+
+# -- the hot path
+
+HOT = [
+    "insert_one",
+    "insert_many",
+    "insert_tags",
+    "taken",
+    "file_outcomes",
+    "bury_outcomes",
+    "settle",
+    "complete",
+    "stale_outcomes",
+    "file_stale",
+    "note_progress",
+    "note_logs",
+    "horizon",
+    "lapsed",
+    "promote",
+    "claimable",
+    "claim",
+    "renew",
+    "lost",
+    "overdue",
+    "bury_lost",
+    "file_lost",
+    "expire",
+    "release",
+    "reaped",
+    "get",
+    "unfinished",
+    "history",
+    "logs",
+]
+
+
+@pytest.mark.parametrize("name", HOT)
+def test_no_hot_statement_walks_the_whole_table(store: SqliteEngine, name: str) -> None:
+    walks = walks_through(plan(store, name), r"headrace_\w+", "job", "h", "l")
+    assert [step for step in walks if step != "SCAN headrace_queues"] == []  # there are few queues
+
+
+@pytest.mark.parametrize("name", sorted(SQL))
+def test_no_statement_at_all_walks_the_jobs(store: SqliteEngine, name: str) -> None:
+    assert walks_through(plan(store, name), "headrace_jobs", "job") == []
+
+
+@pytest.mark.parametrize("name", ["claimable", "peek"])
+def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: SqliteEngine, name: str) -> None:
+    steps = plan(store, name)
+    assert looks_at_jobs(steps) == ["SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=?)"]
+    assert not [step for step in steps if "TEMP B-TREE" in step]
+
+
+def test_the_horizon_is_two_looks_at_the_ends_of_two_indexes(store: SqliteEngine) -> None:
+    due, lapsing = looks_at_jobs(plan(store, "horizon"))
+    assert due == "SEARCH headrace_jobs USING COVERING INDEX headrace_jobs_due"
+    assert lapsing.startswith("SEARCH headrace_jobs USING")
+    assert "INDEX headrace_jobs_lapsing (expires_at>?)" in lapsing
+
+
+def test_promotion_reads_what_is_due_in_order(store: SqliteEngine) -> None:
+    steps = plan(store, "promote")
+    assert looks_at_jobs(steps) == [
+        f"SEARCH headrace_jobs {BY_SEQ}",
+        "SEARCH headrace_jobs USING COVERING INDEX headrace_jobs_due (run_at<?)",
+    ]
+    assert not [step for step in steps if "TEMP B-TREE" in step]
+
+
+def test_lapsing_reads_only_what_expired(store: SqliteEngine) -> None:
+    (look,) = looks_at_jobs(plan(store, "lapsed"))
+    assert "INDEX headrace_jobs_lapsing (expires_at>? AND expires_at<?)" in look
+
+
+@pytest.mark.parametrize(
+    ("name", "batch"),
+    [
+        ("settle", "o"),
+        ("complete", "o"),
+        ("file_outcomes", "o"),
+        ("bury_outcomes", "o"),
+        ("file_stale", "o"),
+        ("stale_outcomes", "o"),
+        ("renew", "lease"),
+        ("lost", "lease"),
+        ("note_progress", "n"),
+        ("note_logs", "n"),
+    ],
+)
+def test_a_batch_is_the_outer_loop_and_each_job_is_found_by_its_id(store: SqliteEngine, name: str, batch: str) -> None:
+    steps = [step for step in plan(store, name) if step.startswith(("SCAN", "SEARCH"))]
+    assert re.match(rf"SCAN {batch} VIRTUAL TABLE INDEX 1:", steps[0])
+    assert len(steps) == 2
+    assert steps[1].endswith(BY_ID)
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["claim", "expire", "release", "file_lost", "bury_lost", "reaped", "file_moves", "move_cancel", "move_revive"],
+)
+def test_jobs_already_found_are_looked_up_by_their_number(store: SqliteEngine, name: str) -> None:
+    assert looks_at_jobs(plan(store, name)) == [f"SEARCH headrace_jobs {BY_SEQ}"]
+
+
+@pytest.mark.parametrize(("name", "by"), [("get", BY_ID), ("unfinished", BY_ID), ("taken", BY_ID_ALONE)])
+def test_jobs_asked_for_by_id_are_found_by_id(store: SqliteEngine, name: str, by: str) -> None:
+    assert looks_at_jobs(plan(store, name)) == [f"SEARCH headrace_jobs {by}"]
+
+
+def test_the_reaper_reads_running_jobs_only(store: SqliteEngine) -> None:
+    """It reads all of them: its OR of lease and worker can't be one range. Running jobs are few, history is not."""
+    (look,) = looks_at_jobs(plan(store, "overdue"))
+    assert re.fullmatch(r"(SCAN|SEARCH) headrace_jobs USING (COVERING )?INDEX headrace_jobs_leased.*", look)
+
+
+@pytest.mark.parametrize(("name", "index"), [("history", "headrace_history_job"), ("logs", "headrace_logs_job")])
+def test_what_was_filed_about_a_job_is_found_by_the_job(store: SqliteEngine, name: str, index: str) -> None:
+    steps = plan(store, name)
+    assert looks_at_jobs(steps) == [f"SEARCH job {BY_ID_ALONE}"]
+    assert any(f"INDEX {index} (job=?)" in step for step in steps)
+
+
+def test_depths_are_counted_in_the_partial_indexes(store: SqliteEngine) -> None:
+    looks = looks_at_jobs(plan(store, "depths"))
+    assert len(looks) == 5
+    for look, index in zip(looks, ("pending", "due", "waiting", "leased", "finished"), strict=True):
+        assert f"INDEX headrace_jobs_{index}" in look
+
+
+# -- questions whose text is put together
+
+
+def plans_of(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, ask: Any) -> list[list[str]]:
+    """The plan of each statement that the desk puts to the store while it answers."""
+    asked: list[tuple[str, Any]] = []
+
+    def listening(db: sqlite3.Connection, sql: str, values: Any = ()) -> Any:
+        asked.append((sql, values))
+        return scalar(db, sql, values)
+
+    monkeypatch.setattr(desk_module, "scalar", listening)
+    ask()
+    with engine.store.reading() as db:
+        return [explain(db, sql, values) for sql, values in asked]
+
+
+PARTIAL = {State.FAILED: "headrace_jobs_failed", State.CANCELLED: "headrace_jobs_cancelled"}
+
+
+@pytest.mark.parametrize("state", PARTIAL)
+@pytest.mark.parametrize("cursor", [None, "15000"])
+def test_the_rare_final_states_are_found_by_their_own_index_in_order(
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, state: State, cursor: str | None
+) -> None:
+    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(Filter(states=(state,)), 50, cursor))
+    (look,) = looks_at_jobs(steps)
+    assert f"INDEX {PARTIAL[state]}" in look
+    assert SORTS not in steps
+
+
+@pytest.mark.parametrize("which", [Filter(), Filter(queue="q1"), Filter(task="work"), Filter(since=NOW)])
+def test_a_page_without_a_better_index_is_read_from_the_newest_end(
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
+) -> None:
+    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(which, 50))
+    assert SORTS not in steps
+
+
+def test_jobs_of_a_tag_are_found_by_the_tag(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(Filter(tag="t"), 50))
+    assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
+    assert any(step.startswith("SEARCH tags USING PRIMARY KEY (tag=?") for step in steps)
+
+
+def test_a_move_by_id_is_found_by_id(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    nobody = Filter(ids=("no such job",))
+    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.move(nobody, Event.CANCEL, 1, now=NOW))
+    (look,) = looks_at_jobs(steps)
+    assert look == f"SEARCH job {BY_ID}"
+
+
+def test_the_guards_would_see_a_missing_index(tmp_path: Path) -> None:
+    engine = SqliteEngine(tmp_path / "q.db", durability="off")
+    engine.insert([new_job("job")], now=NOW)
+    with engine.store.writing() as db:
+        db.execute("DROP INDEX headrace_jobs_pending")
+        db.execute("DROP INDEX headrace_jobs_due")
+    assert walks_through(plan(engine, "claimable"), "headrace_jobs") == ["SCAN headrace_jobs"]
+    assert SORTS in plan(engine, "claimable")
+    assert walks_through(plan(engine, "horizon"), "headrace_jobs") == ["SEARCH headrace_jobs"]
+    engine.close()

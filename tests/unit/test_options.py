@@ -1,0 +1,168 @@
+"""Wrong options are refused where they are written, by an error that names the option, the value and the rule."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from msgspec import UNSET
+
+from headrace.core.options import OPTION_NAMES, Options, check_task_name, checked
+from headrace.core.retry import Retry
+from headrace.errors import InvalidJob
+
+A_CENTURY = 100 * 365 * 86_400
+
+
+@pytest.mark.parametrize(
+    ("option", "given", "stored"),
+    [
+        ("queue", "a", "a"),
+        ("queue", "Emails_2.low-prio", "Emails_2.low-prio"),
+        ("queue", "q" * 50, "q" * 50),
+        ("priority", -100, -100),
+        ("priority", 100, 100),
+        ("delay", 0, 0),
+        ("delay", 1.5, 1500),
+        ("delay", timedelta(minutes=1), 60_000),
+        ("delay", 0.0001, 1),  # rounded up: nothing runs early
+        ("delay", A_CENTURY, A_CENTURY * 1000),
+        ("run_at", datetime(2030, 1, 1, tzinfo=UTC), 1_893_456_000_000),
+        ("run_at", datetime(2030, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1_893_456_000_000),
+        ("run_at", datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC), 1_893_456_000_001),
+        ("expires", None, None),
+        ("expires", 3600, 3_600_000),
+        ("timeout", None, None),
+        ("timeout", 0.5, 500),
+        ("timeout", 86_400, 86_400_000),
+        ("retry", 2, Retry(limit=2)),
+        ("retry", None, Retry(limit=0)),
+        ("isolation", "process", "process"),
+        ("keep_result", False, False),
+        ("lifo", True, True),
+        ("job_id", "order-7", "order-7"),
+        ("tags", ["a", "b", "a"], ("a", "b")),
+        ("tags", (word for word in ["x", "y"]), ("x", "y")),
+        ("tags", [], ()),
+        ("metadata", {"who": "ann"}, {"who": "ann"}),
+        ("redact", ("password",), ("password",)),
+    ],
+)
+def test_a_right_value_is_stored_in_its_plain_form(option: str, given: Any, stored: Any) -> None:
+    assert getattr(checked({option: given}), option) == stored
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [
+        ("queue", ""),
+        ("queue", "q" * 51),
+        ("queue", "two words"),
+        ("queue", "-dash-first"),
+        ("queue", "ümlaut"),
+        ("queue", "a\n"),
+        ("queue", None),
+        ("queue", 5),
+        ("priority", 101),
+        ("priority", -101),
+        ("priority", 1.0),
+        ("priority", "5"),
+        ("priority", True),
+        ("delay", -1),
+        ("delay", timedelta(seconds=-1)),
+        ("delay", float("nan")),
+        ("delay", float("inf")),
+        ("delay", "60"),
+        ("delay", True),
+        ("delay", A_CENTURY + 1),
+        ("delay", None),
+        ("run_at", datetime(2030, 1, 1)),
+        ("run_at", "2030-01-01"),
+        ("run_at", 1_893_456_000),
+        ("expires", 0),
+        ("expires", -5),
+        ("timeout", 0),
+        ("timeout", -1),
+        ("timeout", 86_401),
+        ("timeout", "1m"),
+        ("isolation", "fiber"),
+        ("keep_result", 1),
+        ("lifo", "yes"),
+        ("job_id", ""),
+        ("job_id", "x" * 129),
+        ("job_id", "two words"),
+        ("job_id", 7),
+        ("tags", "mail"),
+        ("tags", b"mail"),
+        ("tags", 5),
+        ("tags", None),
+        ("tags", [""]),
+        ("tags", ["x" * 101]),
+        ("tags", [1]),
+        ("tags", ["\ud800"]),
+        ("tags", ["nul\x00"]),
+        ("metadata", ["a"]),
+        ("metadata", {1: 2}),
+        ("redact", "password"),
+        ("retry", "3"),
+        ("retry", 101),
+    ],
+)
+def test_a_wrong_value_is_refused_by_name(option: str, value: Any) -> None:
+    with pytest.raises(InvalidJob, match=option) as caught:
+        checked({option: value})
+    assert isinstance(caught.value, ValueError)
+
+
+def test_an_unknown_option_is_refused_with_the_nearest_one_that_exists() -> None:
+    with pytest.raises(InvalidJob, match=r"unknown option 'priorty' \(did you mean 'priority'\?\)"):
+        checked({"priorty": 5})
+    with pytest.raises(InvalidJob, match=r"unknown option 'colour'; options are queue, priority"):
+        checked({"colour": "red"})
+
+
+def test_a_delay_and_a_time_exclude_each_other() -> None:
+    with pytest.raises(InvalidJob, match="delay and run_at exclude each other"):
+        checked({"delay": 5, "run_at": datetime(2030, 1, 1, tzinfo=UTC)})
+
+
+def test_what_is_not_said_is_unset() -> None:
+    assert all(getattr(checked({}), name) is UNSET for name in OPTION_NAMES)
+
+
+def test_a_layer_above_wins_and_what_it_leaves_unsaid_comes_from_below() -> None:
+    below = checked({"queue": "low", "priority": 1, "timeout": 5})
+    above = checked({"priority": 9, "timeout": None})
+    both = above.over(below)
+    assert (both.queue, both.priority, both.timeout) == ("low", 9, None)
+    assert Options().over(below) == below
+
+
+def test_a_layer_is_not_changed_by_the_one_above() -> None:
+    below = checked({"priority": 1})
+    checked({"priority": 2}).over(below)
+    assert below.priority == 1
+
+
+@given(
+    st.dictionaries(st.sampled_from(OPTION_NAMES), st.none() | st.integers() | st.text() | st.floats() | st.binary())
+)
+def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str, Any]) -> None:
+    try:
+        assert isinstance(checked(given), Options)
+    except InvalidJob as error:
+        assert any(name in str(error) for name in given)
+
+
+@pytest.mark.parametrize("name", ["add", "emails.send", "größe", "a:b/c", "x" * 100])
+def test_a_task_may_be_named_so(name: str) -> None:
+    assert check_task_name(name) == name
+
+
+@pytest.mark.parametrize("name", ["", "two words", "tab\t", "nul\x00", "x" * 101, "\ud800", 5, None])
+def test_a_task_may_not_be_named_so(name: Any) -> None:
+    with pytest.raises(InvalidJob, match="task name"):
+        check_task_name(name)

@@ -1,0 +1,84 @@
+"""A worker fetches ahead only while jobs prove short, so that a long job holds none behind it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from headrace.runtime.pace import Pace
+
+
+class Watch:
+    """A time that passes when told."""
+
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+@pytest.fixture
+def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
+    watch = Watch()
+    monkeypatch.setattr("headrace.runtime.pace.time", SimpleNamespace(monotonic=watch.monotonic))
+    return watch
+
+
+def work(pace: Pace, watch: Watch, jobs: int, seconds: float, times: int = 10) -> None:
+    for _ in range(times):
+        watch.now += seconds
+        pace.finished(jobs)
+
+
+def test_a_fresh_worker_fetches_nothing_ahead(watch: Watch) -> None:
+    assert Pace(4, 1000).ahead == 0
+
+
+def test_short_jobs_are_fetched_ahead_for_a_moment_of_work(watch: Watch) -> None:
+    pace = Pace(4, 1000)
+    work(pace, watch, jobs=50, seconds=0.01)  # 5000 jobs a second
+    assert 100 <= pace.ahead <= 250
+
+
+def test_long_jobs_are_not_fetched_ahead(watch: Watch) -> None:
+    pace = Pace(4, 1000)
+    work(pace, watch, jobs=1, seconds=0.1)
+    assert pace.ahead == 0
+
+
+def test_never_more_than_allowed(watch: Watch) -> None:
+    pace = Pace(1, 10)
+    work(pace, watch, jobs=1000, seconds=0.01)
+    assert pace.ahead == 10
+    nothing = Pace(1, 0)
+    work(nothing, watch, jobs=1000, seconds=0.01)
+    assert nothing.ahead == 0
+
+
+def test_one_slow_moment_counts_at_once_and_recovery_is_gradual(watch: Watch) -> None:
+    pace = Pace(1, 1000)
+    work(pace, watch, jobs=50, seconds=0.01)
+    fast = pace.ahead
+    work(pace, watch, jobs=1, seconds=0.05, times=1)
+    assert pace.ahead <= 1
+    work(pace, watch, jobs=50, seconds=0.01, times=1)
+    assert 0 < pace.ahead < fast
+
+
+def test_time_without_jobs_says_nothing_about_their_length(watch: Watch) -> None:
+    pace = Pace(1, 1000)
+    work(pace, watch, jobs=50, seconds=0.01)
+    before = pace.ahead
+    watch.now += 3600
+    pace.idle()
+    work(pace, watch, jobs=50, seconds=0.01, times=1)
+    assert pace.ahead >= before // 2
+
+
+def test_a_stall_stops_fetching_ahead(watch: Watch) -> None:
+    pace = Pace(1, 1000)
+    work(pace, watch, jobs=50, seconds=0.01)
+    pace.stalled()
+    assert pace.ahead == 0

@@ -1,0 +1,91 @@
+"""Queues get their shares exactly, the lightest one too, and a slot is never left empty for fairness's sake."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.rota import Rota
+
+weights_of = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=8)
+
+
+def turn(rota: Rota, room: int, backlog: Mapping[str, int]) -> Counter[str]:
+    """What a claim takes: every queue up to its quota, then whoever has more, in order."""
+    taken: Counter[str] = Counter()
+    shares = rota.shares(room)
+    for queue, quota in [*((share.queue, share.quota) for share in shares), *((s.queue, room) for s in shares)]:
+        taken[queue] += max(min(quota, backlog[queue] - taken[queue], room - taken.total()), 0)
+    rota.took(taken)
+    return taken
+
+
+def run(weights: Mapping[str, int], room: int, turns: int) -> list[Counter[str]]:
+    rota = Rota(weights)
+    return [turn(rota, room, dict.fromkeys(weights, 10**9)) for _ in range(turns)]
+
+
+def test_shares_over_a_thousand_turns_match_the_weights() -> None:
+    taken = sum(run({"critical": 5, "default": 3, "bulk": 1}, 1, 1000), Counter())
+    assert {queue: round(count / 1000, 2) for queue, count in taken.items()} == {
+        "critical": 0.56,
+        "default": 0.33,
+        "bulk": 0.11,
+    }
+
+
+@given(weights=weights_of, room=st.integers(1, 40))
+def test_shares_match_for_any_weights_and_any_room(weights: dict[str, int], room: int) -> None:
+    turns = 1000
+    taken = sum(run(weights, room, turns), Counter())
+    total = sum(weights.values())
+    assert taken.total() == turns * room
+    for queue, weight in weights.items():
+        fair = turns * room * weight / total
+        assert abs(taken[queue] - fair) <= max(0.02 * fair, 4 * len(weights) + room)
+
+
+@given(weights=weights_of, room=st.integers(1, 10))
+def test_even_the_lightest_queue_gets_its_turn_in_time(weights: dict[str, int], room: int) -> None:
+    total, lightest = sum(weights.values()), min(weights, key=lambda queue: weights[queue])
+    due = 2 * total // weights[lightest] + 2 * len(weights)
+    waited = 0
+    for taken in run(weights, room, 5 * due):
+        waited = 0 if taken[lightest] else waited + 1
+        assert waited <= due
+
+
+def test_turns_are_mixed_and_not_one_queue_after_the_other() -> None:
+    order = "".join(next(iter(taken.elements())) for taken in run({"a": 3, "b": 1}, 1, 12))
+    assert order == "aabaaabaaaba"
+
+
+def test_an_empty_queue_leaves_its_slots_to_the_others() -> None:
+    rota = Rota({"a": 1, "b": 9})
+    assert turn(rota, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}
+    assert turn(rota, 10, {"a": 3, "b": 0}).total() == 3
+
+
+def test_a_queue_that_was_empty_for_long_does_not_take_over_when_it_is_back() -> None:
+    rota = Rota({"a": 1, "b": 1})
+    for _ in range(500):
+        turn(rota, 4, {"a": 100, "b": 0})
+    back = [turn(rota, 4, {"a": 100, "b": 100}) for _ in range(10)]
+    assert all(taken["a"] >= 1 for taken in back)
+    assert abs(sum(taken["b"] for taken in back) - 20) <= 3
+
+
+def test_no_room_asks_for_nothing_that_could_be_missed() -> None:
+    rota = Rota({"a": 1, "b": 1})
+    for _ in range(100):
+        rota.shares(0)
+        rota.took({})
+    assert abs(sum(turn(rota, 1, {"a": 9, "b": 9})["a"] for _ in range(4)) - 2) <= 1
+
+
+def test_a_single_queue_always_gets_everything() -> None:
+    rota = Rota({"only": 3})
+    assert [turn(rota, room, {"only": 100})["only"] for room in (1, 7, 3)] == [1, 7, 3]

@@ -1,0 +1,155 @@
+"""A setting comes from the nearest place that has it, and a wrong one is an error that names the place."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core.settings import NAMES, Settings, parse_queues, resolve
+from headrace.errors import ConfigError
+
+FILE = "headrace.toml"
+
+
+def found(arguments: Any = (), environment: Any = (), file: Any = ()) -> Settings:
+    return resolve(dict(arguments), dict(environment), dict(file), FILE).settings
+
+
+def test_without_anything_the_defaults_hold() -> None:
+    assert found() == Settings()
+    assert (Settings().url, Settings().lease, Settings().timeout) == ("sqlite:///headrace.db", 30.0, 1800.0)
+
+
+def test_an_argument_goes_before_the_environment_before_the_file() -> None:
+    file = {"concurrency": 2, "lease": 40, "prefetch": 7}
+    environment = {"HEADRACE_CONCURRENCY": "3", "HEADRACE_LEASE": "50", "PATH": "/bin"}
+    got = resolve({"concurrency": 5}, environment, file, FILE)
+    assert (got.settings.concurrency, got.settings.lease, got.settings.prefetch) == (5, 50.0, 7)
+    assert got.origin == {"concurrency": "argument", "lease": "HEADRACE_LEASE", "prefetch": FILE}
+
+
+def test_an_argument_of_none_was_not_given() -> None:
+    assert found({"concurrency": None}, {"HEADRACE_CONCURRENCY": "3"}).concurrency == 3
+
+
+@pytest.mark.parametrize("name", ["timeout", "max_jobs", "max_memory"])
+def test_an_argument_of_none_switches_off_what_can_be_switched_off(name: str) -> None:
+    assert getattr(found({name: None}, {f"HEADRACE_{name.upper()}": "100"}), name) is None
+
+
+def test_variables_for_the_tests_are_no_settings() -> None:
+    assert found(environment={"HEADRACE_TEST_POSTGRES": "postgresql://x"}) == Settings()
+
+
+@pytest.mark.parametrize("text", ["none", "None", ""])
+@pytest.mark.parametrize("name", ["timeout", "max_jobs", "max_memory"])
+def test_a_variable_can_say_none(name: str, text: str) -> None:
+    assert getattr(found(environment={f"HEADRACE_{name.upper()}": text}), name) is None
+
+
+@pytest.mark.parametrize(
+    ("name", "text", "value"),
+    [
+        ("concurrency", "8", 8),
+        ("lease", "12.5", 12.5),
+        ("auto_migrate", "false", False),
+        ("durability", "full", "full"),
+        ("importable", "shop.jobs, reports", ("shop.jobs", "reports")),
+        ("queues", "critical=3, default", {"critical": 3, "default": 1}),
+        ("url", "memory://", "memory://"),
+    ],
+)
+def test_the_text_of_a_variable_is_read_as_its_type(name: str, text: str, value: Any) -> None:
+    assert getattr(found(environment={f"HEADRACE_{name.upper()}": text}), name) == value
+
+
+@pytest.mark.parametrize(
+    ("where", "sources"),
+    [
+        ("concurency", {"arguments": {"concurency": 3}}),
+        ("HEADRACE_CONCURENCY", {"environment": {"HEADRACE_CONCURENCY": "3"}}),
+        (f"concurency in {FILE}", {"file": {"concurency": 3}}),
+    ],
+)
+def test_an_unknown_setting_is_an_error_with_its_place_and_the_nearest_name(where: str, sources: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{where}: there is no setting 'concurency'; did you mean concurrency"):
+        found(**sources)
+
+
+def test_a_setting_like_no_other_lists_them_all() -> None:
+    with pytest.raises(ConfigError) as caught:
+        found({"zzz": 1})
+    assert all(name in str(caught.value) for name in NAMES)
+
+
+@pytest.mark.parametrize(
+    ("where", "sources"),
+    [
+        ("concurrency", {"arguments": {"concurrency": "many"}}),
+        ("concurrency", {"arguments": {"concurrency": 2.5}}),
+        ("HEADRACE_LEASE", {"environment": {"HEADRACE_LEASE": "long"}}),
+        (f"durability in {FILE}", {"file": {"durability": "maybe"}}),
+        (f"auto_migrate in {FILE}", {"file": {"auto_migrate": "perhaps"}}),
+    ],
+)
+def test_a_value_of_the_wrong_type_is_an_error_with_its_place(where: str, sources: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{where}: .* is not valid"):
+        found(**sources)
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("concurrency", 0),
+        ("processes", 0),
+        ("prefetch", -1),
+        ("prefetch", 10_001),
+        ("lease", 0.05),
+        ("lease", 86_401),
+        ("heartbeat", 0),
+        ("heartbeat", 30),
+        ("shutdown_timeout", -1),
+        ("timeout", 0),
+        ("max_payload", 1023),
+        ("max_jobs", 0),
+        ("max_memory", 31),
+        ("queues", {}),
+        ("queues", {"default": 0}),
+    ],
+)
+def test_a_value_that_breaks_a_rule_is_an_error_that_names_the_setting(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: "):
+        found({name: value})
+
+
+def test_the_heartbeat_must_fit_into_the_lease_wherever_the_two_come_from() -> None:
+    with pytest.raises(ConfigError, match="heartbeat: 10 must be positive and shorter than the lease"):
+        found({"lease": 5})
+    assert found({"lease": 5}, {"HEADRACE_HEARTBEAT": "2"}).heartbeat == 2.0
+
+
+@pytest.mark.parametrize(
+    ("given", "queues"),
+    [
+        (None, None),
+        ("default", {"default": 1}),
+        ("critical=3,default=1", {"critical": 3, "default": 1}),
+        (["a", "b=2"], {"a": 1, "b": 2}),
+        ({"a": 5}, {"a": 5}),
+    ],
+)
+def test_queues_are_names_with_weights_in_any_form(given: Any, queues: Any) -> None:
+    assert parse_queues(given) == queues
+
+
+@pytest.mark.parametrize("given", ["two words", ["-x"], {"": 1}, 5, [None, "a b=2"]])
+def test_what_is_no_queue_name_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match="queues"):
+        parse_queues(given)
+
+
+@pytest.mark.parametrize("given", ["a=high", {"a": "3"}, {"a": True}, {"a": 1.5}, ["a=-1"]])
+def test_a_weight_that_is_no_whole_number_is_refused(given: Any) -> None:
+    with pytest.raises(ConfigError, match="queues"):
+        parse_queues(given)

@@ -1,0 +1,139 @@
+"""Named statements and migrations: read as written, fields by name, values never."""
+
+from __future__ import annotations
+
+import re
+import sqlite3
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from headrace.engines.sql import Migration, load_migrations, load_statements
+from headrace.engines.sqlite.statements import SQL
+
+
+class Pair(Struct, array_like=True):
+    id: str
+    value: int
+
+
+class Longer(Struct, array_like=True):
+    id: str
+    value_more: int
+    value: int
+
+
+RECORDS: dict[str, type[Struct]] = {"Pair": Pair, "Longer": Longer}
+Package = Callable[[dict[str, str]], str]
+
+
+@pytest.fixture
+def package(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Package]:
+    """Makes an importable package of these files."""
+    name = "a_package_of_statements"
+
+    def make(files: dict[str, str]) -> str:
+        for path, text in {"__init__.py": "", **files}.items():
+            target = tmp_path / name / path
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text, "utf-8")
+        return name
+
+    monkeypatch.syspath_prepend(tmp_path)
+    yield make
+    sys.modules.pop(name, None)
+
+
+def load(package: Package, text: str) -> dict[str, str]:
+    return load_statements(package({"statements.sql": text}), RECORDS)
+
+
+# -- statements
+
+
+def test_statements_are_found_by_name_without_their_semicolon(package: Package) -> None:
+    found = load(package, "-- name: one\nSELECT 1;\n\n-- name: two\nSELECT\n  2\n")
+    assert found == {"one": "SELECT 1", "two": "SELECT\n  2"}
+
+
+def test_comments_do_not_travel_with_the_statement(package: Package) -> None:
+    text = "-- About this file.\n\n-- name: one\n-- why\nSELECT 1; \n\n-- The next part.\n\n-- name: two\nSELECT 2;\n"
+    assert load(package, text) == {"one": "SELECT 1", "two": "SELECT 2"}
+
+
+def test_a_batch_reads_its_fields_by_their_position(package: Package) -> None:
+    found = load(package, "-- name: one (each o: Pair)\nSELECT o.id, o.value FROM json_each(:o) AS o")
+    assert found["one"] == "SELECT json_extract(o.value, '$[0]'), json_extract(o.value, '$[1]') FROM json_each(:o) AS o"
+
+
+def test_a_field_is_not_mistaken_for_one_that_starts_like_it(package: Package) -> None:
+    found = load(package, "-- name: one (each o: Longer)\nSELECT o.value, o.value_more, foo.value, o.valued FROM o")
+    assert (
+        found["one"]
+        == "SELECT json_extract(o.value, '$[2]'), json_extract(o.value, '$[1]'), foo.value, o.valued FROM o"
+    )
+
+
+def test_columns_of_json_each_that_are_no_field_stay_as_they_are(package: Package) -> None:
+    found = load(package, "-- name: one (each o: Pair)\nSELECT o.key FROM json_each(:o) AS o ORDER BY o.key")
+    assert found["one"] == "SELECT o.key FROM json_each(:o) AS o ORDER BY o.key"
+
+
+def test_a_record_in_braces_becomes_its_fields(package: Package) -> None:
+    assert load(package, "-- name: one\nSELECT json_array({Pair})") == {"one": "SELECT json_array(id, value)"}
+
+
+def test_nothing_else_is_replaced(package: Package) -> None:
+    sql = "SELECT '{Unknown} %s $1', :o, 'o.id' FROM t WHERE a = ?"
+    assert load(package, f"-- name: one\n{sql}") == {"one": sql}
+
+
+def test_a_batch_statement_does_what_it_says(package: Package) -> None:
+    text = "-- name: one (each o: Pair)\nSELECT o.id || ':' || o.value FROM json_each(:o) AS o ORDER BY o.key"
+    sql = load(package, text)["one"]
+    db = sqlite3.connect(":memory:")
+    assert db.execute(sql, {"o": '[["b", 2], ["a", 1]]'}).fetchall() == [("b:2",), ("a:1",)]
+    db.close()
+
+
+def test_a_record_nobody_knows_is_an_error_at_loading(package: Package) -> None:
+    with pytest.raises(KeyError, match="Stranger"):
+        load(package, "-- name: one (each o: Stranger)\nSELECT o.id")
+
+
+# -- migrations
+
+
+def test_migrations_come_in_the_order_of_their_numbers(package: Package) -> None:
+    name = package(
+        {
+            "migrations/0010_ten.sql": "SELECT 10;",
+            "migrations/0002_two.sql": "SELECT 2;",
+            "migrations/0001_one_thing.sql": "SELECT 1;",
+        }
+    )
+    assert load_migrations(name) == [
+        Migration(1, "one_thing", "SELECT 1;"),
+        Migration(2, "two", "SELECT 2;"),
+        Migration(10, "ten", "SELECT 10;"),
+    ]
+
+
+def test_files_that_are_no_migration_are_passed_over(package: Package) -> None:
+    files = ("README.md", "1_short.sql", "0001_a.sql.bak", "0001-dash.sql", "__init__.py", "0002_good.sql")
+    name = package({f"migrations/{file}": "x" for file in files})
+    assert [migration.name for migration in load_migrations(name)] == ["good"]
+
+
+# -- what ships
+
+
+def test_every_statement_that_ships_is_whole_and_placeholder_free() -> None:
+    assert len(SQL) > 40
+    for name, sql in SQL.items():
+        assert sql, name
+        assert sqlite3.complete_statement(sql + ";"), name
+        assert not re.search(r"\{\w+\}|--", sql), name

@@ -1,0 +1,166 @@
+"""A job's whole life can be told from what the store keeps: every version once, each step beginning where the last ended."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core.model import Filing, JobRow
+from headrace.core.states import Event, State
+from headrace.core.story import Entry, errors_of, tell
+
+S, E = State, Event
+
+
+def row(**given: Any) -> JobRow:
+    values: dict[str, Any] = {
+        "seq": 1, "id": "job", "task": "add", "queue": "default", "state": S.PENDING, "priority": 0, "rank": 1000,
+        "version": 1, "attempt": 0, "max_attempts": 4, "crashes": 0, "releases": 0, "payload": "{}", "checksum": 0,
+        "created_at": 1000, "run_at": 1000, "expires_at": None, "started_at": None, "finished_at": None,
+        "worker": None, "lease_until": None, "result": None, "result_checksum": None, "progress": None,
+        "reason": None, "options": None, "tags": None, "metadata": None,
+    }  # fmt: skip
+    return JobRow(**{**values, **given})
+
+
+def filed(event: str, source: str, target: str, version: int, attempt: int = 1, **given: Any) -> Filing:
+    values: dict[str, Any] = {
+        "at": 1000 + version * 10, "worker": "w1", "started_at": 1000 + version * 10 - 5, "finished_at": None,
+        "detail": None, "error_type": None, "error_message": None, "error_traceback": None,
+    }  # fmt: skip
+    found = {**values, **given}
+    return Filing(found.pop("at"), event, source, target, version, attempt, **found)
+
+
+def steps(entries: list[Entry]) -> list[tuple[str, str | None, str]]:
+    return [(str(entry.event), entry.from_state, str(entry.to_state)) for entry in entries]
+
+
+def retried(version: int, attempt: int) -> Filing:
+    return filed(E.RETRY, S.RUNNING, S.RETRYING, version, attempt, error_type="OSError", error_message="away")
+
+
+def test_a_fresh_job_was_submitted_and_nothing_more() -> None:
+    assert steps(tell(row(), [])) == [("submit", None, "pending")]
+    assert steps(tell(row(state=S.SCHEDULED, run_at=9000), [])) == [("submit", None, "scheduled")]
+
+
+def test_a_success_is_told_by_the_row_alone() -> None:
+    done = row(state=S.COMPLETED, version=3, attempt=1, started_at=1500, finished_at=1700, worker="w1")
+    assert steps(tell(done, [])) == [
+        ("submit", None, "pending"),
+        ("claim", "pending", "running"),
+        ("succeed", "running", "completed"),
+    ]
+    claim, success = tell(done, [])[1:]
+    assert (claim.version, claim.worker, claim.attempt, claim.at.timestamp()) == (2, "w1", 1, 1.5)
+    assert (success.version, success.at.timestamp()) == (3, 1.7)
+
+
+def test_a_running_job_was_claimed() -> None:
+    running = row(state=S.RUNNING, version=2, attempt=1, started_at=1500, worker="w1")
+    assert steps(tell(running, []))[-1] == ("claim", "pending", "running")
+
+
+def test_a_missing_version_is_the_promotion_of_a_delayed_job() -> None:
+    due = row(version=2, run_at=5000)
+    assert steps(tell(due, [])) == [("submit", None, "scheduled"), ("promote", "scheduled", "pending")]
+    done = row(state=S.COMPLETED, version=4, attempt=1, run_at=5000, started_at=5001, finished_at=5002, worker="w1")
+    assert [str(entry.event) for entry in tell(done, [])] == ["submit", "promote", "claim", "succeed"]
+
+
+def test_a_delayed_job_that_failed_was_scheduled_first_although_its_time_was_overwritten() -> None:
+    story = tell(row(state=S.RETRYING, version=4, attempt=1, run_at=99_000), [retried(4, 1)])
+    assert steps(story) == [
+        ("submit", None, "scheduled"),
+        ("promote", "scheduled", "pending"),
+        ("claim", "pending", "running"),
+        ("retry", "running", "retrying"),
+    ]
+
+
+def test_a_retry_is_promoted_from_retrying() -> None:
+    done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
+    story = tell(done, [retried(3, 1)])
+    assert steps(story) == [
+        ("submit", None, "pending"),
+        ("claim", "pending", "running"),
+        ("retry", "running", "retrying"),
+        ("promote", "retrying", "pending"),
+        ("claim", "pending", "running"),
+        ("succeed", "running", "completed"),
+    ]
+    assert story[2].message == "OSError: away"
+
+
+def test_claims_that_came_to_nothing_are_told_in_one_line() -> None:
+    done = row(state=S.COMPLETED, version=9, attempt=1, started_at=1500, finished_at=1700, worker="w1")
+    story = tell(done, [])
+    assert steps(story)[1] == ("release", "running", "pending")
+    assert story[1].message == "fetched and given back 3 times without being begun"
+    once = tell(row(version=3), [])
+    assert once[1].message == "fetched and given back 1 time without being begun"
+
+
+def test_a_job_put_aside_and_offered_again_is_promoted_after_it_was_fetched() -> None:
+    story = tell(row(version=4, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
+    assert [str(entry.event) for entry in story] == ["submit", "amend", "release"]
+    story = tell(row(version=5, state=S.PENDING), [filed(E.AMEND, S.PENDING, S.PENDING, 2, 0, started_at=None)])
+    assert [str(entry.event) for entry in story] == ["submit", "amend", "release", "promote"]
+
+
+def test_a_job_changed_by_hand_before_it_ran_began_where_it_was_changed() -> None:
+    cancelled = row(state=S.CANCELLED, version=2, finished_at=1020)
+    story = tell(cancelled, [filed(E.CANCEL, S.SCHEDULED, S.CANCELLED, 2, 0, started_at=None, detail="by ann")])
+    assert steps(story) == [("submit", None, "scheduled"), ("cancel", "scheduled", "cancelled")]
+    assert story[1].message == "by ann"
+
+
+def test_a_completed_job_that_was_run_again_keeps_its_first_success() -> None:
+    revived = filed(E.REVIVE, S.COMPLETED, S.PENDING, 4, 1, started_at=1100, finished_at=1200)
+    done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w2")
+    story = tell(done, [revived])
+    assert steps(story) == [
+        ("submit", None, "pending"),
+        ("claim", "pending", "running"),
+        ("succeed", "running", "completed"),
+        ("revive", "completed", "pending"),
+        ("claim", "pending", "running"),
+        ("succeed", "running", "completed"),
+    ]
+    assert [entry.worker for entry in story] == [None, "w1", "w1", "w1", "w2", "w2"]
+
+
+def test_a_late_settle_is_told_where_it_came_and_moves_nothing() -> None:
+    expired = filed(E.EXPIRE, S.RUNNING, S.PENDING, 3, 1)
+    late = filed("lease lost", S.RUNNING, S.RUNNING, 2, 2, detail="late succeed refused")
+    running = row(state=S.RUNNING, version=4, attempt=2, started_at=1500, worker="w2")
+    assert [str(entry.event) for entry in tell(running, [expired, late])] == [
+        "submit",
+        "claim",
+        "expire",
+        "lease lost",
+        "claim",
+    ]
+
+
+@pytest.mark.parametrize("delayed", [False, True])
+@pytest.mark.parametrize("failures", [0, 1, 2, 3])
+def test_every_version_is_told_once_and_each_step_begins_where_the_last_one_ended(delayed: bool, failures: int) -> None:
+    first = 2 if delayed else 1
+    filings = [retried(first + 2 + 3 * n, n + 1) for n in range(failures)]
+    version = first + 3 * failures + 2
+    done = row(state=S.COMPLETED, version=version, attempt=failures + 1, started_at=8000, finished_at=9000, worker="w1")
+    story = tell(done, filings)
+    assert [entry.version for entry in story] == list(range(1, version + 1))
+    assert all(one.to_state == two.from_state for one, two in zip(story, story[1:], strict=False))
+
+
+def test_errors_are_those_of_the_attempts_that_had_one_oldest_first() -> None:
+    cancel = filed(E.CANCEL, S.PENDING, S.CANCELLED, 9, 2)
+    found = errors_of([retried(3, 1), filed(E.RETRY, S.RUNNING, S.RETRYING, 6, 2, error_type="KeyError"), cancel])
+    assert [(error.attempt, error.type, error.message) for error in found] == [
+        (1, "OSError", "away"),
+        (2, "KeyError", ""),
+    ]

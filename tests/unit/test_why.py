@@ -1,0 +1,147 @@
+"""why() names the one thing that keeps a job from running, and what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import msgspec
+import pytest
+
+from headrace.app.why import explain
+from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
+from headrace.core.states import State
+from headrace.engines.protocol import Desk
+from tests.unit.test_story import row
+
+NOW = 1_000_000
+SILENT_AFTER = 30_000
+
+
+def worker(**given: Any) -> WorkerRow:
+    values: dict[str, Any] = {
+        "id": "w1", "host": "here", "pid": 1, "started_at": 0, "seen_at": NOW - 1000, "state": "running",
+        "wish": "run", "queues": "{}", "concurrency": 4, "running": 0, "completed": 0, "failed": 0,
+        "tasks": '["add"]',
+    }  # fmt: skip
+    return WorkerRow(**{**values, **given})
+
+
+class Counter:
+    """A desk that knows what the test says."""
+
+    def __init__(self, workers: list[WorkerRow], paused: tuple[str, ...], pending: int) -> None:
+        self._workers = workers
+        self._paused = paused
+        self._pending = pending
+
+    def workers(self) -> list[WorkerRow]:
+        return self._workers
+
+    def queues(self) -> list[QueueRow]:
+        return [QueueRow("default", "default" in self._paused, 0), QueueRow("other", "other" in self._paused, 0)]
+
+    def count(self, which: Filter) -> int:
+        assert which == Filter(states=(State.PENDING,), queue="default")
+        return self._pending
+
+
+def why(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = (), pending: int = 3) -> str:
+    return explain(job, cast(Desk, Counter(list(workers), paused, pending)), NOW, SILENT_AFTER)
+
+
+@pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])
+def test_a_finished_job_is_over_and_since_when(state: State) -> None:
+    assert why(row(state=state, finished_at=0)) == f"It is over: {state} at 1970-01-01 00:00:00 UTC."
+
+
+def test_a_failed_job_says_for_what_reason() -> None:
+    assert "failed (attempts_used_up)" in why(row(state=State.FAILED, finished_at=0, reason="attempts_used_up"))
+
+
+def test_a_running_job_says_where_and_how_long() -> None:
+    told = why(row(state=State.RUNNING, attempt=2, worker="w1", started_at=NOW - 65_000, lease_until=NOW + 1))
+    assert told == "It is running: attempt 2 of 4 on worker w1 for 1 min 5 s."
+
+
+def test_a_running_job_whose_worker_fell_silent_says_so() -> None:
+    told = why(row(state=State.RUNNING, attempt=1, worker="w1", started_at=0, lease_until=NOW - 1))
+    assert told.startswith("Worker w1 fell silent")
+
+
+def test_a_job_that_waits_for_others_says_so() -> None:
+    assert "waits for other jobs" in why(row(state=State.WAITING))
+
+
+def test_a_scheduled_job_says_when_it_is_due() -> None:
+    assert why(row(state=State.SCHEDULED, run_at=NOW + 90_000)) == "It is scheduled to run in 1 min 30 s."
+    snoozed = why(row(state=State.SCHEDULED, run_at=NOW + 1500, reason="snoozed"))
+    assert snoozed == "It is scheduled to run in 1.5 s (snoozed)."
+
+
+def test_a_job_to_be_retried_says_when_and_after_what() -> None:
+    told = why(row(state=State.RETRYING, run_at=NOW + 4000, reason="attempt 1 of 4 failed"))
+    assert told == "It is to be retried in 4.0 s: attempt 1 of 4 failed."
+
+
+def test_a_parked_job_says_that_its_task_is_unknown_and_what_to_do() -> None:
+    reason = "unknown_task: worker w1 does not know 'add'"
+    told = why(row(state=State.SCHEDULED, run_at=NOW + 9000, reason=reason))
+    assert "It is parked, because worker w1 does not know 'add'" in told
+    assert "start a worker that registers task 'add'" in told
+
+
+def test_a_paused_queue_comes_before_every_other_reason() -> None:
+    assert why(row(), paused=("default",)).startswith("Queue 'default' is paused")
+    assert "paused" not in why(row(), paused=("other",))
+
+
+def test_without_a_worker_it_says_to_start_one() -> None:
+    assert why(row()) == "No worker is alive; start one with `headrace worker`."
+
+
+def test_a_worker_that_has_been_silent_for_long_is_none() -> None:
+    assert "No worker is alive" in why(row(), worker(seen_at=NOW - SILENT_AFTER - 1))
+    assert "No worker is alive" not in why(row(), worker(seen_at=NOW - SILENT_AFTER))
+
+
+def test_workers_of_other_queues_do_not_help() -> None:
+    assert "No live worker serves queue 'default'" in why(row(), worker(queues='{"other":1}'))
+
+
+def test_workers_that_do_not_know_the_task_do_not_help() -> None:
+    told = why(row(), worker(tasks='["sub"]'), worker(id="w2", queues='{"other":1}'))
+    assert told.startswith("No live worker of queue 'default' knows task 'add'")
+
+
+@pytest.mark.parametrize("state", ["paused", "stopping", "starting"])
+def test_workers_that_are_paused_or_stopping_do_not_help(state: str) -> None:
+    assert why(row(), worker(state=state)) == "Every worker of queue 'default' is paused or stopping."
+
+
+def test_busy_workers_are_counted_by_their_slots() -> None:
+    told = why(row(), worker(running=4), worker(id="w2", concurrency=2, running=2), pending=9)
+    assert told == "All 6 slots of queue 'default' are busy; 9 jobs are pending there."
+
+
+def test_otherwise_it_is_next() -> None:
+    told = why(row(), worker(running=1))
+    assert told == "It is next in line: 3 jobs are pending in queue 'default', 3 slots are free."
+
+
+def test_a_scheduled_job_whose_time_has_come_is_explained_like_a_pending_one() -> None:
+    assert "No worker is alive" in why(row(state=State.SCHEDULED, run_at=NOW))
+
+
+@pytest.mark.parametrize(
+    ("ms", "words"),
+    [(0, "0.0 s"), (59_900, "59.9 s"), (60_000, "1 min 0 s"), (7_260_000, "2 h 1 min"), (200_000_000, "2 days 7 h")],
+)
+def test_spans_are_told_in_their_two_largest_units(ms: int, words: str) -> None:
+    due = row(state=State.SCHEDULED, run_at=NOW + max(ms, 1))
+    assert why(due) == f"It is scheduled to run in {words}."
+
+
+def test_the_sentence_survives_any_reason() -> None:
+    for reason in ("", "unknown_task", "a: b: c", "{}"):
+        told = why(msgspec.structs.replace(row(state=State.SCHEDULED, run_at=NOW + 1000), reason=reason))
+        assert told.endswith(".")
