@@ -46,7 +46,7 @@ class Child:
     """One process that runs a module of `bench.children`, from the start to the end of a `with` block."""
 
     def __init__(self, ground: Ground, module: str, *arguments: object) -> None:
-        self._name = module
+        self._name = f"{module} {arguments[0]}" if arguments else module
         self._log = ground.path(".log")
         with self._log.open("w") as log:
             self._process = subprocess.Popen(

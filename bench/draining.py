@@ -23,7 +23,10 @@ class Crew:
 
     def wait_for(self, jobs: int) -> Score:
         """The score once so many jobs are completed."""
-        return self._board.wait_for(jobs, 30 + jobs / _SLOWEST, self._check)
+        try:
+            return self._board.wait_for(jobs, 30 + jobs / _SLOWEST, self._check)
+        except TimeoutError as error:
+            raise self._children[0].failure(f"is too slow, {error}") from None
 
     def _check(self) -> None:
         for child in self._children:

@@ -14,6 +14,8 @@ Everything public is importable from here (and from `headrace.testing`); all oth
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
 from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
@@ -49,7 +51,9 @@ from headrace.errors import (
 from headrace.runtime.context import JobContext, current_job
 from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
-from headrace.runtime.worker import Worker
+
+if TYPE_CHECKING:
+    from headrace.runtime.worker import Worker
 
 __version__ = "0.1.0"
 
@@ -94,3 +98,11 @@ __all__ = [
     "WorkerInfo",
     "current_job",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Worker":  # loaded with the first worker, not with every program that enqueues
+        from headrace.runtime.worker import Worker
+
+        return Worker
+    raise AttributeError(f"module 'headrace' has no attribute {name!r}")

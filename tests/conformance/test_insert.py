@@ -30,7 +30,7 @@ NASTY = [
 ]
 
 
-@pytest.mark.parametrize("size", [1, 2, 1000])
+@pytest.mark.parametrize("size", [1, 2, 99, 100, 101, 1000])
 def test_every_job_of_a_batch_is_stored_and_called_new(engine: Engine, size: int) -> None:
     jobs = [new_job(f"j{number}") for number in range(size)]
     assert engine.insert(jobs, now=NOW) == [True] * size
@@ -103,6 +103,20 @@ def test_of_an_id_repeated_within_a_batch_the_first_is_stored(engine: Engine) ->
     assert engine.insert(batch, now=NOW) == [True, False, True, False]
     assert row(engine, "a").payload == "[1]"
     assert engine.desk.count(EVERYTHING) == 2
+
+
+@pytest.mark.parametrize("whole", [True, False])
+def test_a_taken_id_late_in_a_long_batch_is_found_and_undoes_or_spares_the_rest(engine: Engine, whole: bool) -> None:
+    engine.insert([new_job("j250", payload='["old"]')], now=NOW)
+    batch = [new_job(f"j{number}", tags=("t",)) for number in range(300)]
+    if whole:
+        with pytest.raises(DuplicateJob, match="j250"):
+            engine.insert(batch, whole=True, now=NOW)
+    else:
+        assert engine.insert(batch, now=NOW) == [number != 250 for number in range(300)]
+    assert engine.desk.count(EVERYTHING) == (1 if whole else 300)
+    assert engine.desk.count(Filter(tag="t")) == (0 if whole else 299)
+    assert row(engine, "j250").payload == '["old"]'
 
 
 def test_a_batch_of_nothing_but_known_ids_is_all_false(engine: Engine) -> None:

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model import Filter
+from headrace.core.model import Filter, NewJob
 from headrace.core.states import Event, State
 from headrace.engines.sqlite import desk as desk_module
 from headrace.engines.sqlite.engine import SqliteEngine
@@ -65,7 +65,7 @@ def explain(db: sqlite3.Connection, sql: str, values: Any) -> list[str]:
 
 def plan(engine: SqliteEngine, name: str) -> list[str]:
     """The steps SQLite takes for a named statement, with parameters of the right kind."""
-    sql = SQL[name]
+    sql = SQL[name].replace("{rows}", f"({', '.join('?' * len(NewJob.__struct_fields__))})")
     named = {key: "[]" if key in BATCHES else NOW for key in re.findall(r":(\w+)", sql)}
     with engine.store.reading() as db:
         return explain(db, sql, named or ("x",) * sql.count("?"))
@@ -86,8 +86,7 @@ def walks_through(steps: list[str], *tables: str) -> list[str]:
 # -- the hot path
 
 HOT = [
-    "insert_one",
-    "insert_many",
+    "insert",
     "insert_tags",
     "taken",
     "file_outcomes",

@@ -131,9 +131,9 @@ def test_files_that_are_no_migration_are_passed_over(package: Package) -> None:
 # -- what ships
 
 
-def test_every_statement_that_ships_is_whole_and_placeholder_free() -> None:
+def test_every_statement_that_ships_is_whole_and_has_nothing_left_to_fill_in_but_rows() -> None:
     assert len(SQL) > 40
     for name, sql in SQL.items():
         assert sql, name
         assert sqlite3.complete_statement(sql + ";"), name
-        assert not re.search(r"\{\w+\}|--", sql), name
+        assert re.findall(r"\{\w+\}|--", sql) in ([], ["{rows}"]), name

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import importlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator
-from typing import Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
 from headrace.app.config import find_settings, open_engine
@@ -21,11 +20,13 @@ from headrace.core.options import Options, check_task_name, checked
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError, InvalidJob
-from headrace.runtime.job import Job, twin
+from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
-from headrace.runtime.supervisor import Supervisor, run_here
 from headrace.runtime.task import Call, Task, default_name
-from headrace.runtime.worker import Worker
+from headrace.runtime.twin import in_thread, twin
+
+if TYPE_CHECKING:
+    from headrace.runtime.worker import Worker
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -118,7 +119,7 @@ class Headrace:
 
     async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
         """Like enqueue_many(), without blocking the event loop."""
-        return await asyncio.to_thread(self._submitter.submit_many, calls)
+        return await in_thread(self._submitter.submit_many, calls)
 
     def _as_task(self, task: Any) -> Task[..., Any, Any]:
         if isinstance(task, Task):
@@ -175,6 +176,8 @@ class Headrace:
 
     def run_worker(self, *, drain: bool = False, at_most: int | None = None, **settings: Any) -> int:
         """Run workers and block until SIGTERM or SIGINT; a second one hurries."""
+        from headrace.runtime.supervisor import Supervisor, run_here  # deferred: see _make_worker
+
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
         supervised = chosen.processes > 1 or chosen.max_jobs is not None or chosen.max_memory is not None
@@ -189,6 +192,9 @@ class Headrace:
         return find_settings({**base, **given}).settings
 
     def _make_worker(self, settings: Settings, **how: Any) -> Worker:
+        # Deferred: a program that only enqueues need not load the machinery that runs jobs.
+        from headrace.runtime.worker import Worker
+
         return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
     # -- for tests
@@ -245,7 +251,7 @@ class Headrace:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await asyncio.to_thread(self.close)
+        await in_thread(self.close)
 
     def __repr__(self) -> str:
         return f"<Headrace {self.engine.url}>"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from headrace.app.why import explain
 from headrace.core import codec
@@ -15,7 +15,9 @@ from headrace.engines.protocol import Engine
 from headrace.errors import JobNotFound
 from headrace.runtime.job import LogEntry
 from headrace.runtime.task import Task
-from headrace.runtime.waiter import Waiter
+
+if TYPE_CHECKING:
+    from headrace.runtime.waiter import Waiter
 
 _AT_ONCE = 1000
 
@@ -38,7 +40,7 @@ class AppHub:
         """Serve from this store from now on; whoever waits goes on waiting at the one before."""
         self.engine = engine
         self.clock = clock
-        self._waiter = Waiter(engine)
+        self._waiter: Waiter | None = None
 
     def row(self, job_id: str) -> JobRow:
         rows = self.engine.desk.get([job_id])
@@ -59,10 +61,18 @@ class AppHub:
         return self.engine.desk.amend(job_id, changes)
 
     def wait(self, job_id: str, timeout: float | None) -> bool:
-        return self._waiter.wait(job_id, timeout)
+        return self._waiting().wait(job_id, timeout)
 
     async def await_finish(self, job_id: str, timeout: float | None) -> bool:
-        return await self._waiter.await_finish(job_id, timeout)
+        return await self._waiting().await_finish(job_id, timeout)
+
+    def _waiting(self) -> Waiter:
+        # Deferred, with the futures and the thread it needs: many programs never wait for a job.
+        from headrace.runtime.waiter import Waiter
+
+        if self._waiter is None:
+            self._waiter = Waiter(self.engine)
+        return self._waiter
 
     def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]:
         filings = self.engine.desk.history(row.id)

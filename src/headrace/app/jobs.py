@@ -11,7 +11,8 @@ from headrace.core.model import Filter
 from headrace.core.options import check_moment
 from headrace.core.states import Event, State
 from headrace.errors import InvalidJob
-from headrace.runtime.job import Job, twin
+from headrace.runtime.job import Job
+from headrace.runtime.twin import twin
 
 _MOST = 10_000
 

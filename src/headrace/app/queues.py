@@ -12,7 +12,8 @@ from headrace.core.clock import to_datetime
 from headrace.core.model import Filter
 from headrace.core.options import check_queue
 from headrace.core.states import NOT_STARTED, Event, State
-from headrace.runtime.job import Job, twin
+from headrace.runtime.job import Job
+from headrace.runtime.twin import twin
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):

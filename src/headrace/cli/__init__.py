@@ -34,8 +34,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except BrokenPipeError:
         return _reader_is_gone()
     except (click.Abort, KeyboardInterrupt):
-        click.echo("\nstopped", err=True)
+        click.echo("stopped", err=True)
         return FAILED
+    except SystemExit as end:  # click's own end for a reader that is gone
+        return end.code if isinstance(end.code, int) else FAILED
     except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, it is told in one line
         return _tell(error, session)
     finally:
@@ -54,7 +56,7 @@ def _tell(error: Exception, session: Session) -> int:
 def _in_words(error: Exception) -> str:
     if isinstance(error, click.ClickException):
         said = error.format_message()
-        return said[:1].lower() + said[1:]
+        return said if said[1:2].isupper() else said[:1].lower() + said[1:]  # ARGS stays as it is
     if isinstance(error, HeadraceError | TimeoutError):
         return str(error)
     return f"unexpected {type(error).__name__}: {error} (--traceback shows where)"

@@ -61,7 +61,7 @@ def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> 
         system = {"engine": engine, "durability": settings.durability, "python": platform.python_version()}
         print_json({**system, "concurrency": concurrency, "results": results})
         return
-    columns = (Column("WHAT", least=24), Column("JOBS", right=True), Column("SECONDS", right=True))
+    columns = (Column("WHAT"), Column("JOBS", right=True), Column("SECONDS", right=True))
     rows = [[m.name, f"{m.jobs:,}", f"{m.seconds:.2f}", f"{m.per_second:,.0f}"] for m in results]
     print_table((*columns, Column("JOBS/S", right=True)), rows)
 

@@ -144,7 +144,7 @@ def _print(report: Report) -> None:
     if report.settings:
         _title("Settings")
         rows = [[name, _word(known["value"]), known["origin"]] for name, known in report.settings.items()]
-        print_table((Column("NAME", least=16), Column("VALUE"), Column("FROM")), rows)
+        print_table((Column("NAME"), Column("VALUE", least=20), Column("FROM", least=12)), rows)
     if report.app:
         _title("App")
         print_facts([("app", report.app), ("tasks", ", ".join(report.tasks) or "none")])

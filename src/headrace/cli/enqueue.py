@@ -25,7 +25,7 @@ def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     except CorruptPayload as error:
         told = str(error).removeprefix("payload can't be read: ")
         raise click.BadParameter(
-            f"{value!r} is not JSON ({told}); write '[1, \"two\"]' and '{{\"name\": 3}}', in single quotes", ctx, param
+            f"{value!r} is no JSON that can be read ({told}); write '[1, \"two\"]' and '{{\"name\": 3}}', in single quotes", ctx, param
         ) from None
 
 
@@ -73,14 +73,24 @@ def enqueue(
     app = session.store(may_create=True)
     _doubt(app, session.app_name, task)
     job = app.task_by_name(task).using(**_said(options)).enqueue(*positional, **named)
-    if not as_json:
-        say(job.id)
+    if as_json:
+        _wait_and_print_json(job, wait)
+        return
+    say(job.id)
     if wait is not None:
         job.result(wait)
-        if not as_json:
-            say(portrait.result_text(job))
-    if as_json:
-        _print_record(job, waited=wait is not None)
+        say(portrait.result_text(job))
+
+
+def _wait_and_print_json(job: Job[Any], wait: float | None) -> None:
+    """The record is printed in any case: the job is stored, whatever became of it."""
+    if wait is None:
+        print_json(portrait.record(job))
+        return
+    try:
+        job.result(wait)
+    finally:
+        print_json({**portrait.record(job.refresh()), "result": portrait.result_record(job)})
 
 
 def _call(args: Any, kwargs: Any) -> tuple[list[Any], dict[str, Any]]:
@@ -106,8 +116,3 @@ def _doubt(app: Headrace, app_name: str | None, task: str) -> None:
     near = difflib.get_close_matches(task, app.tasks, 1)
     hint = f" (did you mean {near[0]!r}?)" if near else ""
     remark(f"note: {app_name} has no task {task!r}{hint}; the job waits for a worker that does")
-
-
-def _print_record(job: Job[Any], waited: bool) -> None:
-    result = {"result": portrait.result_record(job)} if waited else {}
-    print_json({**portrait.record(job), **result})

@@ -21,23 +21,23 @@ from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.job import LOST_RESULT, Job, LogEntry
 
 JOB_COLUMNS = (
-    Column("ID", least=36),
-    Column("STATE", least=9),
+    Column("ID"),
+    Column("STATE"),
     Column("TASK", least=8),
     Column("QUEUE", least=7),
-    Column("RUN", right=True, least=3),
-    Column("AGE", right=True, least=4),
+    Column("RUN", right=True),
+    Column("AGE", right=True),
     Column("PRIO", right=True),
-    Column("DETAIL"),
+    Column("DETAIL", least=12),
 )
 HISTORY_COLUMNS = (
-    Column("AT", least=27),
-    Column("EVENT", least=8),
-    Column("FROM", least=9),
-    Column("TO", least=9),
+    Column("AT"),
+    Column("EVENT"),
+    Column("FROM"),
+    Column("TO"),
     Column("RUN", right=True),
-    Column("WORKER"),
-    Column("MESSAGE"),
+    Column("MESSAGE", least=12),
+    Column("WORKER", least=12),
 )
 
 
@@ -106,8 +106,8 @@ def entry_row(entry: Entry) -> Sequence[str]:
         entry.from_state or "-",
         entry.to_state,
         str(entry.attempt),
-        entry.worker or "-",
         entry.message or "",
+        entry.worker or "-",
     )
 
 

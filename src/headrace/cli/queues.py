@@ -16,11 +16,10 @@ _PRESSING = (State.RUNNING, State.RETRYING, State.SCHEDULED, State.WAITING, Stat
 _OVER = (State.COMPLETED, State.CANCELLED)  # what a narrow terminal may drop
 _COLUMNS = (
     Column("QUEUE", least=8),
-    Column("STATE", least=6),
-    Column("PENDING", right=True, least=7),
-    Column("OLDEST", right=True, least=6),
-    *(Column(state.upper(), right=True, least=len(state)) for state in _PRESSING),
-    *(Column(state.upper(), right=True) for state in _OVER),
+    Column("STATE"),
+    Column("PENDING", right=True),
+    Column("OLDEST", right=True),
+    *(Column(state.upper(), right=True) for state in (*_PRESSING, *_OVER)),
 )
 
 

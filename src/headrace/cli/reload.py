@@ -17,7 +17,8 @@ from types import FrameType
 from headrace.cli.show import remark
 
 _LOOK = 0.5
-_PATIENCE = 5.0
+_PATIENCE = 2.0  # for running jobs, which are then given back and run again
+_GRACE = 5.0
 _SKIPPED = frozenset({"__pycache__", "node_modules"})
 
 
@@ -77,7 +78,7 @@ class _Reloader:
         """End the child: in order within `patience`, then by hurrying it, then by force."""
         if self._child is None:
             return
-        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGTERM, _PATIENCE), (signal.SIGKILL, _PATIENCE)):
+        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
             self._send(number)
             with contextlib.suppress(subprocess.TimeoutExpired):
                 self._child.wait(seconds)

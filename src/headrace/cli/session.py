@@ -51,7 +51,13 @@ class Session:
 
     def _app_or_bare(self) -> Headrace:
         name, origin = self._named()
-        return self._bare() if name is None else self._load(name, origin)
+        if name is None:
+            return self._bare()
+        try:
+            return self._load(name, origin)
+        except ConfigError as error:
+            hint = "" if self.url else "; with --url and without --app, the store can be looked at all the same"
+            raise ConfigError(f"{error}{hint}") from error
 
     def _bare(self) -> Headrace:
         return Headrace(self.url)

@@ -9,7 +9,7 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 import click
 import msgspec
@@ -26,14 +26,15 @@ _STATE_COLORS = {
     "stopping": "yellow",
     "silent": "red",
 }
+_GAP = 2
 
 
 class Column(NamedTuple):
-    """A column of a table. `least` is the width it keeps on a narrow terminal."""
+    """A column of a table. On a narrow terminal it may shrink to `least`, if that is given."""
 
     title: str
     right: bool = False
-    least: int = 0
+    least: int | None = None
 
 
 def on_terminal() -> bool:
@@ -145,22 +146,35 @@ def _align(columns: Sequence[Column], rows: list[list[str]]) -> None:
 
 
 def _draw(columns: Sequence[Column], rows: list[list[str]]) -> None:
-    from rich.console import Console  # noqa: PLC0415 - see the module's docstring
+    from rich.cells import cell_len  # noqa: PLC0415 - see the module's docstring
+    from rich.console import Console  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
 
-    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold")
-    for column in columns:
-        table.add_column(
-            column.title,
-            justify="right" if column.right else "left",
-            no_wrap=True,
-            overflow="ellipsis",
-            min_width=column.least or None,
-        )
+    console = Console(highlight=False, markup=False)
+    natural = [max(map(cell_len, (column.title, *(row[n] for row in rows)))) for n, column in enumerate(columns)]
+    widths = fit(columns, natural, console.width)
+    table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
+    for column, width in zip(columns, widths, strict=False):
+        side: Literal["left", "right"] = "right" if column.right else "left"
+        table.add_column(column.title, justify=side, no_wrap=True, overflow="ellipsis", width=width)
     for row in rows:
-        table.add_row(*(Text(cell, style=_STATE_COLORS.get(cell, "")) for cell in row))
-    Console(highlight=False, markup=False).print(table)
+        table.add_row(*(Text(cell, style=_STATE_COLORS.get(cell, "")) for cell in row[: len(widths)]))
+    console.print(table)
+
+
+def fit(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:
+    """Widths that fit the room: the last columns shrink first, and are left out if that is not enough."""
+    for count in range(len(columns), 1, -1):
+        widths = list(natural[:count])
+        for n in reversed(range(count)):
+            excess = sum(widths) + _GAP * (count - 1) - room
+            least = columns[n].least
+            if excess > 0 and least is not None:
+                widths[n] = max(widths[n] - excess, min(least, widths[n]))
+        if sum(widths) + _GAP * (count - 1) <= room:
+            return widths
+    return [natural[0]]
 
 
 def _colored(line: str) -> str:

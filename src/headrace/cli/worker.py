@@ -18,7 +18,6 @@ from headrace.cli.reload import run_reloading
 from headrace.cli.session import Session
 from headrace.core.settings import Queues, parse_queues
 from headrace.errors import ConfigError
-from headrace.runtime.supervisor import RECYCLED
 
 log = logging.getLogger("headrace.cli")
 _TASKS_NAMED = 12
@@ -73,6 +72,8 @@ def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **sett
     set_up(level or app.settings.log_level, form or app.settings.log_format, insist=bool(level or form))
     _announce(app, session.app_name or "", settings)
     code = app.run_worker(drain=drain or once, at_most=1 if once else None, **settings)
+    from headrace.runtime.supervisor import RECYCLED  # noqa: PLC0415 - loaded with the worker, not for other commands
+
     if code == RECYCLED and drain:  # worn out before the queues were empty: a fresh process goes on
         app.close()
         os.execv(sys.executable, [sys.executable, "-m", "headrace", *sys.argv[1:]])

@@ -17,15 +17,15 @@ from headrace.errors import HeadraceError
 
 _BEATS = 3  # as many renewals as may fail before a worker gives up its leases
 _COLUMNS = (
-    Column("ID", least=20),
-    Column("STATE", least=8),
+    Column("ID"),
+    Column("STATE"),
     Column("PID", right=True),
     Column("BUSY", right=True),
     Column("DONE", right=True),
     Column("FAILED", right=True),
     Column("UP", right=True),
     Column("SEEN", right=True),
-    Column("QUEUES"),
+    Column("QUEUES", least=8),
 )
 
 

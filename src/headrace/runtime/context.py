@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from contextvars import ContextVar
 from datetime import datetime
@@ -13,6 +12,7 @@ from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.model import Claim, Note
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.runtime.twin import in_thread
 
 LEVELS = ("debug", "info", "warning", "error")
 
@@ -104,7 +104,7 @@ class JobContext:
 
     async def aheartbeat(self) -> None:
         """Like heartbeat(), without blocking the event loop."""
-        await asyncio.to_thread(self.heartbeat)
+        await in_thread(self.heartbeat)
 
     def relay(self, note: Note) -> None:
         """For the worker: pass on a note that the job's sandbox sent."""

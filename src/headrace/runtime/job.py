@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import Awaitable, Callable, Generator, Sequence
+from collections.abc import Generator, Sequence
 from datetime import datetime
-from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 import msgspec
 
@@ -17,10 +16,9 @@ from headrace.core.redact import redact_call
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
+from headrace.runtime.twin import twin
 
 R = TypeVar("R")
-S = TypeVar("S")
-P = ParamSpec("P")
 LOST_RESULT = "$lost"
 
 
@@ -47,22 +45,6 @@ class Hub(Protocol):
     def explain(self, row: JobRow) -> str: ...
     def rebuild_result(self, task: str, value: Any) -> Any: ...
     def parameter_names(self, task: str) -> Sequence[str] | None: ...
-
-
-class twin(Generic[S, P, R]):  # noqa: N801  (reads as a decorator)
-    """The async twin of a blocking method: the same call, made in a thread."""
-
-    def __init__(self, method: Callable[Concatenate[S, P], R]) -> None:
-        self._method = method
-        self.__doc__ = f"Like {method.__name__}(), without blocking the event loop."
-
-    def __get__(self, instance: S, owner: type[S]) -> Callable[P, Awaitable[R]]:
-        method = self._method
-
-        async def call(*args: P.args, **kwargs: P.kwargs) -> R:
-            return await asyncio.to_thread(method, instance, *args, **kwargs)
-
-        return call
 
 
 class Job(Generic[R]):

@@ -7,6 +7,7 @@ import random
 import traceback
 from collections.abc import Awaitable, Callable
 from datetime import timedelta
+from types import FrameType, TracebackType
 from typing import Any
 
 import msgspec
@@ -89,11 +90,22 @@ def lost_result(why: str) -> str:
 def describe(error: BaseException) -> ErrorInfo:
     """An error in words, with the traceback of its whole chain, of bounded length."""
     try:
-        text = "".join(traceback.format_exception(error))
+        text = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
         message = str(error)
     except Exception as broken:  # an exception whose own __str__ raises
         text, message = "", f"<{type(error).__name__} that can't be shown: {type(broken).__name__}>"
     return ErrorInfo(type(error).__qualname__, _clean(message, _LONGEST_MESSAGE), _clean(text, _LONGEST_TRACEBACK))
+
+
+def _own_frames(tb: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of the worker that called the task."""
+    while tb is not None and tb.tb_next is not None and is_worker_frame(tb.tb_frame):
+        tb = tb.tb_next
+    return tb
+
+
+def is_worker_frame(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_globals.get("__package__") == __package__
 
 
 def _clean(text: str, longest: int) -> str:

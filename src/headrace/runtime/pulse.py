@@ -19,7 +19,7 @@ from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, JobTimeout
 from headrace.runtime.crew import NEVER, Crew, Run
 from headrace.runtime.loop import Loop
-from headrace.runtime.plan import conclude
+from headrace.runtime.plan import conclude, is_worker_frame
 from headrace.runtime.threads import Threads
 
 log = logging.getLogger("headrace.worker")
@@ -158,8 +158,7 @@ class Pulse:
         end_run(self._crew, self._threads, run, outcome, reason)
 
     def _where(self, run: Run) -> str:
-        frame = sys._current_frames().get(run.thread) if run.thread else None
-        return "".join(traceback.format_stack(frame)) if frame else ""
+        return stack_of(run.thread) if run.thread else ""
 
     # -- the watchdog
 
@@ -171,15 +170,22 @@ class Pulse:
         run, thread = self._loop.blocker()
         if run is not None and run.number != self._named:
             self._named = run.number
-            frame = sys._current_frames().get(thread) if thread else None
             log.warning(
                 "job %s (%s) has blocked the event loop for %.1f s; use `def`, asyncio.to_thread or "
                 "isolation='process' for blocking work. It is here:\n%s",
                 run.claim.id,
                 run.claim.task,
                 seconds,
-                "".join(traceback.format_stack(frame)) if frame else "(unknown)",
+                stack_of(thread) or "(unknown)",
             )
+
+
+def stack_of(thread: int | None) -> str:
+    """Where a thread is just now, from the task's own code on."""
+    frame = sys._current_frames().get(thread) if thread is not None else None
+    frames = [(each, line) for each, line in traceback.walk_stack(frame)] if frame else []
+    outer = next((n for n, (each, _) in enumerate(frames) if is_worker_frame(each)), len(frames))
+    return "".join(traceback.StackSummary.extract(reversed(frames[:outer])).format())
 
 
 def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, reason: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import functools
 import inspect
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from headrace.core.retry import Retry
 from headrace.core.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.job import Job
+from headrace.runtime.twin import in_thread
 
 P = ParamSpec("P")
 C = TypeVar("C")  # what a call returns: the result, or for `async def` a coroutine of it
@@ -66,7 +66,7 @@ class Task(Generic[P, C, R]):
 
     async def aenqueue(self, *args: Any, **kwargs: Any) -> Job[R]:
         """Like enqueue(), without blocking the event loop."""
-        return await asyncio.to_thread(self._submits.submit, self.bind(*args, **kwargs))
+        return await in_thread(self._submits.submit, self.bind(*args, **kwargs))
 
     delay = enqueue
     """The name Celery uses for it."""

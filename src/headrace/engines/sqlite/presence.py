@@ -30,7 +30,7 @@ class LockedPresence:
 
     def __init__(self, folder: Path, worker_id: str) -> None:
         self._path = folder / f"{worker_id}{_SUFFIX}"
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         if locks is not None:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
         os.ftruncate(self._fd, _SLOTS * _REF.size)
@@ -48,7 +48,7 @@ class LockedPresence:
 
 
 def _begun_if_dead(path: Path) -> set[int] | None:
-    fd = os.open(path, os.O_RDWR | os.O_CLOEXEC)
+    fd = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         data = os.read(fd, _SLOTS * _REF.size)

@@ -36,7 +36,7 @@ class Turnstile:
 
     def open(self) -> None:
         if locks is not None and self._fd < 0:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
 
     def enter(self) -> None:
         if locks is None:
