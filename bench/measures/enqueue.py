@@ -12,13 +12,15 @@ def enqueue(ground: Ground) -> Readings:
     """Durable enqueues, in the four ways a program may call: it is what a web request waits for.
 
     The bare engine stores finished records, so the ratio to it shows what checking, encoding and the handle cost.
-    No worker listens; what its bell adds to an enqueue is part of the latency.
+    No worker listens; what its bell adds to an enqueue is part of the latency. huey is measured twice: with the
+    durability of this run, and as it comes, which is a sync to the disk for each commit.
     """
     sizes = ground.sizes
     return {
         "single": _rate(ground, "producer", "single", sizes.singles),
         "bare single": _rate(ground, "bare", "insert", sizes.singles, 1),
         "huey single": _rate(ground, "huey_side", "enqueue", sizes.singles // 2),
+        "huey as it comes": _rate(ground, "huey_side", "enqueue", sizes.singles // 4, durability="full"),
         "threads": _rate(ground, "producer", "threads", sizes.singles),
         "tasks": _rate(ground, "producer", "tasks", sizes.singles),
         "many": _rate(ground, "producer", "many", sizes.bulk),
@@ -26,9 +28,9 @@ def enqueue(ground: Ground) -> Readings:
     }
 
 
-def _rate(ground: Ground, program: str, way: str, jobs: int, *more: int) -> float:
+def _rate(ground: Ground, program: str, way: str, jobs: int, *more: int, durability: str | None = None) -> float:
     with ground.store() as path:
-        return time_in_child(ground, program, way, path, ground.durability, jobs, *more).rate
+        return time_in_child(ground, program, way, path, durability or ground.durability, jobs, *more).rate
 
 
 MEASURE = Measure(
@@ -37,7 +39,8 @@ MEASURE = Measure(
     (
         Figure("single", "enqueue(), one thread"),
         Figure("bare single", "bare engine, one job a commit"),
-        Figure("huey single", "huey, one thread"),
+        Figure("huey single", "huey, same durability"),
+        Figure("huey as it comes", "huey, as it comes"),
         Figure("threads", "enqueue(), 8 threads"),
         Figure("tasks", "aenqueue(), 64 asyncio tasks"),
         Figure("many", "enqueue_many(), batches of 1000"),
@@ -45,7 +48,8 @@ MEASURE = Measure(
     ),
     (
         Ratio("single", "bare single", "enqueue() / bare engine"),
-        Ratio("single", "huey single", "enqueue() / huey", Goal("at least", 3)),
+        Ratio("single", "huey single", "enqueue() / huey, same durability", Goal("at least", 3)),
+        Ratio("single", "huey as it comes", "enqueue() / huey, as it comes"),
         Ratio("many", "bare many", "enqueue_many() / bare engine", Goal("at least", 0.5)),
     ),
 )

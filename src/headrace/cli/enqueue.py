@@ -24,9 +24,8 @@ def _json(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
         return codec.decode(value)
     except CorruptPayload as error:
         told = str(error).removeprefix("payload can't be read: ")
-        raise click.BadParameter(
-            f"{value!r} is no JSON that can be read ({told}); write '[1, \"two\"]' and '{{\"name\": 3}}', in single quotes", ctx, param
-        ) from None
+        hint = "write '[1, \"two\"]' or '{\"name\": 3}', in single quotes"
+        raise click.BadParameter(f"{value!r} is no JSON that can be read ({told}); {hint}", ctx, param) from None
 
 
 def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str] | None:

@@ -61,7 +61,8 @@ class _Source:
 
 
 _source = _Source()
-os.register_at_fork(after_in_child=_source.start_afresh)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_source.start_afresh)
 
 
 def new_id(now_ms: int) -> str:

@@ -34,7 +34,7 @@ class RetryPolicy(Struct, frozen=True, omit_defaults=True):
 class JobOptions(Struct, frozen=True, omit_defaults=True):
     """What was asked for this one call; whatever is unset follows the task's definition in the worker."""
 
-    timeout: int | None | UnsetType = UNSET
+    timeout: int | UnsetType | None = UNSET
     retry: RetryPolicy | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
     isolation: Isolation | UnsetType = UNSET

@@ -32,8 +32,8 @@ class Options(Struct, frozen=True, kw_only=True):
     priority: int | UnsetType = UNSET
     delay: int | UnsetType = UNSET
     run_at: int | UnsetType = UNSET
-    expires: int | None | UnsetType = UNSET
-    timeout: int | None | UnsetType = UNSET
+    expires: int | UnsetType | None = UNSET
+    timeout: int | UnsetType | None = UNSET
     retry: Retry | UnsetType = UNSET
     isolation: Isolation | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.model import Claim, ErrorInfo, Outcome
+from headrace.core.model import Claim, ErrorInfo, Lease, Outcome
 from headrace.core.states import Event, State
 
 
@@ -35,7 +35,7 @@ def retry(claim: Claim, error: ErrorInfo, delay: int, max_attempts: int, now: in
     )
 
 
-def fail(claim: Claim, reason: str, error: ErrorInfo | None, max_attempts: int, now: int) -> Outcome:
+def fail(claim: Claim | Lease, reason: str, error: ErrorInfo | None, max_attempts: int | None, now: int) -> Outcome:
     return Outcome(
         claim.id,
         claim.version,

@@ -7,7 +7,6 @@ from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Protocol
 
-
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.model import Claim, Note

@@ -14,7 +14,7 @@ from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.options import check_moment, check_priority, check_queue
 from headrace.core.redact import redact_call
 from headrace.core.states import FINAL, Event, State
-from headrace.core.story import AttemptError, Entry, errors_of, tell
+from headrace.core.story import AttemptError, Entry
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
 from headrace.runtime.twin import twin
 

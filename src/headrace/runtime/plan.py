@@ -23,6 +23,8 @@ from headrace.runtime.task import Task
 
 _LONGEST_TRACEBACK = 20_000
 _LONGEST_MESSAGE = 5_000
+_LONGEST_WAIT = 100 * 365 * 86_400
+_NO_FAILURE = (Snooze, CancelJob, CorruptPayload)
 _options = msgspec.json.Decoder(JobOptions)
 
 
@@ -61,7 +63,7 @@ class Plan(Struct, frozen=True):
 
     def delay(self, claim: Claim, error: BaseException) -> Any:
         """Seconds until the next attempt, None for no retry; or an awaitable of that."""
-        if claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
+        if isinstance(error, _NO_FAILURE) or claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
             return None
         if isinstance(error, RetryLater) and error.delay is not None:
             return error.delay
@@ -70,17 +72,23 @@ class Plan(Struct, frozen=True):
     def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
         """The outcome of a run that raised, given the delay that `delay()` answered."""
         if isinstance(error, Snooze):
-            return outcomes.snooze(claim, to_ms(error.delay), str(error), now)
+            return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
         if isinstance(error, CancelJob):
-            return outcomes.cancel(claim, str(error) or "cancelled by its task", now)
+            return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
         told = describe(error)
         if isinstance(error, CorruptPayload):
             return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
         if delay is not None:
-            return outcomes.retry(claim, told, max(to_ms(delay), 0), self.retry.max_attempts, now)
+            return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
         used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
         reason = "attempts_used_up" if used_up else "permanent_error"
         return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
+
+
+def _wait(delay: float | timedelta) -> int:
+    """The milliseconds a task or a backoff function asked for. No store could count much beyond a century."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    return to_ms(min(max(seconds, 0), _LONGEST_WAIT))
 
 
 def lost_result(why: str) -> str:
@@ -186,8 +194,8 @@ def conclude(plan: Plan, claim: Claim, error: BaseException, now: Callable[[], i
 
 
 def _broken_backoff(plan: Plan, claim: Claim, error: BaseException, broken: Exception, now: int) -> Outcome:
-    told = describe(error)
-    extra = f"{told.message} (and its backoff function raised {type(broken).__name__}: {broken})"
+    told, why = describe(error), describe(broken)
+    extra = f"{told.message} (and its backoff function raised {why.type}: {why.message})"
     return outcomes.fail(
         claim, "broken_backoff", msgspec.structs.replace(told, message=extra), plan.retry.max_attempts, now
     )

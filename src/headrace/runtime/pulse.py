@@ -6,6 +6,7 @@ operator's wishes to the worker, and names a job that blocks the event loop.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import threading
@@ -81,6 +82,8 @@ class Pulse:
         next_beat = time.monotonic() + self._heartbeat
         while not self._stopping.is_set():
             now = time.monotonic()
+            # A run that begins while its companions are looked through must ring, whatever its deadline.
+            self._crew.next_check = NEVER
             earliest = min((run.deadline for run in list(self._crew.running.values())), default=NEVER)
             attention = now + _ATTENTION if self._crew.running else NEVER
             self._crew.next_check = min(next_beat, earliest, attention)
@@ -129,12 +132,20 @@ class Pulse:
 
     def _lose(self, ids: Iterable[str], reason: str) -> None:
         lost = set(ids)
+        self._withdraw(lost)
         for run in list(self._crew.running.values()):
             if run.claim.id in lost:
                 log.warning("job %s (%s): %s; its result will not count", run.claim.id, run.claim.task, reason)
                 self._end(run, None, reason)
         for job_id in lost:
             self._reports.drop(job_id)
+
+    def _withdraw(self, lost: set[str]) -> None:
+        """What was fetched ahead and is cancelled meanwhile must not begin."""
+        for waiting in (self._crew.ready, self._crew.ready_async):
+            for entry in [entry for entry in list(waiting) if entry[0].id in lost]:
+                with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
+                    waiting.remove(entry)
 
     # -- runs that must end
 

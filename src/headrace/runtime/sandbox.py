@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import logging
 import multiprocessing
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -31,6 +33,10 @@ class SandboxCrashed(HeadraceError):
     """The process that ran the job ended on its own: a crash, an exit, or the system's memory killer."""
 
 
+class _Forestalled(Exception):
+    """The run was ended while its process was still starting."""
+
+
 class Sandbox:
     """One child process."""
 
@@ -39,12 +45,25 @@ class Sandbox:
         self._process = _spawn.Process(target=serve, args=(theirs,), name="headrace-sandbox")
         self._process.start()
         theirs.close()
+        self._lock = threading.Lock()
+        self._run: Run | None = None
         self.reason: str | None = None
 
     def perform(self, run: Run) -> Outcome:
-        """Have the job run there. Its notes and renewals are passed on meanwhile."""
-        self.reason = None
-        run.abort = self.kill
+        """Have the job run there. It can be killed until this returns, and not a moment longer."""
+        with self._lock:
+            self._run = run
+        run.abort = functools.partial(self._kill_during, run)
+        try:
+            if run.context.cancel_requested:
+                raise _Forestalled
+            return self._converse(run)
+        finally:
+            with self._lock:
+                self._run = None
+
+    def _converse(self, run: Run) -> Outcome:
+        """Send the job and pass on its notes and renewals until its outcome comes."""
         self._pipe.send_bytes(b"J" + msgspec.json.encode(_errand(run.plan, run.claim)))
         while True:
             message = self._pipe.recv_bytes()
@@ -62,9 +81,16 @@ class Sandbox:
         with contextlib.suppress(OSError):
             self._pipe.send_bytes(b"C" + reason.encode())
 
-    def kill(self, reason: str) -> None:
-        self.reason = reason
-        self._process.kill()
+    def _kill_during(self, run: Run, reason: str) -> None:
+        # A kill that came late would hit the next job of this process, which did nothing wrong.
+        with self._lock:
+            if self._run is run:
+                self.reason = reason
+                self._process.kill()
+
+    @property
+    def is_fit(self) -> bool:
+        return self.reason is None and self._process.is_alive()
 
     def bury(self) -> int | None:
         """Wait for the dead child and return its exit code."""
@@ -95,16 +121,17 @@ class Sandboxes:
         atexit.register(self.stop)
 
     def perform(self, run: Run, now: Callable[[], int]) -> Outcome:
-        sandbox = self._take()
+        try:
+            sandbox = self._take()
+        except OSError as error:  # no memory or no file handles for another process
+            return conclude(run.plan, run.claim, error, now)
         try:
             outcome = sandbox.perform(run)
         except (EOFError, OSError):
             return self._crashed(sandbox, run, now)
-        except ConfigError as error:
-            self._idle.append(sandbox)
-            return conclude(run.plan, run.claim, error, now)
-        run.abort = None
-        self._idle.append(sandbox)
+        except Exception as error:  # noqa: BLE001 - the task can't be sent there or loaded there; its job is told
+            outcome = conclude(run.plan, run.claim, error, now)
+        self._keep(sandbox)
         return outcome
 
     def stop(self) -> None:
@@ -115,16 +142,28 @@ class Sandboxes:
         self._idle.clear()
 
     def _take(self) -> Sandbox:
-        try:
-            return self._idle.pop()
-        except IndexError:
-            sandbox = Sandbox()
-            self._all.add(sandbox)
-            return sandbox
+        with contextlib.suppress(IndexError):
+            while True:
+                sandbox = self._idle.pop()
+                if sandbox.is_fit:
+                    return sandbox
+                self._discard(sandbox)
+        sandbox = Sandbox()
+        self._all.add(sandbox)
+        return sandbox
+
+    def _keep(self, sandbox: Sandbox) -> None:
+        if sandbox.is_fit:
+            self._idle.append(sandbox)
+        else:
+            self._discard(sandbox)
+
+    def _discard(self, sandbox: Sandbox) -> int | None:
+        self._all.discard(sandbox)
+        return sandbox.bury()
 
     def _crashed(self, sandbox: Sandbox, run: Run, now: Callable[[], int]) -> Outcome:
-        code = sandbox.bury()
-        self._all.discard(sandbox)
+        code = self._discard(sandbox)
         why = sandbox.reason or f"its process ended with {_exit_words(code)}"
         return conclude(run.plan, run.claim, SandboxCrashed(why), now)
 

@@ -13,36 +13,30 @@ import secrets
 import socket
 import threading
 import time
-from collections import Counter, deque
 from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from typing import Any
 
 import msgspec
 
 from headrace.core import outcomes
 from headrace.core.clock import Clock
-from headrace.core.model import Claim, Note, Outcome, Want, WorkerRow
-from headrace.core.rota import Rota
+from headrace.core.model import Claim, Note, WorkerRow
 from headrace.core.settings import Settings
-from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.crew import Crew
 from headrace.runtime.loop import Loop
 from headrace.runtime.memory import resident_megabytes
-from headrace.runtime.pace import Pace
-from headrace.runtime.plan import Plan, Planner
+from headrace.runtime.plan import Planner
 from headrace.runtime.pulse import Pulse, end_run
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.task import Task
 from headrace.runtime.threads import Threads
+from headrace.runtime.trade import STALLED, Trade
 
 log = logging.getLogger("headrace.worker")
-T = TypeVar("T")
 
-_PARKED_MS = 10_000
 _UPKEEP = 1.0
-_STALLED = 0.2
 _REAP_AT_ONCE = 1000
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0
 
@@ -68,18 +62,13 @@ class Worker:
         self._clock = clock
         self._drain = drain
         self._at_most = at_most
-        self._planner = Planner(find_task, settings.timeout, settings.max_payload)
-        self._rota = Rota(settings.queues) if settings.queues else None
-        self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
-        self._held: dict[str, Claim] = {}
+        self._find_task = find_task
         self._started_at = clock.now()
-        self._claimed = self.completed = self.failed = 0
         self._state = "starting"
         self._paused = False
         self._stop_at: float | None = None
         self._next_upkeep = 0.0
         self._outage = 0.0
-        self._progress = (0, 0.0)
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
@@ -92,6 +81,8 @@ class Worker:
             raise HeadraceError("this worker was started already; make a new one")
         self._bell = self._engine.listen("work")
         self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
+        planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload)
+        self._trade = Trade(self.id, self._engine, self._crew, planner, self._settings, self._at_most)
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._crew, self._sandboxes)
         self._loop = Loop(self._crew)
@@ -124,6 +115,16 @@ class Worker:
         """Wait until the worker has stopped."""
         return self.stopped.wait(timeout)
 
+    @property
+    def completed(self) -> int:
+        """How many jobs it has completed."""
+        return self._trade.completed
+
+    @property
+    def failed(self) -> int:
+        """How many jobs failed for good in its hands."""
+        return self._trade.failed
+
     def pause(self) -> None:
         """Start no more jobs; those that run go on."""
         self._engine.desk.wish(self.id, "pause")
@@ -155,16 +156,16 @@ class Worker:
             queues=msgspec.json.encode(settings.queues or {}).decode(),
             concurrency=settings.concurrency,
             running=len(self._crew.running),
-            completed=self.completed,
-            failed=self.failed,
+            completed=self._trade.completed,
+            failed=self._trade.failed,
             tasks=msgspec.json.encode(sorted(self._task_names())).decode(),
         )
 
     def held(self) -> Iterable[Claim]:
-        return list(self._held.values())
+        return list(self._trade.held.values())
 
     def drop(self, job_id: str) -> None:
-        self._held.pop(job_id, None)
+        self._trade.held.pop(job_id, None)
 
     def obey(self, wish: str) -> None:
         if wish == "stop" and self._stop_at is None:
@@ -212,104 +213,27 @@ class Worker:
 
     def _turn(self) -> float | None:
         """Settle and claim once; the seconds to sleep, unless rung."""
-        crew = self._crew
-        room = self._room()
-        claims, next_at = self._exchange(room)
-        crew.place(self._planned(claims))
+        crew, trade = self._crew, self._trade
+        room = 0 if self._paused or self._stop_at is not None else trade.room()
+        claims, next_at = trade.exchange(room)
+        crew.place(trade.planned(claims))
         self._threads.ensure()
         self._upkeep()
         if len(claims) == room > 0 and crew.waiting <= crew.low_water:
             return 0.0
-        self._give_back_if_stalled()
-        if not self._held and self._is_drained(claims):
+        trade.give_back_if_stalled()
+        if not trade.held and (trade.sated or (self._drain and not claims and not crew.done)):
             self.request_stop()
         return self._pause(next_at)
-
-    def _exchange(self, room: int) -> tuple[list[Claim], int | None]:
-        crew = self._crew
-        done, notes = _take_all(crew.done), _take_all(crew.notes)
-        self._pace.finished(len(done))
-        shares = self._rota.shares(room) if self._rota else ()
-        want = Want(self.id, room, int(self._settings.lease * 1000), shares, self._rota is None)
-        try:
-            answer = self._engine.exchange(done, want, notes)
-        except BaseException:
-            crew.done.extendleft(reversed(done))
-            crew.notes.extendleft(reversed(notes))
-            raise
-        self._count(done, answer.refused)
-        for claim in answer.claims:
-            self._held[claim.id] = claim
-        if self._rota:
-            self._rota.took(Counter(claim.queue for claim in answer.claims))
-        self._claimed += len(answer.claims)
-        return answer.claims, answer.next_at
-
-    def _count(self, done: list[Outcome], refused: list[Outcome]) -> None:
-        for outcome in done:
-            self._held.pop(outcome.id, None)
-            if outcome.state is State.COMPLETED:
-                self.completed += 1
-            elif outcome.state is State.FAILED:
-                self.failed += 1
-        for outcome in refused:
-            log.warning("job %s: lease lost, a late %s was refused", outcome.id, outcome.event)
-
-    def _room(self) -> int:
-        """How many jobs to claim now: free slots, and some more while jobs are short."""
-        crew = self._crew
-        if self._paused or self._stop_at is not None:
-            return 0
-        ahead = self._pace.ahead
-        crew.low_water = ahead // 2
-        if crew.waiting > crew.low_water:
-            return 0
-        room = max(self._settings.concurrency + ahead - len(crew.running) - crew.waiting, 0)
-        return room if self._at_most is None else min(room, self._at_most - self._claimed)
-
-    def _planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
-        planned = []
-        for claim in claims:
-            plan = self._planner.plan(claim)
-            if plan is None:
-                self._park(claim)
-            else:
-                planned.append((claim, plan))
-        return planned
-
-    def _park(self, claim: Claim) -> None:
-        log.warning("job %s: task %r is not known to this worker; parked for another one", claim.id, claim.task)
-        reason = f"unknown_task: worker {self.id} does not know {claim.task!r}"
-        self._crew.done.append(outcomes.park(claim, reason, _PARKED_MS, self._clock.now()))
-        self._bell.ring()
 
     def _pause(self, next_at: int | None) -> float:
         until_upkeep = max(self._next_upkeep - time.monotonic(), 0.0)
         if self._crew.waiting:
-            return min(until_upkeep, _STALLED)
-        self._pace.idle()
+            return min(until_upkeep, STALLED)
+        self._trade.idle()
         if next_at is None:
             return until_upkeep
         return min(until_upkeep, max(next_at - self._clock.now(), 0) / 1000)
-
-    def _give_back_if_stalled(self) -> None:
-        """If nothing that was fetched ahead gets its turn, let other workers have it."""
-        began, at = self._progress
-        if not self._crew.waiting or self._crew.began != began:
-            self._progress = (self._crew.began, time.monotonic())
-            return
-        if time.monotonic() - at < _STALLED:
-            return
-        claims = self._crew.take_back()
-        now = self._clock.now()
-        self._crew.done.extend(outcomes.give_back(claim, now) for claim in claims)
-        self._pace.stalled()
-        self._bell.ring()
-
-    def _is_drained(self, claims: list[Claim]) -> bool:
-        if self._at_most is not None and self._claimed >= self._at_most:
-            return True
-        return self._drain and not claims and not self._crew.done
 
     # -- upkeep that any worker may do at any time
 
@@ -325,8 +249,8 @@ class Worker:
 
     def _worn_out(self) -> bool:
         settings = self._settings
-        if settings.max_jobs is not None and self._claimed >= settings.max_jobs:
-            log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, self._claimed)
+        if settings.max_jobs is not None and self._trade.claimed >= settings.max_jobs:
+            log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, self._trade.claimed)
             return True
         if settings.max_memory is not None and (used := resident_megabytes()) > settings.max_memory:
             log.info("worker %s uses %d MB of %d and makes room for a fresh one", self.id, used, settings.max_memory)
@@ -340,8 +264,7 @@ class Worker:
         crew = self._crew
         log.info("worker %s stops: %d jobs are running", self.id, len(crew.running))
         while True:
-            now = self._clock.now()
-            crew.done.extend(outcomes.give_back(claim, now) for claim in crew.take_back())
+            self._trade.give_back()
             if self._stop_at is not None and time.monotonic() >= self._stop_at:
                 self._release_runs()
             pause = self._guarded_settle()
@@ -355,7 +278,7 @@ class Worker:
 
     def _guarded_settle(self) -> float:
         try:
-            self._exchange(0)
+            self._trade.exchange(0)
             return _UPKEEP
         except EngineUnavailable as error:
             log.warning("the store is not available: %s", error)
@@ -377,7 +300,7 @@ class Worker:
             self._engine.sign_off(self.id)
         self._presence.close()
         self._bell.close()
-        log.info("worker %s stopped: %d completed, %d failed", self.id, self.completed, self.failed)
+        log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)
         self.stopped.set()
 
     def _queue_words(self) -> str:
@@ -386,14 +309,6 @@ class Worker:
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self._state}>"
-
-
-def _take_all(items: deque[T]) -> list[T]:
-    taken = []
-    with contextlib.suppress(IndexError):
-        while True:
-            taken.append(items.popleft())
-    return taken
 
 
 def _worker_id() -> str:

@@ -6,10 +6,14 @@ Nothing else in headrace knows of it.
 
 from __future__ import annotations
 
-from headrace.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
-from headrace.testing.clock import VirtualClock
-from headrace.testing.draining import adrain, drain
-from headrace.testing.stage import inline, isolated
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from headrace.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
+    from headrace.testing.clock import VirtualClock
+    from headrace.testing.draining import adrain, drain
+    from headrace.testing.stage import inline, isolated
 
 __all__ = [
     "VirtualClock",
@@ -21,3 +25,21 @@ __all__ = [
     "inline",
     "isolated",
 ]
+
+_HOMES = {
+    "VirtualClock": "clock",
+    "adrain": "draining",
+    "assert_enqueued": "assertions",
+    "assert_not_enqueued": "assertions",
+    "drain": "draining",
+    "enqueued": "assertions",
+    "inline": "stage",
+    "isolated": "stage",
+}
+
+
+def __getattr__(name: str) -> Any:
+    # Deferred, because pytest loads the plugin beside this module in every run of everybody who has headrace.
+    if name in _HOMES:
+        return getattr(importlib.import_module(f"headrace.testing.{_HOMES[name]}"), name)
+    raise AttributeError(f"module 'headrace.testing' has no attribute {name!r}")

@@ -1,0 +1,157 @@
+"""A worker's trade with the store: outcomes out, claims in, one commit a turn."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter, deque
+from typing import TypeVar
+
+from headrace.core import outcomes
+from headrace.core.model import Claim, Lease, Outcome, Want
+from headrace.core.rota import Rota
+from headrace.core.settings import Settings
+from headrace.core.states import State
+from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.crew import Crew
+from headrace.runtime.pace import Pace
+from headrace.runtime.plan import Plan, Planner, describe
+
+log = logging.getLogger("headrace.worker")
+T = TypeVar("T")
+
+STALLED = 0.2
+_PARKED_MS = 10_000
+
+
+class Trade:
+    """What a worker holds of the store, and how much more it can take."""
+
+    def __init__(
+        self, worker_id: str, engine: Engine, crew: Crew, planner: Planner, settings: Settings, at_most: int | None
+    ) -> None:
+        self._worker_id = worker_id
+        self._engine = engine
+        self._crew = crew
+        self._planner = planner
+        self._lease_ms = int(settings.lease * 1000)
+        self._concurrency = settings.concurrency
+        self._at_most = at_most
+        self._rota = Rota(settings.queues) if settings.queues else None
+        self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
+        self._progress = (0, 0.0)
+        self.held: dict[str, Claim] = {}
+        self.claimed = self.completed = self.failed = 0
+
+    @property
+    def sated(self) -> bool:
+        """Whether the worker has had all the jobs it was meant to take."""
+        return self._at_most is not None and self.claimed >= self._at_most
+
+    def room(self) -> int:
+        """How many jobs to claim now: free slots, and some more while jobs are short."""
+        crew, ahead = self._crew, self._pace.ahead
+        crew.low_water = ahead // 2
+        if crew.waiting > crew.low_water:
+            return 0
+        room = max(self._concurrency + ahead - len(crew.running) - crew.waiting, 0)
+        return room if self._at_most is None else min(room, self._at_most - self.claimed)
+
+    def exchange(self, room: int) -> tuple[list[Claim], int | None]:
+        """Hand in what is finished, take up to `room` jobs; they, and when more are due."""
+        crew = self._crew
+        done, notes = _take_all(crew.done), _take_all(crew.notes)
+        self._pace.finished(len(done))
+        shares = self._rota.shares(room) if self._rota else ()
+        want = Want(self._worker_id, room, self._lease_ms, shares, self._rota is None)
+        try:
+            answer = self._engine.exchange(done, want, notes)
+        except EngineUnavailable:
+            crew.done.extendleft(reversed(done))
+            crew.notes.extendleft(reversed(notes))
+            raise
+        except Exception:
+            log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
+            self._hand_in_one_by_one(done)
+            return [], None
+        self._settled(done, answer.refused)
+        self._took(answer.claims)
+        return answer.claims, answer.next_at
+
+    def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
+        """The claims with their plans; those of unknown tasks are put aside for another worker."""
+        planned = []
+        for claim in claims:
+            plan = self._planner.plan(claim)
+            if plan is None:
+                self._park(claim)
+            else:
+                planned.append((claim, plan))
+        return planned
+
+    def idle(self) -> None:
+        self._pace.idle()
+
+    def give_back(self) -> None:
+        """Return what no runner has begun."""
+        now = self._crew.now()
+        self._crew.done.extend(outcomes.give_back(claim, now) for claim in self._crew.take_back())
+
+    def give_back_if_stalled(self) -> None:
+        """If nothing that was fetched ahead gets its turn, let other workers have it."""
+        began, at = self._progress
+        if not self._crew.waiting or self._crew.began != began:
+            self._progress = (self._crew.began, time.monotonic())
+        elif time.monotonic() - at >= STALLED:
+            self.give_back()
+            self._pace.stalled()
+            self._crew.ring()
+
+    def _took(self, claims: list[Claim]) -> None:
+        for claim in claims:
+            self.held[claim.id] = claim
+        self.claimed += len(claims)
+        if self._rota:
+            self._rota.took(Counter(claim.queue for claim in claims))
+
+    def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
+        for outcome in done:
+            self.held.pop(outcome.id, None)
+            if outcome.state is State.COMPLETED:
+                self.completed += 1
+            elif outcome.state is State.FAILED:
+                self.failed += 1
+        for outcome in refused:
+            log.warning("job %s: lease lost, a late %s was refused", outcome.id, outcome.event)
+
+    def _hand_in_one_by_one(self, done: list[Outcome]) -> None:
+        """What the store can't take of one job must not keep the others from being settled."""
+        want = Want(self._worker_id, 0, self._lease_ms)
+        for outcome in done:
+            try:
+                refused = self._engine.exchange([outcome], want).refused
+            except Exception as error:
+                log.exception("job %s: its outcome can't be stored; it is recorded as failed", outcome.id)
+                refused = self._engine.exchange([_unstorable(outcome, error)], want).refused
+            self._settled([outcome], refused)
+
+    def _park(self, claim: Claim) -> None:
+        log.warning("job %s: task %r is not known to this worker; parked for another one", claim.id, claim.task)
+        reason = f"unknown_task: worker {self._worker_id} does not know {claim.task!r}"
+        self._crew.done.append(outcomes.park(claim, reason, _PARKED_MS, self._crew.now()))
+        self._crew.ring()
+
+
+def _unstorable(outcome: Outcome, error: Exception) -> Outcome:
+    lease = Lease(outcome.id, outcome.version)
+    return outcomes.fail(lease, "unstorable_outcome", describe(error), outcome.max_attempts, outcome.at)
+
+
+def _take_all(items: deque[T]) -> list[T]:
+    taken = []
+    with contextlib.suppress(IndexError):
+        while True:
+            taken.append(items.popleft())
+    return taken

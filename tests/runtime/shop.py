@@ -1,0 +1,88 @@
+"""Functions that tests run in a process of their own, which has to import them."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from headrace import CancelJob, PermanentError, RetryLater, Snooze, current_job
+
+
+def pid() -> int:
+    return os.getpid()
+
+
+async def async_pid() -> int:
+    await asyncio.sleep(0)
+    return os.getpid()
+
+
+def sleep_for_ever(started: str) -> None:
+    Path(started).write_text(str(os.getpid()))
+    while True:
+        time.sleep(60)
+
+
+def ignore_everything_for_ever(started: str) -> None:
+    """As stubborn as code can be."""
+    for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+    Path(started).write_text(str(os.getpid()))
+    while True:
+        try:
+            time.sleep(60)
+        except BaseException:
+            pass
+
+
+def crash() -> None:
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+def leave(code: int) -> None:
+    sys.exit(code)
+
+
+def die_later(file: str) -> int:
+    """Answers, and leaves behind a child process that kills this one afterwards."""
+    parent = os.getpid()
+    if os.fork() == 0:
+        while not Path(file).exists():
+            time.sleep(0.005)
+        os.kill(parent, signal.SIGKILL)
+        os._exit(0)
+    return parent
+
+
+def steer(how: str) -> None:
+    raise {
+        "snooze": Snooze(3600, "not now"),
+        "later": RetryLater("busy", delay=3600),
+        "cancel": CancelJob("no longer wanted \ud800"),
+        "permanent": PermanentError("broken"),
+        "error": OSError("away"),
+        "timeout": TimeoutError("the server did not answer"),
+    }[how]
+
+
+def report() -> dict[str, Any]:
+    ctx = current_job()
+    ctx.progress({"step": 1})
+    ctx.log("hello from the sandbox", level="warning", pid=os.getpid())
+    ctx.heartbeat()
+    return {"id": ctx.id, "attempt": ctx.attempt, "deadline": ctx.deadline, "metadata": dict(ctx.metadata)}
+
+
+def unstorable() -> Any:
+    return sys
+
+
+def noisy() -> str:
+    print("to stdout")
+    print("to stderr", file=sys.stderr)
+    return "quiet"

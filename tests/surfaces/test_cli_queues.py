@@ -1,0 +1,121 @@
+"""Queues and workers from the command line: what an operator reads is so, and what they order is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace import Headrace
+from tests.surfaces.command_line import PATIENCE, Shell, eventually
+
+
+@pytest.fixture
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
+    return Shell(tmp_path, monkeypatch, capsys)
+
+
+@pytest.fixture
+def app(shell: Shell) -> Iterator[Headrace]:
+    with shell.app() as app:
+        for number in range(3):
+            app.task_by_name("x").using(job_id=f"mail-{number}", queue="mail", priority=number).enqueue()
+        app.task_by_name("x").using(job_id="later", queue="mail", delay=3600).enqueue()
+        yield app
+
+
+def test_queues_are_listed_with_their_counts(shell: Shell, app: Headrace) -> None:
+    for command in (("queues",), ("queues", "list")):
+        head, line = shell(*command).out.splitlines()
+        row = dict(zip(head.split(), line.split(), strict=True))
+        assert (row["QUEUE"], row["STATE"], row["PENDING"], row["SCHEDULED"]) == ("mail", "open", "3", "1")
+    (told,) = shell("queues", "--json").json
+    assert (told["queue"], told["paused"], told["pending"], told["failed"]) == ("mail", False, 3, 0)
+    assert datetime.fromisoformat(told["oldest_pending"]) <= datetime.now(UTC)
+
+
+def test_pausing_and_resuming_is_seen_by_everybody(shell: Shell, app: Headrace) -> None:
+    ran = shell("queues", "pause", "mail", "new")
+    assert ran.out == "queue mail is paused\nqueue new is paused (it is new: no job was ever in it)\n"
+    assert app.queue("mail").paused
+    assert app.queue("new").paused
+    assert "paused; resume it" in shell("why", "mail-0").out
+    assert shell("queues", "resume", "mail").out == "queue mail is open\n"
+    assert not app.queue("mail").paused
+
+
+def test_one_wrong_name_leaves_every_queue_as_it_was(shell: Shell, app: Headrace) -> None:
+    ran = shell("queues", "pause", "mail", "no blanks")
+    assert ran.code == 2
+    assert "'no blanks' is not a queue name" in ran.err
+    assert not app.queue("mail").paused
+
+
+def test_peeking_shows_the_order_of_running(shell: Shell, app: Headrace) -> None:
+    lines = shell("queues", "peek", "mail").out.splitlines()[1:]
+    assert [line.split()[0] for line in lines] == ["mail-2", "mail-1", "mail-0"]
+    assert [job["id"] for job in shell("queues", "peek", "mail", "-n", "1", "--json").json] == ["mail-2"]
+    assert shell("queues", "peek", "empty") == (0, "", "no job is pending in queue empty\n")
+    assert shell("queues", "peek", "empty", "--json").json == []
+
+
+def test_clearing_asks_and_spares_what_has_begun(shell: Shell, app: Headrace) -> None:
+    app.jobs.get("mail-0").cancel()
+    refused = shell("queues", "clear", "mail")
+    assert refused.code == 2
+    assert "this would delete the 3 jobs of queue mail" in refused.err
+    shell.answer("n\n")
+    assert shell("queues", "clear", "mail").code == 1
+    assert app.jobs.count() == 4
+    assert shell("queues", "clear", "mail", "--yes", "--json").json == {"queue": "mail", "deleted": 3}
+    assert [job.id for job in app.jobs.find()] == ["mail-0"]
+
+
+def test_json_before_a_subcommand_is_refused_rather_than_ignored(shell: Shell, app: Headrace) -> None:
+    for group in ("queues", "workers"):
+        ran = shell(group, "--json", "list")
+        assert ran.code == 2
+        assert "put --json after 'list'" in ran.err
+
+
+def test_workers_are_listed_and_obey(shell: Shell, app: Headrace) -> None:
+    assert shell("workers") == (0, "", "no worker is alive; start one with `headrace worker`\n")
+    with app.worker(queues={"other": 2}, concurrency=3) as worker:
+        head, line = shell("workers").out.splitlines()
+        row = dict(zip(head.split(), line.split(), strict=True))
+        assert (row["ID"], row["STATE"], row["BUSY"], row["QUEUES"]) == (worker.id, "running", "0/3", "other=2")
+        (told,) = shell("workers", "list", "--json").json
+        assert (told["id"], told["silent"], told["queues"]) == (worker.id, False, {"other": 2})
+        assert shell("workers", "pause", worker.id).out == f"worker {worker.id} is asked to pause\n"
+        eventually(lambda: worker.describe().state == "paused", "the worker pauses")
+        assert shell("workers", "resume", worker.id[:-2]).code == 0, "a beginning will do"
+        eventually(lambda: worker.describe().state == "running", "the worker goes on")
+        assert shell("workers", "stop", worker.id).code == 0
+        assert worker.join(PATIENCE), "the worker ends"
+
+
+@pytest.mark.parametrize("order", ["pause", "resume", "stop"])
+def test_an_order_to_nobody_is_an_error(shell: Shell, app: Headrace, order: str) -> None:
+    ran = shell("workers", order, "nobody")
+    assert (ran.code, ran.out) == (1, "")
+    assert "'nobody' is no worker that is alive" in ran.err
+
+
+def test_an_order_to_one_of_several_is_refused(shell: Shell, app: Headrace) -> None:
+    with app.worker() as one, app.worker() as other:
+        common = one.id[: next(n for n, (a, b) in enumerate(zip(one.id, other.id, strict=True)) if a != b)]
+        ran = shell("workers", "stop", common)
+        assert ran.code == 1
+        assert "begins the ids of 2 workers" in ran.err
+
+
+def test_a_worker_that_fell_silent_is_shown_as_such(shell: Shell, app: Headrace) -> None:
+    with app.worker() as worker:
+        row = worker.describe()
+    long_ago = int((datetime.now(UTC) - timedelta(hours=1)).timestamp() * 1000)
+    app.engine.renew(msgspec.structs.replace(row, seen_at=long_ago, state="running"), (), 0)
+    assert shell("workers").out.splitlines()[1].split()[1] == "silent"
+    assert shell("workers", "--json").json[0]["silent"] is True
