@@ -38,7 +38,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return FAILED
     except SystemExit as end:  # click's own end for a reader that is gone
         return end.code if isinstance(end.code, int) else FAILED
-    except Exception as error:  # noqa: BLE001 - the last resort: whatever it is, it is told in one line
+    except Exception as error:  # the last resort: whatever it is, it is told in one line
         return _tell(error, session)
     finally:
         session.close()

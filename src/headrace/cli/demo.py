@@ -219,7 +219,7 @@ def _bar(total: int) -> Iterator[Any]:
     if not on_terminal():
         yield lambda done: done
         return
-    from rich.progress import Progress  # noqa: PLC0415 - only ever needed here
+    from rich.progress import Progress  # only ever needed here
 
     with Progress(transient=True) as progress:
         bar = progress.add_task("      running", total=total)

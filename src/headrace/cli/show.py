@@ -146,10 +146,10 @@ def _align(columns: Sequence[Column], rows: list[list[str]]) -> None:
 
 
 def _draw(columns: Sequence[Column], rows: list[list[str]]) -> None:
-    from rich.cells import cell_len  # noqa: PLC0415 - see the module's docstring
-    from rich.console import Console  # noqa: PLC0415
-    from rich.table import Table  # noqa: PLC0415
-    from rich.text import Text  # noqa: PLC0415
+    from rich.cells import cell_len  # see the module's docstring
+    from rich.console import Console
+    from rich.table import Table
+    from rich.text import Text
 
     console = Console(highlight=False, markup=False)
     natural = [max(map(cell_len, (column.title, *(row[n] for row in rows)))) for n, column in enumerate(columns)]

@@ -72,7 +72,7 @@ def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **sett
     set_up(level or app.settings.log_level, form or app.settings.log_format, insist=bool(level or form))
     _announce(app, session.app_name or "", settings)
     code = app.run_worker(drain=drain or once, at_most=1 if once else None, **settings)
-    from headrace.runtime.supervisor import RECYCLED  # noqa: PLC0415 - loaded with the worker, not for other commands
+    from headrace.runtime.supervisor import RECYCLED  # loaded with the worker, not for other commands
 
     if code == RECYCLED and drain:  # worn out before the queues were empty: a fresh process goes on
         app.close()

@@ -44,7 +44,7 @@ def encode(value: Any, *, models: bool = False, limit: int | None = None, where:
     """
     try:
         return dump_tree(lower(Walk(models, limit), value), limit)
-    except Exception as error:  # noqa: BLE001 - all of it is told, see refusal
+    except Exception as error:  # all of it is told, see refusal
         raise refusal(where, error) from None
 
 
@@ -106,7 +106,7 @@ def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk
         place = "kwargs"
         named = {name: _lower_named(walk, name, value) for name, value in kwargs.items()}
         return dump_call(positional, named, walk.limit)
-    except Exception as error:  # noqa: BLE001 - all of it is told, see refusal
+    except Exception as error:  # all of it is told, see refusal
         raise refusal(place, error) from None
 
 

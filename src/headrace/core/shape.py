@@ -369,5 +369,5 @@ def _none_by_default(kind: Any) -> Iterator[str]:
 def _hints(kind: type) -> dict[str, Any]:
     try:
         return get_type_hints(kind, localns={kind.__name__: kind})
-    except Exception:  # noqa: BLE001 - a name imported for type checkers only, or anything else in there
+    except Exception:  # a name imported for type checkers only, or anything else in there
         return {}

@@ -142,7 +142,7 @@ class Signature:
         except Unstorable as error:
             error.reason += parameter.doubt
             raise refusal(self._place(parameter) + step, error) from None
-        except Exception as error:  # noqa: BLE001 - all of it is told, see refusal
+        except Exception as error:  # all of it is told, see refusal
             raise refusal(self._place(parameter) + step, error) from None
         return tree
 
@@ -271,7 +271,7 @@ def _shape(annotation: Any, resolve: Resolve) -> tuple[Shape, str]:
         return ANYTHING, ""
     try:
         return shape_of(resolve(annotation)), ""
-    except Exception:  # noqa: BLE001 - a name known to type checkers only: such an annotation says nothing
+    except Exception:  # a name known to type checkers only: such an annotation says nothing
         return ANYTHING, f" (its annotation {short(annotation)} can't be resolved here)"
 
 

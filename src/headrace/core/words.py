@@ -14,7 +14,7 @@ def short(value: Any) -> str:
     """A repr that is short even for a huge value, and is there even when the value's own repr fails."""
     try:
         return _brief.repr(value)
-    except Exception:  # noqa: BLE001 - naming a value in an error must not be a second error
+    except Exception:  # naming a value in an error must not be a second error
         return f"<{type(value).__name__}>"
 
 
@@ -28,6 +28,6 @@ def why(error: BaseException) -> str:
     """`TypeError: missing 1 required argument`, on one line however many the error has."""
     try:
         told = " ".join(str(error).split())
-    except Exception:  # noqa: BLE001 - as above
+    except Exception:  # as above
         told = ""
     return f"{type(error).__name__}: {told[:160]}"

@@ -123,9 +123,9 @@ class Loop:
             if run.context.cancel_requested:
                 raise  # ended by the worker, which has recorded why
             failure: BaseException = error
-        except BaseException as error:  # noqa: BLE001  (SystemExit of a task must not end the worker)
+        except BaseException as error:  # SystemExit of a task must not end the worker
             failure = error
         try:
             return plan.failure(claim, failure, await settle_delay(plan.delay(claim, failure)), now())
-        except Exception:  # noqa: BLE001  (a broken backoff function: told by the sync path)
+        except Exception:  # a broken backoff function: told by the sync path
             return conclude(plan, claim, failure, now)

@@ -129,7 +129,7 @@ class Sandboxes:
             outcome = sandbox.perform(run)
         except (EOFError, OSError):
             return self._crashed(sandbox, run, now)
-        except Exception as error:  # noqa: BLE001 - the task can't be sent there or loaded there; its job is told
+        except Exception as error:  # the task can't be sent there or loaded there; its job is told
             outcome = conclude(run.plan, run.claim, error, now)
         self._keep(sandbox)
         return outcome

@@ -86,7 +86,7 @@ def serve(pipe: Connection) -> None:
         errand = parent.errands.get()
         try:
             task = _find(errand.claim.task, errand.module, errand.qualname)
-        except Exception as error:  # noqa: BLE001  (whatever the import of user code raises is told)
+        except Exception as error:  # whatever the import of user code raises is told
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
         parent.send(b"O", msgspec.json.encode(_run(errand, task, parent)))

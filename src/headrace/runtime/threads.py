@@ -89,7 +89,7 @@ class Threads:
         try:
             args, kwargs = plan.arguments(claim)
             return plan.success(claim, plan.task.function(*args, **kwargs), crew.now())
-        except BaseException as error:  # noqa: BLE001  (SystemExit of a task must not end the worker)
+        except BaseException as error:  # SystemExit of a task must not end the worker
             return conclude(plan, claim, error, crew.now)
         finally:
             current.reset(token)

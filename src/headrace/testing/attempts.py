@@ -98,7 +98,7 @@ class Attempt:
                 if self.plan.task.is_async:
                     value = in_own_thread_if_looping(lambda: asyncio.run(value))
                 outcome = self._success(value)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:  # noqa: BLE001 - recorded, as by a worker
+            except (Exception, SystemExit, asyncio.CancelledError) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
         self._shift.settle(outcome, notes=self.notes)
 
@@ -108,7 +108,7 @@ class Attempt:
             try:
                 value = self._call()
                 outcome = self._success(await value if self.plan.task.is_async else value)
-            except (Exception, SystemExit) as error:  # noqa: BLE001 - recorded, as by a worker
+            except (Exception, SystemExit) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
         self._shift.settle(outcome, notes=self.notes)
 
@@ -174,5 +174,5 @@ def in_own_thread_if_looping(call: Callable[[], T]) -> T:
 def _answer(answer: Future[T], call: Callable[[], T]) -> None:
     try:
         answer.set_result(call())
-    except BaseException as error:  # noqa: BLE001 - it is raised by result(), in the thread that waits
+    except BaseException as error:  # it is raised by result(), in the thread that waits
         answer.set_exception(error)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 @pytest.fixture
 def headrace_clock() -> VirtualClock:
     """The clock of `headrace_app`; it stands still until the test moves it."""
-    from headrace.testing.clock import VirtualClock  # noqa: PLC0415 - see above
+    from headrace.testing.clock import VirtualClock  # see above
 
     return VirtualClock()
 
@@ -25,7 +25,7 @@ def headrace_clock() -> VirtualClock:
 @pytest.fixture
 def headrace_app(headrace_clock: VirtualClock) -> Iterator[Headrace]:
     """An empty app on a store of its own, which is gone after the test."""
-    from headrace import Headrace  # noqa: PLC0415 - see above
+    from headrace import Headrace  # see above
 
     with Headrace("memory://", clock=headrace_clock) as app:
         yield app
