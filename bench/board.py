@@ -14,16 +14,20 @@ from pathlib import Path
 from msgspec import Struct
 
 _NUMBER = struct.Struct("=q")
-_COLUMNS = 3  # when the worker was started, when it last completed something, how much it has completed
-_ROW = _COLUMNS * _NUMBER.size
+_STARTED, _SEEN, _USED, _COMPLETED = range(4)
+_ROW = 4 * _NUMBER.size
 _LOOK = 0.003
 
 
 class Score(Struct, frozen=True):
-    """All workers together, at the moment the last of them completed something. Times are in nanoseconds."""
+    """All workers together, at the moment the last of them completed something.
+
+    Times are in nanoseconds; `used` is what the workers have spent on a processor since they were started.
+    """
 
     started: int
     seen: int
+    used: int
     completed: tuple[int, ...]
 
     @property
@@ -34,6 +38,11 @@ class Score(Struct, frozen=True):
     def rate(self) -> float:
         return self.total / ((self.seen - self.started) / 1e9)
 
+    @property
+    def effort(self) -> float:
+        """Microseconds on a processor for each job."""
+        return self.used / self.total / 1e3
+
     def rate_since(self, earlier: Score) -> float:
         return (self.total - earlier.total) / ((self.seen - earlier.seen) / 1e9)
 
@@ -43,6 +52,7 @@ class Board:
 
     def __init__(self, path: Path, rows: int) -> None:
         self._rows = rows
+        self._used_before = 0
         if not path.exists():
             path.write_bytes(bytes(rows * _ROW))
         with path.open("r+b") as file:
@@ -51,20 +61,21 @@ class Board:
     # -- a worker's side
 
     def start(self, row: int) -> None:
-        self._set(row, 0, time.monotonic_ns())
+        self._used_before = time.process_time_ns()
+        self._set(row, _STARTED, time.monotonic_ns())
 
     def chalk_up(self, row: int, completed: int) -> None:
-        if completed != self._get(row, 2):
-            # The time first: whoever sees the count sees a time that belongs to it or is a little later.
-            self._set(row, 1, time.monotonic_ns())
-            self._set(row, 2, completed)
+        if completed != self._get(row, _COMPLETED):
+            # The times first: whoever sees the count sees times that belong to it or are a little later.
+            self._set(row, _SEEN, time.monotonic_ns())
+            self._set(row, _USED, time.process_time_ns() - self._used_before)
+            self._set(row, _COMPLETED, completed)
 
     # -- the run's side
 
     def score(self) -> Score:
-        rows = range(self._rows)
-        completed = tuple(self._get(row, 2) for row in rows)
-        return Score(min(self._get(row, 0) for row in rows), max(self._get(row, 1) for row in rows), completed)
+        completed = self._column(_COMPLETED)
+        return Score(min(self._column(_STARTED)), max(self._column(_SEEN)), sum(self._column(_USED)), tuple(completed))
 
     def wait_for(self, total: int, patience: float, check: Callable[[], None]) -> Score:
         """The score once it has reached the total. `check` may raise if there is no more hope."""
@@ -78,6 +89,9 @@ class Board:
 
     def close(self) -> None:
         self._memory.close()
+
+    def _column(self, column: int) -> list[int]:
+        return [self._get(row, column) for row in range(self._rows)]
 
     def _get(self, row: int, column: int) -> int:
         number: int = _NUMBER.unpack_from(self._memory, row * _ROW + column * _NUMBER.size)[0]

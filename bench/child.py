@@ -26,14 +26,20 @@ class ChildFailed(Exception):
 
 
 class Timed(msgspec.Struct, frozen=True):
-    """What a child reports: so many jobs in so many seconds."""
+    """What a child reports: so many jobs in so many seconds, and so many of them on a processor."""
 
     jobs: int
     seconds: float
+    processor: float
 
     @property
     def rate(self) -> float:
         return self.jobs / self.seconds
+
+    @property
+    def effort(self) -> float:
+        """Microseconds on a processor for each job: steadier than the rate where others use the machine too."""
+        return self.processor / self.jobs * 1e6
 
 
 def environment() -> dict[str, str]:

@@ -51,7 +51,7 @@ def take_rounds(
                 began = time.monotonic()
                 try:
                     taken[measure.name].append(measure.take(ground))
-                except Exception as error:  # noqa: BLE001  (told at the end; the other measures are still worth taking)
+                except Exception as error:  # told at the end; the other measures are still worth taking
                     failures[measure.name] = Failure(measure.name, f"{type(error).__name__}: {error}")
                 tell(f"round {number} of {rounds}: {measure.name} took {time.monotonic() - began:.0f} s")
     return [row for measure in measures for row in _rows(measure, taken[measure.name])], list(failures.values())

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from bench import draining
-from bench.child import time_in_child
+from bench.board import Score
+from bench.child import Timed, time_in_child
 from bench.measure import Figure, Goal, Ground, Measure, Ratio, Readings
 from bench.peer import open_peer
 from bench.tasks import filled
@@ -17,31 +18,35 @@ def drain(ground: Ground) -> Readings:
 
     The bare engine claims and completes in batches and runs nothing, so the ratio to it shows the runtime's share.
     huey runs the same function with one worker thread, keeps the result, and forgets the job; once with the
-    durability of this run, and once as it comes, with a sync to the disk for each commit.
+    durability of this run, and once as it comes, with a sync to the disk for each commit. The processor time a job
+    takes is given beside the rate: it hardly changes when something else keeps the machine busy.
     """
-    return {
+    jobs, durability = ground.sizes.peer_jobs, ground.durability
+    runs: dict[str, Timed | Score] = {
         "bare": _bare(ground),
         "threads": _headrace(ground, "noop", draining.CONCURRENCY),
-        "huey": _huey(ground, ground.sizes.peer_jobs, ground.durability),
+        "huey": _huey(ground, jobs, durability),
         "loop": _headrace(ground, "noop_async", draining.CONCURRENCY),
         "wide loop": _headrace(ground, "noop_async", _MANY_AT_ONCE),
-        "huey as it comes": _huey(ground, ground.sizes.peer_jobs // 4, "full"),
+        "huey as it comes": _huey(ground, jobs // 4, "full"),
     }
+    efforts = {f"{name} effort": run.effort for name, run in runs.items()}
+    return {name: run.rate for name, run in runs.items()} | efforts
 
 
-def _headrace(ground: Ground, task: str, concurrency: int) -> float:
+def _headrace(ground: Ground, task: str, concurrency: int) -> Score:
     with ground.store() as path:
         filled(path, ground.durability, ground.sizes.jobs, lambda subject: getattr(subject, task))
-        return draining.drain(ground, path, ground.sizes.jobs, concurrency=concurrency).rate
+        return draining.drain(ground, path, ground.sizes.jobs, concurrency=concurrency)
 
 
-def _bare(ground: Ground) -> float:
+def _bare(ground: Ground) -> Timed:
     with ground.store() as path:
         filled(path, ground.durability, ground.sizes.jobs, lambda subject: subject.noop)
-        return time_in_child(ground, "bare", "drain", path, ground.durability, ground.sizes.jobs, _BATCH).rate
+        return time_in_child(ground, "bare", "drain", path, ground.durability, ground.sizes.jobs, _BATCH)
 
 
-def _huey(ground: Ground, jobs: int, durability: str) -> float:
+def _huey(ground: Ground, jobs: int, durability: str) -> Timed:
     with ground.store() as path:
         with open_peer(path, durability) as peer:
             peer.fill(jobs)
@@ -50,7 +55,7 @@ def _huey(ground: Ground, jobs: int, durability: str) -> float:
             kept = peer.huey.storage.result_store_size()
         if kept != jobs:
             raise AssertionError(f"huey kept {kept} results of {jobs} jobs: the comparison would not be fair")
-        return timed.rate
+        return timed
 
 
 MEASURE = Measure(
@@ -63,6 +68,10 @@ MEASURE = Measure(
         Figure("wide loop", "async def, concurrency 64"),
         Figure("huey", "huey, same durability"),
         Figure("huey as it comes", "huey, as it comes"),
+        Figure("bare effort", "processor time a job, bare engine", "µs"),
+        Figure("threads effort", "processor time a job, def", "µs"),
+        Figure("wide loop effort", "processor time a job, async def (64)", "µs"),
+        Figure("huey effort", "processor time a job, huey", "µs"),
     ),
     (
         Ratio("threads", "bare", "def / bare engine", Goal("at least", 0.5)),

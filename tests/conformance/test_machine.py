@@ -296,6 +296,7 @@ class StoreMachine(RuleBasedStateMachine):
         return made[kind]()
 
 
+@pytest.mark.timeout(600)  # it takes seconds; but a failure is first made as short as possible, and that takes its time
 @pytest.mark.parametrize("kind", KINDS)
 def test_no_order_of_operations_leads_a_store_away_from_the_model(kind: str) -> None:
     run_state_machine_as_test(

@@ -8,6 +8,7 @@ import random
 import signal
 import time
 from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -126,7 +127,7 @@ def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespa
         until(lambda: (tmp_path / "child").read_text(), what="the child's pid")
         child = int((tmp_path / "child").read_text())
         worker.kill()
-        until(lambda: _gone(child), what="the end of the sandbox process")
+        until(partial(_gone, child), what="the end of the sandbox process")
 
 
 def _gone(pid: int) -> bool:

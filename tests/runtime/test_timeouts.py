@@ -181,7 +181,7 @@ def test_no_timeout_is_missed_among_many(app: Headrace, kind: str) -> None:
         assert {job.wait(PATIENCE) for job in jobs} == {"failed"}
         assert {job.errors[0].type for job in jobs} == {"JobTimeout"}
         gate.open()
-        assert worker.failed == 100
+        eventually(lambda: worker.describe().failed == 100, "the count of failures")
 
 
 def test_an_async_backoff_function_is_asked_about_a_timeout_too(app: Headrace, worker: Worker, kind: str) -> None:

@@ -98,8 +98,8 @@ def _run(app: Headrace, task: Task[..., None, None], seconds: float, concurrency
     waiting = sum(_many(app, task) for _ in range(max(int(seconds * _ENOUGH) // _BATCH, 1)))
     began = time.perf_counter()
     with app.worker(concurrency=concurrency) as worker:
-        while worker.completed < waiting and time.perf_counter() - began < seconds:
-            if worker.stopped.wait(0.002):
-                raise HeadraceError(f"the worker stopped after {worker.completed} of {waiting} jobs")
-        jobs, passed = worker.completed, time.perf_counter() - began
+        while (jobs := worker.describe().completed) < waiting and time.perf_counter() - began < seconds:
+            if worker.stopped.wait(0.005):
+                raise HeadraceError(f"the worker stopped after {jobs} of {waiting} jobs")
+        passed = time.perf_counter() - began
     return Measure(f"run, {concurrency} threads", jobs, round(passed, 3), round(jobs / passed, 1))

@@ -1,0 +1,133 @@
+"""A task in a process of its own reports like any other, and whatever happens to that process harms nobody else."""
+
+from __future__ import annotations
+
+import os
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, JobFailed, ResultUnavailable, Retry, Worker
+from tests.runtime import shop
+from tests.runtime.kit import PATIENCE, eventually
+
+
+def process(app: Headrace, function: Any, **options: Any) -> Any:
+    return app.task(isolation="process", **options)(function)
+
+
+def test_it_runs_elsewhere_and_the_process_is_used_again(app: Headrace) -> None:
+    with app.worker(concurrency=1):
+        pid = process(app, shop.pid)
+        found = [pid.enqueue().result(PATIENCE) for _ in range(3)]
+    assert os.getpid() not in found
+    assert len(set(found)) == 1
+
+
+def test_a_coroutine_may_run_there_too(app: Headrace, worker: Worker) -> None:
+    assert process(app, shop.async_pid).enqueue().result(PATIENCE) != os.getpid()
+
+
+def test_one_call_may_ask_for_a_process(app: Headrace, worker: Worker) -> None:
+    pid = app.task(shop.pid)
+    assert pid.enqueue().result(PATIENCE) == os.getpid()
+    assert pid.using(isolation="process").enqueue().result(PATIENCE) != os.getpid()
+
+
+def test_the_job_reports_through_the_wall(app: Headrace, worker: Worker) -> None:
+    report = process(app, shop.report, timeout=60).using(metadata={"who": "ann"})
+    job = report.enqueue()
+    told = job.result(PATIENCE)
+    assert (told["id"], told["attempt"], told["metadata"]) == (job.id, 1, {"who": "ann"})
+    assert told["deadline"] > datetime.now(UTC)
+    assert job.progress == {"step": 1}
+    (line,) = job.logs()
+    assert (line.level, line.message) == ("warning", "hello from the sandbox")
+    assert line.fields["pid"] != os.getpid()
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "reason"),
+    [
+        ("snooze", "scheduled", "not now"),
+        ("later", "retrying", "attempt 1 of 4 failed"),
+        ("cancel", "cancelled", "no longer wanted ?"),
+        ("permanent", "failed", "permanent_error"),
+    ],
+)
+def test_the_task_steers_its_job_from_there(app: Headrace, worker: Worker, how: str, state: str, reason: str) -> None:
+    job = process(app, shop.steer).enqueue(how)
+    eventually(lambda: job.refresh().state == state, f"the state {state}")
+    assert job.reason == reason
+
+
+def test_its_retries_are_those_of_the_task(app: Headrace, worker: Worker) -> None:
+    job = process(app, shop.steer, retry=Retry(limit=2, backoff=[0.001], floor=0)).enqueue("error")
+    with pytest.raises(JobFailed, match="OSError: away"):
+        job.result(PATIENCE)
+    assert len(job.errors) == 3
+    assert "in steer" in job.errors[0].traceback
+
+
+def test_a_crash_fails_the_attempt_and_the_next_job_gets_a_new_process(app: Headrace) -> None:
+    with app.worker(concurrency=1):
+        job = process(app, shop.crash, retry=0).enqueue()
+        with pytest.raises(JobFailed, match="SandboxCrashed: its process ended with signal 9"):
+            job.result(PATIENCE)
+        assert process(app, shop.pid, retry=0).enqueue().result(PATIENCE) != os.getpid()
+
+
+def test_a_task_that_exits_ends_its_own_process_only(app: Headrace, worker: Worker) -> None:
+    job = process(app, shop.leave, retry=0).enqueue(3)
+    with pytest.raises(JobFailed, match="exit"):
+        job.result(PATIENCE)
+    assert process(app, shop.pid).enqueue().result(PATIENCE) != os.getpid()
+
+
+def test_a_process_that_died_between_two_jobs_is_not_the_second_ones_fault(app: Headrace, folder: Path) -> None:
+    with app.worker(concurrency=1):
+        victim = process(app, shop.die_later).enqueue(str(folder / "now")).result(PATIENCE)
+        (folder / "now").touch()
+        eventually(lambda: _is_dead(victim), "the process's end")
+        assert process(app, shop.pid, retry=0).enqueue().result(PATIENCE) != victim
+
+
+def _is_dead(pid: int) -> bool:
+    """Gone, or a zombie that its parent has not yet looked at."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+def test_a_function_that_can_not_be_imported_there_fails_with_the_reason(app: Headrace, worker: Worker) -> None:
+    @app.task(isolation="process", retry=0)
+    def local() -> None: ...
+
+    with pytest.raises(JobFailed, match="needs a module-level one"):
+        local.enqueue().result(PATIENCE)
+
+
+def test_an_object_that_has_no_name_to_import_fails_and_the_worker_goes_on(app: Headrace, worker: Worker) -> None:
+    class Callable_:  # noqa: N801
+        def __call__(self) -> None: ...
+
+    job = app.task(name="nameless", isolation="process", retry=0)(Callable_()).enqueue()
+    assert job.wait(PATIENCE) == "failed"
+    assert process(app, shop.pid).enqueue().result(PATIENCE) != os.getpid()
+
+
+def test_a_result_that_can_not_leave_the_process_leaves_the_job_completed(app: Headrace, worker: Worker) -> None:
+    job = process(app, shop.unstorable).enqueue()
+    with pytest.raises(ResultUnavailable):
+        job.result(PATIENCE)
+    assert job.state == "completed"
+
+
+def test_stopping_the_worker_ends_its_processes(app: Headrace) -> None:
+    with app.worker(concurrency=1):
+        pid = process(app, shop.pid).enqueue().result(PATIENCE)
+        assert not _is_dead(pid)
+    eventually(lambda: _is_dead(pid), "the process's end")
