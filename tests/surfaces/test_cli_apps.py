@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.command_line import Shell
+from tests.surfaces.command_line import SHOP, Shell
 
 TWO = "from headrace import Headrace\nfirst = Headrace()\nsecond = Headrace()\n"
 RENAMED = "from headrace import Headrace\njobs = also = Headrace()\n"
@@ -113,6 +113,13 @@ def test_an_app_follows_the_url_on_the_command_line(shell: Shell) -> None:
     assert "there" in shell("--url", "sqlite:///other.db", "jobs").out
 
 
+def test_what_a_module_prints_at_its_import_is_no_part_of_the_answer(shell: Shell) -> None:
+    name = shell.module("print('loading')\n" + SHOP)
+    ran = shell("--app", name, "enqueue", "add", "[1, 2]", "--job-id", "mine")
+    assert ran.out == "mine\n"
+    assert "loading" in ran.err
+
+
 def test_a_url_that_the_app_does_not_follow_is_refused_and_not_ignored(shell: Shell) -> None:
     name = shell.module("from headrace import Headrace\napp = Headrace('sqlite:///own.db')\n")
     ran = shell("--app", name, "--url", "sqlite:///other.db", "worker", "--once")
@@ -121,7 +128,14 @@ def test_a_url_that_the_app_does_not_follow_is_refused_and_not_ignored(shell: Sh
 
 
 def test_a_store_that_is_not_there_is_told_and_not_made_by_looking(shell: Shell) -> None:
-    for command in (("jobs",), ("queues",), ("workers",), ("why", "x"), ("jobs", "cancel", "x")):
+    for command in (
+        ("jobs",),
+        ("queues",),
+        ("queues", "pause", "mail"),
+        ("workers",),
+        ("why", "x"),
+        ("jobs", "cancel", "x"),
+    ):
         ran = shell(*command)
         assert ran.code == 2
         assert "there is no store at" in ran.err

@@ -114,7 +114,8 @@ def test_migrate_says_what_ran_and_then_that_nothing_is_left(shell: Shell) -> No
     assert first["applied"][0].startswith("0001_")
     assert first["version"] == len(first["applied"])
     assert "nothing to do" in shell("migrate").out
-    assert shell("migrate", "--json").json == {"applied": [], "version": first["version"]}
+    assert shell("migrate", "--json").json == {**first, "applied": []}
+    assert first["url"].endswith("headrace.db")
 
 
 def test_a_store_of_a_newer_headrace_is_refused_and_left_as_it_is(shell: Shell) -> None:

@@ -31,6 +31,7 @@ def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Captur
 def test_the_arguments_arrive_as_they_were_meant(
     shell: Shell, given: tuple[str, ...], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
+    shell("migrate")
     ran = shell("enqueue", "some.task", *given)
     assert (ran.code, ran.err) == (0, "")
     with shell.app() as app:
@@ -115,6 +116,20 @@ def test_an_app_checks_the_call_and_doubts_a_name_it_does_not_know(shell: Shell)
     assert "did you mean 'add'?" in doubted.err
     assert len(doubted.out.split()) == 1, "stdout holds the id alone"
     assert shell("--app", name, "enqueue", "add", "[1, 2]").err == ""
+
+
+def test_a_first_job_tells_that_it_made_the_store(shell: Shell) -> None:
+    first, second = shell("enqueue", "x"), shell("enqueue", "x")
+    assert first.err == f"note: this made a new store at {shell.folder / 'headrace.db'}\n"
+    assert second.err == ""
+
+
+def test_an_app_that_is_configured_hides_its_secrets_whatever_store_is_named(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_APP", shell.module())
+    shell("--url", "sqlite:///other.db", "enqueue", "login", '["ann", "hunter2"]', "--job-id", "mine")
+    assert "login('ann', '***')" in shell("--url", "sqlite:///other.db", "jobs", "show", "mine").out
 
 
 def test_waiting_prints_the_result(shell: Shell) -> None:

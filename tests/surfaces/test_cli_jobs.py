@@ -160,6 +160,13 @@ def test_a_damaged_payload_can_be_looked_at(shell: Shell, app: Headrace) -> None
     assert "damaged" in told["unreadable"]
 
 
+def test_a_huge_call_is_cut_for_people_and_whole_for_programs(shell: Shell, app: Headrace) -> None:
+    app.task_by_name("big").using(job_id="big-00001").enqueue("x" * 50_000)
+    assert len(shell("jobs", "show", "big-00001").out) < 10_000
+    assert "--json shows all" in shell("jobs", "show", "big-00001").out
+    assert shell("jobs", "show", "big-00001", "--json").json["args"] == ["x" * 50_000]
+
+
 def test_a_history_tells_every_step(shell: Shell, app: Headrace) -> None:
     steps = shell("jobs", "history", "dead-0001", "--json").json
     assert [(step["event"], step["to_state"]) for step in steps] == [

@@ -89,3 +89,13 @@ def test_no_room_asks_for_nothing_that_could_be_missed() -> None:
 def test_a_single_queue_always_gets_everything() -> None:
     rota = Rota({"only": 3})
     assert [turn(rota, room, {"only": 100})["only"] for room in (1, 7, 3)] == [1, 7, 3]
+
+
+def test_a_worker_of_all_queues_serves_them_evenly_however_long_the_first_is() -> None:
+    rota = Rota({})
+    assert rota.shares(10) == ()
+    rota.serve(["bulk", "mail"])
+    taken = sum((turn(rota, 10, {"bulk": 10**9, "mail": 10**9}) for _ in range(100)), Counter())
+    assert taken == {"bulk": 500, "mail": 500}
+    rota.serve(["bulk", "mail", "new"])
+    assert turn(rota, 30, dict.fromkeys(("bulk", "mail", "new"), 10**9))["new"] == 10

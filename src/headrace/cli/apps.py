@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import importlib
 import os
@@ -41,7 +42,8 @@ def _check_name(name: str, module_name: str, origin: str) -> None:
 
 def _import(module_name: str, origin: str) -> ModuleType:
     try:
-        return importlib.import_module(module_name)
+        with contextlib.redirect_stdout(sys.stderr):  # what a module prints at its import is no part of an answer
+            return importlib.import_module(module_name)
     except ModuleNotFoundError as error:
         if error.name is not None and f"{module_name}.".startswith(f"{error.name}."):
             raise ConfigError(

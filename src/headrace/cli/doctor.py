@@ -190,13 +190,14 @@ def _word(value: Any) -> str:
 def migrate(session: Session, as_json: bool) -> None:
     """Bring the store's tables to the version this headrace works with."""
     engine = session.store(may_create=True).engine
+    where = redacted_url(engine.url)
     applied = engine.migrate()
     current, _ = engine.schema()
     if as_json:
-        print_json({"applied": applied, "version": current})
+        print_json({"url": where, "applied": applied, "version": current})
     elif applied:
         for name in applied:
             say(f"applied {name}")
-        say(f"the tables are now of version {current}")
+        say(f"the tables of {where} are now of version {current}")
     else:
-        say(f"nothing to do: the tables are of version {current}, which is current")
+        say(f"nothing to do: the tables of {where} are of version {current}, which is current")

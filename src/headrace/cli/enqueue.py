@@ -10,7 +10,7 @@ import click
 from headrace.app.app import Headrace
 from headrace.cli import portrait
 from headrace.cli.options import as_json_option, duration, duration_or_none, example, moment, shared
-from headrace.cli.session import Session
+from headrace.cli.session import Session, missing_file
 from headrace.cli.show import print_json, remark, say
 from headrace.core import codec
 from headrace.errors import CorruptPayload
@@ -69,9 +69,12 @@ def enqueue(
     for are tagged, as `headrace jobs show --json` prints them.
     """
     positional, named = _call(args, kwargs)
-    app = session.store(may_create=True)
+    app = session.store(may_create=True, with_tasks=True)
     _doubt(app, session.app_name, task)
+    new_file = missing_file(app)
     job = app.task_by_name(task).using(**_said(options)).enqueue(*positional, **named)
+    if new_file:
+        remark(f"note: this made a new store at {new_file}")
     if as_json:
         _wait_and_print_json(job, wait)
         return

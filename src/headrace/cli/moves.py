@@ -106,9 +106,10 @@ def _by_filter(app: Headrace, move: Move, wanted: dict[str, Any], yes: bool) -> 
     meant = {**wanted, "state": [state for state in states if state in move.states]}
     if not meant["state"]:
         raise click.UsageError(_rule(move))
-    if not yes:
-        confirm(f"{move.name} {_jobs(app.jobs.count(**meant))}")
-    return move.many(**meant)
+    count = app.jobs.count(**meant)
+    if count and not yes:
+        confirm(f"{move.name} {_jobs(count)}")
+    return move.many(**meant) if count else 0
 
 
 def _jobs(count: int) -> str:

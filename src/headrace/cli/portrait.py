@@ -30,6 +30,7 @@ JOB_COLUMNS = (
     Column("PRIO", right=True),
     Column("DETAIL", least=12),
 )
+_LONGEST = 4000  # characters of a call or a result that a person is shown
 HISTORY_COLUMNS = (
     Column("AT"),
     Column("EVENT"),
@@ -139,7 +140,7 @@ def call_text(job: Job[Any]) -> str:
     except CorruptPayload as error:
         return f"{job.task}(…)  {error}"
     listed = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
-    return f"{job.task}({', '.join(listed)})"
+    return _brief(f"{job.task}({', '.join(listed)})")
 
 
 def result_text(job: Job[Any]) -> str:
@@ -151,7 +152,7 @@ def result_text(job: Job[Any]) -> str:
         codec.verify(stored, job.row.result_checksum or 0)
         if stored.startswith(f'{{"{LOST_RESULT}"'):
             return f"not stored: {msgspec.json.decode(stored)[LOST_RESULT]}"
-        return repr(codec.decode(stored))
+        return _brief(repr(codec.decode(stored)))
     except HeadraceError as error:
         return str(error)
 
@@ -187,6 +188,11 @@ def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
         yield "options", asked
     if job.state is State.COMPLETED:
         yield "result", result_text(job)
+
+
+def _brief(text: str) -> str:
+    over = len(text) - _LONGEST
+    return text if over <= 0 else f"{text[:_LONGEST]}… ({over:,} more characters; --json shows all)"
 
 
 def _asked(job: Job[Any]) -> str:

@@ -81,7 +81,7 @@ def resume(session: Session, names: tuple[str, ...]) -> None:
 
 
 def _set(session: Session, names: tuple[str, ...], paused: bool) -> None:
-    app = session.store(may_create=True)
+    app = session.store()
     known = {stats.queue for stats in app.queues()}
     handles = [app.queue(name) for name in names]  # a wrong name is refused before anything changes
     for queue in handles:

@@ -32,14 +32,14 @@ class _Reloader:
         self._command = command
         self._folder = folder
         self._signalled = threading.Event()
-        self._stopping = False
+        self._signals = 0
         self._child: subprocess.Popen[bytes] | None = None
 
     def run(self) -> int:
         before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
         try:
             remark(f"reloading on changes of .py files under {self._folder}")
-            while not self._stopping:
+            while not self._signals:
                 self._one_life()
             return 0
         finally:
@@ -52,22 +52,32 @@ class _Reloader:
         # A session of its own: Ctrl-C is for us, and we pass it on once.
         self._child = subprocess.Popen(self._command, start_new_session=True)
         ended = False
-        while not self._stopping and snapshot(self._folder) == known:
+        while not self._signals and snapshot(self._folder) == known:
             code = self._child.poll()
             if code is not None and not ended:
                 ended = True
                 remark(f"the worker ended with code {code}; waiting for a change")
             self._signalled.wait(_LOOK)
-        if not self._stopping:
+        if self._signals:
+            self._pass_signals_on(self._child)
+        else:
             remark("files changed; restarting the worker")
             self._end(_PATIENCE)
-        else:
-            self._child.wait()
 
     def _stop(self, number: int, frame: FrameType | None) -> None:
-        self._stopping = True
+        # Only counted here: a signal may come while the child is just being started and not yet known.
+        self._signals += 1
         self._signalled.set()
-        self._send(signal.SIGTERM)
+
+    def _pass_signals_on(self, child: subprocess.Popen[bytes]) -> None:
+        """Give the child every signal we got, until it is gone."""
+        sent = 0
+        while child.poll() is None:
+            while sent < self._signals:
+                self._send(signal.SIGTERM)
+                sent += 1
+            self._signalled.clear()
+            self._signalled.wait(_LOOK / 5)
 
     def _send(self, number: int) -> None:
         if self._child is not None and self._child.poll() is None:

@@ -25,10 +25,14 @@ class Session:
         self.app_name: str | None = None
         self._opened: Headrace | None = None
 
-    def store(self, *, may_create: bool = False) -> Headrace:
-        """The configured app or, without one, a bare one on the store. A store that is not there is an error."""
+    def store(self, *, may_create: bool = False, with_tasks: bool = False) -> Headrace:
+        """The configured app or, without one, a bare one on the store. A store that is not there is an error.
+
+        With --url alone no app is loaded, unless its tasks would help.
+        """
         if self._opened is None:
-            self._opened = self._bare() if self.url and not self.app else self._app_or_bare()
+            bare = self.url and not self.app and not with_tasks
+            self._opened = self._bare() if bare else self._app_or_bare()
         if not may_create and (missing := missing_file(self._opened)):
             raise ConfigError(
                 f"there is no store at {missing} yet. Run this where the app runs, or name the app with --app or the "

@@ -6,7 +6,7 @@ exact, and even the lightest queue's turn comes. What a queue can't use goes to 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from headrace.core.model import Share
 
@@ -18,8 +18,16 @@ class Rota:
         self._weights = dict(weights)
         self._credit = dict.fromkeys(weights, 0.0)
 
+    def serve(self, queues: Collection[str]) -> None:
+        """Share evenly among these queues from now on; the credit of those known stays."""
+        if self._weights.keys() != set(queues):
+            self._weights = dict.fromkeys(queues, 1)
+            self._credit = {queue: self._credit.get(queue, 0.0) for queue in queues}
+
     def shares(self, room: int) -> tuple[Share, ...]:
         """Who may take how many of `room` slots, the most deserving first."""
+        if not self._weights:
+            return ()
         total = sum(self._weights.values())
         for queue, weight in self._weights.items():
             self._credit[queue] += room * weight / total

@@ -39,7 +39,8 @@ class Trade:
         self._lease_ms = int(settings.lease * 1000)
         self._concurrency = settings.concurrency
         self._at_most = at_most
-        self._rota = Rota(settings.queues) if settings.queues else None
+        self._rota = Rota(settings.queues or {})
+        self._serves_all = settings.queues is None
         self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
         self._progress = (0, 0.0)
         self.held: dict[str, Claim] = {}
@@ -64,8 +65,7 @@ class Trade:
         crew = self._crew
         done, notes = _take_all(crew.done), _take_all(crew.notes)
         self._pace.finished(len(done))
-        shares = self._rota.shares(room) if self._rota else ()
-        want = Want(self._worker_id, room, self._lease_ms, shares, self._rota is None)
+        want = Want(self._worker_id, room, self._lease_ms, self._rota.shares(room), self._serves_all)
         try:
             answer = self._engine.exchange(done, want, notes)
         except EngineUnavailable:
@@ -78,6 +78,8 @@ class Trade:
             return [], None
         self._settled(done, answer.refused)
         self._took(answer.claims)
+        if self._serves_all and answer.queues:
+            self._rota.serve(answer.queues)
         return answer.claims, answer.next_at
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
@@ -113,8 +115,8 @@ class Trade:
         for claim in claims:
             self.held[claim.id] = claim
         self.claimed += len(claims)
-        if self._rota:
-            self._rota.took(Counter(claim.queue for claim in claims))
+        if claims:
+            self._rota.took(Counter([claim.queue for claim in claims]))
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
