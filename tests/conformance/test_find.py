@@ -113,6 +113,7 @@ def pages_of(engine: Engine, which: Filter, size: int) -> list[list[str]]:
     while True:
         page = engine.desk.find(which, size, cursor)
         pages.append(names(page.jobs))
+        assert len(pages) < 100, "the pages never end"
         cursor = page.cursor
         if cursor is None:
             return pages

@@ -86,11 +86,11 @@ def test_the_states_of_the_filter_narrow_the_move(engine: Engine) -> None:
 
 
 def test_a_move_stops_at_its_limit_and_takes_the_oldest(engine: Engine) -> None:
-    engine.insert([new_job(f"j{number}") for number in range(5)], now=NOW)
-    assert sorted(engine.desk.move(EVERYTHING, Event.CANCEL, 2, now=NOW)) == ["j0", "j1"]
-    assert sorted(engine.desk.move(EVERYTHING, Event.CANCEL, 2, now=NOW)) == ["j2", "j3"]
-    assert sorted(engine.desk.move(EVERYTHING, Event.CANCEL, 2, now=NOW)) == ["j4"]
-    assert engine.desk.move(EVERYTHING, Event.CANCEL, 2, now=NOW) == []
+    engine.insert([new_job(f"j{number}", priority=number) for number in range(5)], now=NOW)
+    for which in (EVERYTHING, Filter(queue="default"), Filter(queue="default", states=(State.PENDING,))):
+        expected = [["j0", "j1"], ["j2", "j3"], ["j4"], []]
+        assert [sorted(engine.desk.move(which, Event.CANCEL, 2, now=NOW)) for _ in range(4)] == expected
+        engine.desk.move(EVERYTHING, Event.REVIVE, 9, now=NOW)
 
 
 def test_a_move_of_jobs_that_do_not_exist_is_empty(engine: Engine) -> None:
@@ -220,6 +220,14 @@ def test_a_deleted_id_may_be_used_again_and_inherits_nothing(engine: Engine) -> 
     assert engine.insert([new_job("job")], now=NOW) == [True]
     assert (row(engine).attempt, row(engine).tags, engine.desk.history("job")) == (0, None, [])
     assert engine.desk.count(Filter(tag="old")) == 0
+
+
+def test_a_new_job_of_a_deleted_id_takes_over_its_open_dead_letter(store: StoreUnderTest) -> None:
+    engine = store.open()
+    bring(engine, State.FAILED)
+    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    settle(engine, fail(submit_and_claim(engine), reason="again", at=NOW + SECOND))
+    assert [(letter.job_id, letter.reason) for letter in store.dead_letters()] == [("job", "again")]
 
 
 def test_a_dead_letter_outlives_its_job(store: StoreUnderTest) -> None:

@@ -18,6 +18,7 @@ from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.options import Options, check_task_name, checked
 from headrace.core.settings import Settings
+from headrace.core.words import why
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.job import Job
@@ -97,7 +98,8 @@ class Headrace:
             return None
         try:
             function = getattr(importlib.import_module(module), attribute, None)
-        except ImportError:
+        except Exception as error:  # user code runs at import; what it raises is not the worker's end
+            _tell_import_error(name, error)
             return None
         if isinstance(function, Task):
             return function
@@ -133,7 +135,8 @@ class Headrace:
 
     def _plain(self, function: Callable[..., Any]) -> Task[..., Any, Any]:
         place = _place(function)
-        if "<" in place or place.startswith("__main__"):
+        module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", ".")
+        if not module or module == "__main__" or "." in qualname or "<" in place:
             raise InvalidJob(f"{place} can't be imported by a worker; make it a task with @app.task")
         return Task(function, place, Options(), self._submitter)
 
@@ -239,6 +242,7 @@ class Headrace:
             if not worker.stopped.is_set():
                 worker.stop()
         self._workers.clear()
+        self._hub.close()
         self.engine.close()
 
     def __enter__(self) -> Headrace:
@@ -279,6 +283,12 @@ def _task_options(given: dict[str, Any]) -> Options:
 
 def _place(function: Any) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def _tell_import_error(task: str, error: Exception) -> None:
+    import logging  # deferred: a sixth of what `import headrace` would cost
+
+    logging.getLogger("headrace.app").warning("task %r can't be imported: %s", task, why(error))
 
 
 def _elsewhere(*args: Any, **kwargs: Any) -> Any:

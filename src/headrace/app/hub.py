@@ -42,6 +42,10 @@ class AppHub:
         self.clock = clock
         self._waiter: Waiter | None = None
 
+    def close(self) -> None:
+        if self._waiter is not None:
+            self._waiter.close()
+
     def row(self, job_id: str) -> JobRow:
         rows = self.engine.desk.get([job_id])
         if not rows:

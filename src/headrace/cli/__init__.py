@@ -28,9 +28,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
     session = Session()
     try:
-        code = root.main(arguments, "headrace", standalone_mode=False, obj=session)
-        sys.stdout.flush()
-        return code if isinstance(code, int) else DONE
+        return _run(arguments, session)
     except BrokenPipeError:
         return _reader_is_gone()
     except (click.Abort, KeyboardInterrupt):
@@ -40,8 +38,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else FAILED
     except Exception as error:  # the last resort: whatever it is, it is told in one line
         return _tell(error, session)
+
+
+def _run(arguments: Sequence[str] | None, session: Session) -> int:
+    try:
+        code = root.main(arguments, "headrace", standalone_mode=False, obj=session)
+        sys.stdout.flush()
     finally:
         session.close()
+    return code if isinstance(code, int) else DONE
 
 
 def _tell(error: Exception, session: Session) -> int:

@@ -111,8 +111,9 @@ class Pulse:
 
     def _beat(self) -> None:
         leases = [Lease(claim.id, claim.version) for claim in self._reports.held()]
+        reported = self._reports.describe()
         try:
-            renewal = self._engine.renew(self._reports.describe(), leases, self._lease_ms)
+            renewal = self._engine.renew(reported, leases, self._lease_ms)
         except EngineUnavailable as error:
             self._missed(error)
             return
@@ -120,6 +121,8 @@ class Pulse:
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
         self._reports.obey(renewal.wish)
+        if self._reports.describe().state != reported.state:
+            self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
 
     def _missed(self, error: EngineUnavailable) -> None:
         self._failures += 1

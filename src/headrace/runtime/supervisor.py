@@ -31,6 +31,7 @@ def run_here(worker: Worker) -> int:
     parent = os.getppid()
     # With the default of 5 ms, a thread that computes holds up every step of a commit by that much (measured: half
     # the throughput, and the write lock held meanwhile). This process is ours to set.
+    before = sys.getswitchinterval()
     sys.setswitchinterval(0.001)
     with _signals(lambda again: worker.request_stop(0.0 if again else None)):
         worker.start()
@@ -39,6 +40,7 @@ def run_here(worker: Worker) -> int:
                 log.warning("the parent process is gone; stopping")
                 worker.request_stop()
                 parent = os.getppid()
+    sys.setswitchinterval(before)
     return RECYCLED if worker.recycle else 0
 
 

@@ -7,7 +7,8 @@ import threading
 import time
 from concurrent.futures import Future
 
-from headrace.engines.protocol import Engine
+from headrace.engines.protocol import Bell, Engine
+from headrace.errors import EngineUnavailable
 
 _LINGER = 2.0
 
@@ -20,6 +21,8 @@ class Waiter:
         self._lock = threading.Lock()
         self._awaited: dict[str, list[Future[None]]] = {}
         self._thread: threading.Thread | None = None
+        self._stop = threading.Event()
+        self._bell: Bell | None = None
 
     def wait(self, job_id: str, timeout: float | None) -> bool:
         """Block until the job is over; False if the timeout passed first."""
@@ -27,8 +30,9 @@ class Waiter:
         try:
             future.result(timeout)
         except TimeoutError:
-            self._forget(job_id, future)
             return False
+        finally:
+            self._forget(job_id, future)
         return True
 
     async def await_finish(self, job_id: str, timeout: float | None) -> bool:
@@ -42,12 +46,27 @@ class Waiter:
             self._forget(job_id, future)
         return True
 
+    def close(self) -> None:
+        """Watch no more: the store is about to be closed, and a thread that looks at it would reopen it."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stop.set()
+        if thread is None:
+            return
+        if self._bell is not None:
+            self._bell.ring()
+        thread.join(_LINGER)
+        self._give_up(EngineUnavailable("the app was closed while this job was waited for"))
+
     def _await(self, job_id: str) -> Future[None]:
         future: Future[None] = Future()
         with self._lock:
             self._awaited.setdefault(job_id, []).append(future)
             if self._thread is None:
-                self._thread = threading.Thread(target=self._watch, name="headrace-waiter", daemon=True)
+                self._stop = threading.Event()
+                self._thread = threading.Thread(
+                    target=self._watch, args=(self._stop,), name="headrace-waiter", daemon=True
+                )
                 self._thread.start()
         if self._engine.desk.finished([job_id]):  # it may have ended before the watcher knew of it
             self._resolve({job_id})
@@ -61,26 +80,30 @@ class Waiter:
             if not futures:
                 self._awaited.pop(job_id, None)
 
-    def _watch(self) -> None:
-        bell = self._engine.listen("done")
-        idle_since = time.monotonic()
+    def _watch(self, stop: threading.Event) -> None:
         try:
-            while True:
-                with self._lock:
-                    ids = list(self._awaited)
-                    if ids:
-                        idle_since = time.monotonic()
-                    elif time.monotonic() - idle_since > _LINGER:
-                        self._thread = None
-                        return
-                if ids:
-                    self._resolve(self._engine.desk.finished(ids))
-                bell.wait(_LINGER)
-        except BaseException as error:
+            self._bell = bell = self._engine.listen("done")
+            try:
+                self._look(bell, stop)
+            finally:
+                bell.close()
+        except Exception as error:  # whoever waits is told; if nobody does, it is of no interest
             self._give_up(error)
-            raise
-        finally:
-            bell.close()
+
+    def _look(self, bell: Bell, stop: threading.Event) -> None:
+        """Until nobody has waited for a while, or the app is closed."""
+        idle_since = time.monotonic()
+        while not stop.is_set():
+            with self._lock:
+                ids = list(self._awaited)
+                if ids:
+                    idle_since = time.monotonic()
+                elif time.monotonic() - idle_since > _LINGER:
+                    self._thread = None
+                    return
+            if ids:
+                self._resolve(self._engine.desk.finished(ids))
+            bell.wait(_LINGER)
 
     def _resolve(self, ids: set[str]) -> None:
         with self._lock:

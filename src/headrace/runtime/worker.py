@@ -109,6 +109,8 @@ class Worker:
     def stop(self, patience: float | None = None) -> None:
         """Stop and wait until it is done."""
         self.request_stop(patience)
+        if self._thread is None:  # it was never started
+            self.stopped.set()
         self.join()
 
     def join(self, timeout: float | None = None) -> bool:

@@ -1,0 +1,70 @@
+"""SQLite: the file under the engine, as others see it who open it too."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headrace.engines.sqlite.engine import SqliteEngine
+from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job
+
+
+@pytest.fixture
+def engine(tmp_path: Path) -> Iterator[SqliteEngine]:
+    made = SqliteEngine(tmp_path / "q.db")
+    made.insert([new_job("job")], now=NOW)
+    yield made
+    made.close()
+
+
+def test_a_write_has_the_file_to_itself_from_its_first_moment(engine: SqliteEngine) -> None:
+    """A transaction that began as a read could not become a write once somebody else has written."""
+    with (
+        engine.store.writing(),
+        closing(sqlite3.connect(engine.store.path, timeout=0, isolation_level=None)) as other,
+        pytest.raises(sqlite3.OperationalError, match="locked"),
+    ):
+        other.execute("BEGIN IMMEDIATE")
+
+
+def test_an_exception_undoes_the_whole_transaction_and_frees_the_file(engine: SqliteEngine) -> None:
+    with pytest.raises(KeyError), engine.store.writing() as db:
+        db.execute("DELETE FROM headrace_jobs")
+        raise KeyError("half way")
+    assert engine.desk.count(EVERYTHING) == 1
+    assert engine.insert([new_job("next")], now=NOW) == [True]
+
+
+def test_reads_are_not_held_up_by_a_write_and_see_only_what_is_committed(engine: SqliteEngine) -> None:
+    with engine.store.writing() as db:
+        db.execute("DELETE FROM headrace_jobs")
+        assert engine.desk.count(EVERYTHING) == 1
+
+
+def test_a_plain_copy_of_the_database_made_by_sqlite_is_a_working_store(engine: SqliteEngine, tmp_path: Path) -> None:
+    with (
+        closing(sqlite3.connect(engine.store.path)) as source,
+        closing(sqlite3.connect(tmp_path / "copy.db")) as target,
+    ):
+        source.backup(target)
+    copy = SqliteEngine(tmp_path / "copy.db")
+    assert ids(claim(copy)) == ["job"]
+    copy.close()
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        "UPDATE headrace_jobs SET state = 'running'",
+        "UPDATE headrace_jobs SET lease_until = 1",
+        "UPDATE headrace_jobs SET state = 'asleep'",
+        "UPDATE headrace_jobs SET priority = 101",
+    ],
+)
+def test_the_file_itself_refuses_what_no_job_can_be(engine: SqliteEngine, change: str) -> None:
+    with pytest.raises(sqlite3.IntegrityError), engine.store.writing() as db:
+        db.execute(change)
