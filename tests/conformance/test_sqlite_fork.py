@@ -53,7 +53,7 @@ def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(short_folder: Pat
 
 def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(short_folder: Path) -> None:
     engine = SqliteEngine(short_folder / "q.db")
-    engine.store._patience = 0.2  # so that a child without hope gives up soon
+    engine.store._patience = 1.0  # so that a child without hope gives up soon
     engine.insert([new_job("before")], now=NOW)
     inside, forked = threading.Event(), threading.Event()
 
@@ -61,7 +61,7 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(short
         with engine.store.writing() as db:
             db.execute("UPDATE headrace_jobs SET version = version + 1")
             inside.set()
-            forked.wait(0.5)  # a fork that waits for this transaction ends the wait by letting it run out
+            forked.wait(0.2)  # a fork that waits for this transaction ends the wait by letting it run out
 
     writer = threading.Thread(target=write)
     writer.start()

@@ -32,9 +32,13 @@ def test_a_write_has_the_file_to_itself_from_its_first_moment(engine: SqliteEngi
 
 
 def test_an_exception_undoes_the_whole_transaction_and_frees_the_file(engine: SqliteEngine) -> None:
-    with pytest.raises(KeyError), engine.store.writing() as db:
-        db.execute("DELETE FROM headrace_jobs")
-        raise KeyError("half way")
+    def fail_half_way() -> None:
+        with engine.store.writing() as db:
+            db.execute("DELETE FROM headrace_jobs")
+            raise KeyError("half way")
+
+    with pytest.raises(KeyError):
+        fail_half_way()
     assert engine.desk.count(EVERYTHING) == 1
     assert engine.insert([new_job("next")], now=NOW) == [True]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
 import io
 import itertools
@@ -10,8 +11,9 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -52,6 +54,13 @@ def hold(marker: str) -> str:
             return "let go"
     raise TimeoutError("nobody let it go")
 """
+
+
+@contextlib.contextmanager
+def open_shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    """A shell in a fresh folder. Its path is short: the bells of a store are sockets, and their names must be."""
+    with tempfile.TemporaryDirectory(prefix="hr-") as folder:
+        yield Shell(Path(folder).resolve(), monkeypatch, capsys)
 
 
 class Ran(NamedTuple):

@@ -5,18 +5,20 @@ from __future__ import annotations
 import os
 import signal
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.surfaces.command_line import Shell, finish
+from tests.surfaces.command_line import Shell, finish, open_shell
 
 LONGEST = 25.0  # seconds; it promises 20, and other tests may run beside it
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, monkeypatch, capsys)
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
 
 
 def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) -> None:

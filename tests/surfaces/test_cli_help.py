@@ -14,12 +14,13 @@ import pytest
 from headrace import __version__
 from headrace.cli.root import root
 from headrace.cli.session import Session
-from tests.surfaces.command_line import Shell
+from tests.surfaces.command_line import Shell, open_shell
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, monkeypatch, capsys)
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
 
 
 def every_command(

@@ -7,21 +7,21 @@ import sqlite3
 import threading
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
-from pathlib import Path
 
 import pytest
 
 from headrace import Headrace, PermanentError, current_job
 from headrace.cli.jobs import _unseen
 from headrace.runtime.job import LogEntry
-from tests.surfaces.command_line import Shell, eventually, finish
+from tests.surfaces.command_line import Shell, eventually, finish, open_shell
 
 SECRET = "hunter2"  # what must never be shown
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, monkeypatch, capsys)
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
 
 
 @pytest.fixture

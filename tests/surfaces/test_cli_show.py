@@ -20,12 +20,13 @@ from hypothesis import strategies as st
 
 from headrace.cli.options import parse_moment, parse_seconds
 from headrace.cli.show import Column, ago, clean, fit, one_line, span, stamp
-from tests.surfaces.command_line import PATIENCE, Shell, _environment, finish
+from tests.surfaces.command_line import PATIENCE, Shell, _environment, finish, open_shell
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, monkeypatch, capsys)
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
 
 
 @pytest.fixture

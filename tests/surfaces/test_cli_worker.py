@@ -7,20 +7,22 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from headrace import Headrace, Job, State
-from tests.surfaces.command_line import PATIENCE, SHOP, Shell, end, eventually, finish, wait_for_line
+from tests.surfaces.command_line import PATIENCE, SHOP, Shell, end, eventually, finish, open_shell, wait_for_line
 
 MOST_MEGABYTES = 40
 
 
 @pytest.fixture
-def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Shell:
-    return Shell(tmp_path, monkeypatch, capsys)
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
 
 
 def signed_on(app: Headrace, count: int = 1) -> None:

@@ -12,6 +12,7 @@ import pytest
 from msgspec import Struct
 
 from headrace.engines.sql import Migration, load_migrations, load_statements
+from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.statements import SQL
 
 
@@ -115,17 +116,17 @@ def test_migrations_come_in_the_order_of_their_numbers(package: Package) -> None
             "migrations/0001_one_thing.sql": "SELECT 1;",
         }
     )
-    assert load_migrations(name) == [
+    assert load_migrations(name, ["0010_ten", "0001_one_thing", "0002_two"]) == [
         Migration(1, "one_thing", "SELECT 1;"),
         Migration(2, "two", "SELECT 2;"),
         Migration(10, "ten", "SELECT 10;"),
     ]
 
 
-def test_files_that_are_no_migration_are_passed_over(package: Package) -> None:
-    files = ("README.md", "1_short.sql", "0001_a.sql.bak", "0001-dash.sql", "__init__.py", "0002_good.sql")
-    name = package({f"migrations/{file}": "x" for file in files})
-    assert [migration.name for migration in load_migrations(name)] == ["good"]
+def test_a_migration_that_is_missing_is_an_error_at_loading(package: Package) -> None:
+    name = package({"migrations/0001_one.sql": "SELECT 1;"})
+    with pytest.raises(FileNotFoundError):
+        load_migrations(name, ["0001_one", "0002_two"])
 
 
 # -- what ships
@@ -137,3 +138,10 @@ def test_every_statement_that_ships_is_whole_and_has_nothing_left_to_fill_in_but
         assert sql, name
         assert sqlite3.complete_statement(sql + ";"), name
         assert re.findall(r"\{\w+\}|--", sql) in ([], ["{rows}"]), name
+
+
+def test_every_migration_file_that_ships_is_listed() -> None:
+    folder = Path(schema.__file__).with_name("migrations")
+    listed = [f"{migration.version:04d}_{migration.name}.sql" for migration in schema.MIGRATIONS]
+    assert listed == sorted(file.name for file in folder.glob("*.sql"))
+    assert [migration.version for migration in schema.MIGRATIONS] == list(range(1, schema.CURRENT + 1))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
 
@@ -55,6 +55,8 @@ class Jobs:
         """The matching jobs, newest first, at most `limit` of them."""
         if type(limit) is not int or not 1 <= limit <= _MOST:
             raise InvalidJob(f"limit: expected 1 to {_MOST}, got {limit!r}")
+        if cursor is not None and not isinstance(cursor, str):
+            raise InvalidJob(f"cursor {cursor!r} is not one that find() returned")
         page = self._hub.engine.desk.find(as_filter(filters), limit, cursor)
         return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
 
@@ -89,9 +91,10 @@ class Jobs:
     adelete = twin(delete)
 
     def _move(self, filters: dict[str, Any], event: Event) -> int:
-        if not filters:
+        which = as_filter(filters)
+        if which == Filter():  # also if every filter that was given is None
             raise InvalidJob("say which jobs are meant with at least one filter, for example queue='default'")
-        return len(self._hub.move(as_filter(filters), event))
+        return len(self._hub.move(which, event))
 
 
 _NAMES = ("state", "queue", "task", "tag", "worker", "text", "since", "until", "ids")
@@ -108,24 +111,30 @@ def as_filter(given: dict[str, Any]) -> Filter:
         if name == "state":
             values["states"] = _states(value)
         elif name == "ids":
-            values["ids"] = tuple(value)
+            values["ids"] = _ids(value)
         elif name in ("since", "until"):
             values[name] = check_moment(name, value) if isinstance(value, datetime) else _wrong_time(name, value)
         else:
             values[name] = getattr(value, "name", value)
             if not isinstance(values[name], str):
                 raise InvalidJob(f"{name}: expected text, got {value!r}")
-    if values.get("ids") == ():
+    if () in (values.get("ids"), values.get("states")):
         values["ids"] = ("",)  # none of these: no id is empty
     return Filter(**values)
 
 
 def _states(value: Any) -> tuple[State, ...]:
-    given = [value] if isinstance(value, str) else list(value)
     try:
-        return tuple(State(state) for state in given)
-    except ValueError:
+        return tuple(State(state) for state in ([value] if isinstance(value, str) else value))
+    except (ValueError, TypeError):
         raise InvalidJob(f"state: {value!r} is not one of {', '.join(State)}") from None
+
+
+def _ids(value: Any) -> tuple[str, ...]:
+    ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value, None)
+    if not all(isinstance(job_id, str) for job_id in ids):
+        raise InvalidJob(f"ids: expected a list of ids, got {value!r}")
+    return ids
 
 
 def _wrong_time(name: str, value: Any) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -14,6 +13,7 @@ from headrace.core import ids
 from headrace.core.clock import instant_ms, to_ms
 from headrace.core.model import Isolation
 from headrace.core.retry import Retry, as_retry
+from headrace.core.words import nearest
 from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
@@ -96,8 +96,8 @@ def check_moment(name: str, value: Any) -> int:
 
 
 def _suggestion(name: str) -> str:
-    near = difflib.get_close_matches(name, OPTION_NAMES, 1)
-    return f" (did you mean {near[0]!r}?)" if near else ""
+    near = nearest(name, OPTION_NAMES)
+    return f" (did you mean {near!r}?)" if near else ""
 
 
 def _seconds(name: str, value: Any, least: float, most: float) -> int:

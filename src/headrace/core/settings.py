@@ -7,13 +7,13 @@ environment nor files; it is handed what was found there.
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal
 
 import msgspec
 
 from headrace.core.options import check_queue
+from headrace.core.words import nearest
 from headrace.errors import ConfigError, InvalidJob
 
 Queues = dict[str, int]
@@ -103,8 +103,8 @@ def resolve(
 
 def _converted(name: str, value: Any, where: str) -> Any:
     if name not in NAMES:
-        near = difflib.get_close_matches(name, NAMES, 1)
-        hint = f"; did you mean {near[0]}?" if near else f"; settings are {', '.join(NAMES)}"
+        near = nearest(name, NAMES)
+        hint = f"; did you mean {near}?" if near else f"; settings are {', '.join(NAMES)}"
         raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
     if name == "queues":
         return parse_queues(value)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import reprlib
+from collections.abc import Iterable
 from typing import Any
 
 _brief = reprlib.Repr()
@@ -22,6 +23,13 @@ def a_kind(value: Any) -> str:
     """`a socket`, `an Order`."""
     name = type(value).__name__
     return f"{'an' if name[:1].lower() in 'aeiou' else 'a'} {name}"
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """The one of these that was probably meant."""
+    import difflib  # deferred: needed only where something was misspelled
+
+    return next(iter(difflib.get_close_matches(name, list(names), 1)), None)
 
 
 def why(error: BaseException) -> str:

@@ -1,15 +1,14 @@
 """Group commit without a thread or a timer.
 
-Callers put their item on a list and queue up at a lock; whoever gets it commits everything that is on the list, and
-the others find theirs done. A lone caller pays for one uncontended lock. The async API calls from executor threads,
-so one mechanism serves both.
+A caller puts its item on a list. Whoever finds nobody leading becomes the leader: it commits everything that is on
+the list by then, wakes those it served, and hands the lead to the first of those who came meanwhile. A lone caller
+pays for one uncontended lock; under load the batches grow by themselves.
 """
 
 from __future__ import annotations
 
 import threading
-from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
 T = TypeVar("T")
@@ -17,64 +16,95 @@ R = TypeVar("R")
 
 _MOST = 1000
 
+Flush = Callable[[list[T]], list[R]]
+
+
+class Answer(Generic[R]):
+    """What became of one item: a value or an error."""
+
+    __slots__ = ("error", "value")
+
+    def __init__(self, value: R | None, error: BaseException | None) -> None:
+        self.value = value
+        self.error = error
+
+    def get(self) -> R:
+        if self.error is not None:
+            raise self.error
+        return self.value  # type: ignore[return-value]
+
+
+def flush_each(flush: Flush[T, R], items: Sequence[T]) -> list[Answer[R]]:
+    """Flush all items at once; if that fails, one by one, so that a bad one fails alone."""
+    try:
+        return [Answer(value, None) for _, value in zip(items, flush(list(items)), strict=True)]
+    except Exception as error:
+        if len(items) == 1:
+            return [Answer(None, error)]
+    return [flush_each(flush, [item])[0] for item in items]
+
 
 class _Place(Generic[T, R]):
-    """An item on the list, and what became of it."""
+    """An item on the list. Its gate opens when it is served, or when its caller is to lead."""
 
-    __slots__ = ("answer", "error", "item")
+    __slots__ = ("answer", "gate", "item")
 
     def __init__(self, item: T) -> None:
         self.item = item
-        self.answer: tuple[R] | None = None
-        self.error: BaseException | None = None
-
-    @property
-    def served(self) -> bool:
-        return self.answer is not None or self.error is not None
+        self.gate = threading.Lock()
+        self.gate.acquire()
+        self.answer: Answer[R] | None = None
 
 
 class Batch(Generic[T, R]):
     """Turns calls with one item each into calls of `flush` with many."""
 
-    def __init__(self, flush: Callable[[list[T]], list[R]]) -> None:
+    def __init__(self, flush: Flush[T, R]) -> None:
         self._flush = flush
-        self._waiting: deque[_Place[T, R]] = deque()
-        self._turn = threading.Lock()
+        self._lock = threading.Lock()
+        self._waiting: list[_Place[T, R]] = []
+        self._led = False
 
     def call(self, item: T) -> R:
         """Have the item flushed, alone or with others, and answer for it."""
         place: _Place[T, R] = _Place(item)
-        self._waiting.append(place)
-        with self._turn:
-            while not place.served:
-                self._serve()
-        if place.error is not None:
-            raise place.error
-        assert place.answer is not None
-        return place.answer[0]
-
-    def _serve(self) -> None:
-        places = [self._waiting.popleft() for _ in range(min(len(self._waiting), _MOST))]
+        with self._lock:
+            self._waiting.append(place)
+            leads, self._led = not self._led, True
         try:
-            self._commit(places)
-        except Exception as error:
-            if len(places) == 1:
-                places[0].error = error
-            else:
-                self._one_by_one(places)
-        except BaseException as error:  # an interrupt of this thread must not leave the others waiting
-            for place in places:
-                place.error = error
+            if not leads:
+                place.gate.acquire()
+            if place.answer is None:
+                self._lead()
+        except BaseException:
+            self._step_down(place)
             raise
+        assert place.answer is not None
+        return place.answer.get()
 
-    def _commit(self, places: list[_Place[T, R]]) -> None:
-        for place, answer in zip(places, self._flush([place.item for place in places]), strict=True):
-            place.answer = (answer,)
+    def _lead(self) -> None:
+        with self._lock:
+            places = self._waiting[:_MOST]
+        answers = flush_each(self._flush, [place.item for place in places])
+        with self._lock:
+            del self._waiting[: len(places)]
+        for place, answer in zip(places, answers, strict=True):
+            place.answer = answer
+            place.gate.release()
+        self._pass_on()
 
-    def _one_by_one(self, places: list[_Place[T, R]]) -> None:
-        """One bad item fails alone."""
-        for place in places:
-            try:
-                self._commit([place])
-            except Exception as error:
-                place.error = error
+    def _step_down(self, place: _Place[T, R]) -> None:
+        """An interrupt of this caller, waiting or leading, must not strand the others: somebody else leads them."""
+        with self._lock:
+            if place not in self._waiting:
+                return  # served meanwhile
+            led = self._waiting[0] is place
+            self._waiting.remove(place)
+        if led:
+            self._pass_on()
+
+    def _pass_on(self) -> None:
+        with self._lock:
+            self._led = bool(self._waiting)
+            if self._waiting:
+                self._waiting[0].gate.release()

@@ -102,9 +102,13 @@ class Crew:
             return None
 
     def free_slot(self, slot: int) -> None:
-        self.slots.append(slot)
+        self.return_slot(slot)
         if self.ready_async:
             self.wake_loop()
+
+    def return_slot(self, slot: int) -> None:
+        """Free a slot from inside the event loop, which looks after its own."""
+        self.slots.append(slot)
         if self.ready:
             with self.work:
                 self.work.notify()

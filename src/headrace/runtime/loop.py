@@ -103,7 +103,8 @@ class Loop:
         run = self._tasks.pop(task)
         if not task.cancelled() and (error := task.exception()) is not None:
             self._crew.end(run, conclude(run.plan, run.claim, error, self._crew.now))
-        self._crew.free_slot(run.slot)
+        self._crew.return_slot(run.slot)
+        self._fill()
 
     def _cancel_all(self) -> None:
         for task in list(self._tasks):

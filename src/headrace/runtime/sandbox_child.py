@@ -123,3 +123,6 @@ class _Nowhere:
 
     def submit(self, call: Any) -> Any:
         raise ConfigError("this function is not a task of an app")
+
+    async def asubmit(self, call: Any) -> Any:
+        self.submit(call)

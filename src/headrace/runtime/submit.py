@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import msgspec
 from msgspec import UNSET, Struct
@@ -18,6 +19,12 @@ from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.job import Hub, Job
 from headrace.runtime.task import Call, Task
+from headrace.runtime.twin import in_thread
+
+if TYPE_CHECKING:
+    from asyncio import AbstractEventLoop
+
+    from headrace.runtime.lane import Lane
 
 DEFAULT_QUEUE = "default"
 
@@ -54,16 +61,36 @@ class Submitter:
         self._engine = engine
         self._clock = clock
         self._batch: Batch[NewJob, bool] = Batch(engine.insert)
+        self._lanes: WeakKeyDictionary[AbstractEventLoop, Lane[NewJob, bool]] = WeakKeyDictionary()
 
     def submit(self, call: Call[Any]) -> Job[Any]:
         """Store one job, in one commit with whatever else is submitted just now."""
         new = self._new(call, self._clock.now())
-        if not self._batch.call(new):
+        return self._stored(call, new, self._batch.call(new))
+
+    async def asubmit(self, call: Call[Any]) -> Job[Any]:
+        """The same for coroutines, in one commit with what the others of their event loop submit just now."""
+        new = self._new(call, self._clock.now())
+        if self.intercept is not None:  # whoever intercepts runs the job here and now, which would block the loop
+            return await in_thread(self.submit, call)
+        return self._stored(call, new, await self._lane().call(new))
+
+    def _stored(self, call: Call[Any], new: NewJob, fresh: bool) -> Job[Any]:
+        # An id we made ourselves can only be taken by this very job, if an insert had to be repeated.
+        if not fresh and call.options.job_id is not UNSET:
             raise DuplicateJob(new.id)
         job: Job[Any] = Job(self._hub, new)
         if self.intercept is not None:
             self.intercept(job)
         return job
+
+    def _lane(self) -> Lane[NewJob, bool]:
+        # Deferred, with asyncio: whoever gets here has it loaded anyway.
+        from asyncio import get_running_loop
+
+        from headrace.runtime.lane import Lane
+
+        return self._lanes.setdefault(get_running_loop(), Lane(self._engine.insert))
 
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Store all jobs in one commit, or none if any of them is not valid."""

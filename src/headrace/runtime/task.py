@@ -15,7 +15,6 @@ from headrace.core.retry import Retry
 from headrace.core.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.job import Job
-from headrace.runtime.twin import in_thread
 
 P = ParamSpec("P")
 C = TypeVar("C")  # what a call returns: the result, or for `async def` a coroutine of it
@@ -26,6 +25,7 @@ class Submits(Protocol):
     """Where a task's calls go."""
 
     def submit(self, call: Call[Any]) -> Job[Any]: ...
+    async def asubmit(self, call: Call[Any]) -> Job[Any]: ...
 
 
 class Call(Struct, Generic[R], frozen=True):
@@ -66,7 +66,7 @@ class Task(Generic[P, C, R]):
 
     async def aenqueue(self, *args: Any, **kwargs: Any) -> Job[R]:
         """Like enqueue(), without blocking the event loop."""
-        return await in_thread(self._submits.submit, self.bind(*args, **kwargs))
+        return await self._submits.asubmit(self.bind(*args, **kwargs))
 
     delay = enqueue
     """The name Celery uses for it."""

@@ -86,7 +86,11 @@ class Trade:
         """The claims with their plans; those of unknown tasks are put aside for another worker."""
         planned = []
         for claim in claims:
-            plan = self._planner.plan(claim)
+            try:
+                plan = self._planner.plan(claim)
+            except Exception as error:  # a damaged row must not strand the claims beside it
+                self._refuse(claim, error)
+                continue
             if plan is None:
                 self._park(claim)
             else:
@@ -117,6 +121,8 @@ class Trade:
         self.claimed += len(claims)
         if claims:
             self._rota.took(Counter([claim.queue for claim in claims]))
+            if not self._crew.waiting:  # the time that nothing waited is no stall of what waits from now on
+                self._progress = (self._crew.began, time.monotonic())
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
@@ -130,14 +136,30 @@ class Trade:
 
     def _hand_in_one_by_one(self, done: list[Outcome]) -> None:
         """What the store can't take of one job must not keep the others from being settled."""
+        left = deque(done)
+        try:
+            while left:
+                self._hand_in(left[0])
+                left.popleft()
+        finally:
+            self._crew.done.extendleft(reversed(left))  # the store went away meanwhile
+
+    def _hand_in(self, outcome: Outcome) -> None:
         want = Want(self._worker_id, 0, self._lease_ms)
-        for outcome in done:
-            try:
-                refused = self._engine.exchange([outcome], want).refused
-            except Exception as error:
-                log.exception("job %s: its outcome can't be stored; it is recorded as failed", outcome.id)
-                refused = self._engine.exchange([_unstorable(outcome, error)], want).refused
-            self._settled([outcome], refused)
+        try:
+            refused = self._engine.exchange([outcome], want).refused
+        except EngineUnavailable:
+            raise
+        except Exception as error:
+            log.exception("job %s: its outcome can't be stored; it is recorded as failed", outcome.id)
+            refused = self._engine.exchange([_unstorable(outcome, error)], want).refused
+        self._settled([outcome], refused)
+
+    def _refuse(self, claim: Claim, error: Exception) -> None:
+        log.warning("job %s: it can't be planned: %s", claim.id, error)
+        told = describe(error)
+        self._crew.done.append(outcomes.fail(claim, "corrupt_options", told, claim.max_attempts, self._crew.now()))
+        self._crew.ring()
 
     def _park(self, claim: Claim) -> None:
         log.warning("job %s: task %r is not known to this worker; parked for another one", claim.id, claim.task)

@@ -64,7 +64,11 @@ class Shift:
 
     def plan(self, claim: Claim) -> Plan:
         """How to run it; in a test, a task nobody knows is a mistake, and parking it would hide that."""
-        plan = self._planner.plan(claim)
+        try:
+            plan = self._planner.plan(claim)
+        except Exception:
+            self.give_back(claim)
+            raise
         if plan is None:
             self.give_back(claim)
             raise UnknownTask(

@@ -7,10 +7,10 @@ interpreter lock for every row (measured: 93 jobs/s against 10 000 beside one co
 
 from __future__ import annotations
 
-import shutil
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
+from types import ModuleType
 
 import msgspec
 
@@ -33,7 +33,7 @@ from headrace.engines.protocol import Bell
 from headrace.engines.sqlite import health, intake, presence, reaper, schema
 from headrace.engines.sqlite.desk import SqliteDesk
 from headrace.engines.sqlite.statements import SQL, Completion
-from headrace.engines.sqlite.store import Durability, Store, scalar, temporary_file
+from headrace.engines.sqlite.store import Durability, Store, scalar
 from headrace.errors import SchemaMismatch
 
 _encode = msgspec.json.Encoder().encode
@@ -60,7 +60,7 @@ class SqliteEngine:
         clock: Clock | None = None,
     ) -> None:
         self.temporary = path is None
-        self.store = Store(path or temporary_file(), "off" if self.temporary else durability)
+        self.store = Store(path or _scratch().new_path(), "off" if self.temporary else durability)
         self.url = "memory://" if self.temporary else f"sqlite:///{self.store.path}"
         self.clock: Clock = clock or SystemClock()
         self.desk = SqliteDesk(self)
@@ -198,9 +198,16 @@ class SqliteEngine:
         self._belfry.close()
         self.store.close()
         if self.temporary:
-            shutil.rmtree(self.store.path.parent, ignore_errors=True)
+            _scratch().remove(self.store.path)
         self._ready = False  # the file may be another one when it is opened again
         self._known_queues.clear()
+
+
+def _scratch() -> ModuleType:
+    # Deferred: a store with a name needs none of what this loads.
+    from headrace.engines.sqlite import scratch
+
+    return scratch
 
 
 def _note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:

@@ -26,16 +26,24 @@ def _statement(rows: int) -> str:
 
 def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool) -> list[bool]:
     """Store the jobs whose id is free; which ones they are. With `whole`, all or DuplicateJob."""
+    if len(jobs) == 1:
+        fresh = [_write(db, jobs) == 1]
+    else:
+        fresh = _write_fresh(db, jobs)
+    if whole and not all(fresh):
+        raise DuplicateJob(jobs[fresh.index(False)].id)
+    _tag(db, [job for job, free in zip(jobs, fresh, strict=True) if free and job.tags])
+    return fresh
+
+
+def _write_fresh(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:
     db.execute("SAVEPOINT fresh")
     fresh = [True] * len(jobs)
     if _write(db, jobs) != len(jobs):
         db.execute("ROLLBACK TO fresh")  # afterwards nobody could tell an old row from a new one
         fresh = _free(db, jobs)
-        if whole:
-            raise DuplicateJob(jobs[fresh.index(False)].id)
         _write(db, [job for job, free in zip(jobs, fresh, strict=True) if free])
     db.execute("RELEASE fresh")
-    _tag(db, [job for job, free in zip(jobs, fresh, strict=True) if free and job.tags])
     return fresh
 
 

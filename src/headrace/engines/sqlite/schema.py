@@ -7,7 +7,7 @@ import sqlite3
 from headrace.engines.sql import Migration, load_migrations
 from headrace.errors import SchemaMismatch
 
-MIGRATIONS: list[Migration] = load_migrations("headrace.engines.sqlite")
+MIGRATIONS: list[Migration] = load_migrations("headrace.engines.sqlite", ("0001_foundation",))
 CURRENT = MIGRATIONS[-1].version
 
 

@@ -1,0 +1,137 @@
+"""An app survives a fork: the child has threads, locks and connections of its own, and the parent keeps its own."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+import time
+import traceback
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace
+from tests.runtime.kit import PATIENCE, Gate, through
+
+
+@pytest.fixture
+def stored(folder: Path) -> Iterator[Headrace]:
+    with Headrace(f"sqlite:///{folder}/jobs.db") as app:
+        app.task(name="double")(lambda n: 2 * n)
+        yield app
+
+
+def in_child(act: Callable[[], None]) -> int:
+    """Do it in a forked child; its exit code, 0 if all went well. A child that hangs is killed."""
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            act()
+            code = 0
+        except BaseException:
+            traceback.print_exc()
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
+        ended, status = os.waitpid(pid, os.WNOHANG)
+        if ended:
+            return os.waitstatus_to_exitcode(status)
+        time.sleep(0.005)
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
+    raise AssertionError("the child hangs")
+
+
+def test_a_child_can_enqueue_on_an_app_that_was_used_before_the_fork(stored: Headrace) -> None:
+    double = stored.tasks["double"]
+    mine = double.enqueue(1)
+
+    def child() -> None:
+        assert stored.jobs.get(mine.id).args == (1,)
+        double.using(job_id="childs").enqueue(21)
+        stored.close()
+
+    assert in_child(child) == 0
+    assert stored.jobs.get("childs").args == (21,)
+    assert double.enqueue(2).refresh().state == "pending"
+    assert stored.jobs.count() == 3
+
+
+def test_a_child_can_wait_although_its_parent_waits_as_well(stored: Headrace) -> None:
+    double = stored.tasks["double"]
+    with stored.worker():
+        assert double.enqueue(1).result(PATIENCE) == 2  # the parent's waiting thread is there from now on
+
+        def child() -> None:
+            assert double.enqueue(4).result(PATIENCE) == 8
+
+        assert in_child(child) == 0
+        assert double.enqueue(3).result(PATIENCE) == 6
+
+
+def test_a_child_does_not_stop_its_parents_worker_nor_hang_on_it(stored: Headrace) -> None:
+    with stored.worker() as worker:
+
+        def child() -> None:
+            with stored:
+                stored.tasks["double"].enqueue(1)
+
+        assert in_child(child) == 0
+        assert not worker.stopped.is_set()
+        assert stored.tasks["double"].enqueue(5).result(PATIENCE) == 10
+
+
+def test_a_child_forked_in_the_middle_of_an_enqueue_can_enqueue(stored: Headrace) -> None:
+    insert, inside, go_on = stored.engine.insert, threading.Event(), threading.Event()
+
+    def slow(jobs, **options):  # type: ignore[no-untyped-def]
+        if threading.current_thread().name == "slow":
+            inside.set()
+            assert go_on.wait(PATIENCE)
+        return insert(jobs, **options)
+
+    stored.engine.insert = slow  # type: ignore[method-assign]
+    stored._start_afresh()  # so that the submitter goes through the slow one
+    double = stored.tasks["double"]
+    thread = threading.Thread(target=double.enqueue, args=(1,), name="slow")
+    thread.start()
+    assert inside.wait(PATIENCE)
+    try:
+        assert in_child(lambda: double.using(job_id="childs").enqueue(2) and None) == 0
+    finally:
+        go_on.set()
+        thread.join(PATIENCE)
+    assert stored.jobs.count() == 2
+
+
+def test_ids_of_parent_and_child_never_meet(stored: Headrace) -> None:
+    double = stored.tasks["double"]
+
+    def child() -> None:
+        for n in range(200):
+            double.enqueue(n)
+
+    assert in_child(child) == 0
+    for n in range(200):
+        double.enqueue(n)
+    assert stored.jobs.count() == 400
+
+
+def test_a_child_can_have_a_worker_of_its_own(stored: Headrace, kind: str) -> None:
+    gate = Gate()
+    stored.task(name="held")(through(kind, gate, lambda: os.getpid()))
+    job = stored.enqueue("held")
+
+    def child() -> None:
+        gate.open()
+        with stored, stored.worker():
+            assert job.result(PATIENCE) == os.getpid()
+
+    assert in_child(child) == 0
+    assert job.result(0) != os.getpid()

@@ -1,0 +1,208 @@
+"""A worker that stops finishes what it can, gives the rest back unspent, and leaves nothing running or held."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace, HeadraceError, current_job
+from tests.runtime import shop
+from tests.runtime.kit import PATIENCE, Gate, eventually, filings, running, through
+
+
+def test_a_graceful_stop_lets_jobs_finish_and_records_them(app: Headrace, kind: str) -> None:
+    gate = Gate()
+    worker = app.worker(concurrency=2).start()
+    task = app.task(name="held")(through(kind, gate, lambda: "done"))
+    jobs = [task.enqueue(), task.enqueue()]
+    waiting = [task.enqueue() for _ in range(3)]
+    eventually(lambda: running(worker) == 2, "two runs")
+    worker.request_stop(PATIENCE)
+    assert not worker.join(0.05)
+    gate.open()
+    assert worker.join(PATIENCE)
+    assert [job.result(0) for job in jobs] == ["done", "done"]
+    assert [(job.refresh().state, job.attempt) for job in waiting] == [("pending", 0)] * 3
+
+
+def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(app: Headrace, kind: str) -> None:
+    gate = Gate()
+    worker = app.worker(concurrency=1).start()
+    job = app.task(name="held")(through(kind, gate, lambda: "done")).enqueue()
+    gate.wait_until_reached()
+    began = time.monotonic()
+    worker.stop(patience=0.05)
+    assert time.monotonic() - began < PATIENCE / 2
+    assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
+    assert [(str(filing.event), filing.detail) for filing in filings(app, job.id)] == [
+        ("release", "its worker was stopped")
+    ]
+    gate.open()
+    with app.worker():
+        assert job.result(PATIENCE) == "done"
+        assert job.attempt == 1
+
+
+def test_a_released_thread_is_told_and_its_late_result_is_dropped(app: Headrace) -> None:
+    gate, over = Gate(), threading.Event()
+    reasons = []
+
+    @app.task
+    def stubborn() -> str:
+        gate.pass_through()
+        reasons.append(current_job().cancel_reason)
+        over.set()
+        return "too late"
+
+    worker = app.worker().start()
+    job = stubborn.enqueue()
+    gate.wait_until_reached()
+    worker.stop(patience=0)
+    gate.open()
+    assert over.wait(PATIENCE)
+    assert reasons == ["the worker stops"]
+    assert job.refresh().state == "pending"
+
+
+def test_a_released_coroutine_is_cancelled_and_may_clean_up(app: Headrace) -> None:
+    gate, cleaned = Gate(), threading.Event()
+
+    @app.task
+    async def long() -> None:
+        try:
+            await gate.apass_through()
+        except asyncio.CancelledError:
+            await asyncio.sleep(0)
+            cleaned.set()
+            raise
+
+    worker = app.worker().start()
+    job = long.enqueue()
+    gate.wait_until_reached()
+    worker.stop(patience=0)
+    assert cleaned.is_set()
+    assert job.refresh().state == "pending"
+
+
+def test_a_released_process_is_killed(app: Headrace, folder: Path) -> None:
+    started = folder / "started"
+    worker = app.worker().start()
+    job = app.task(isolation="process")(shop.sleep_for_ever).enqueue(str(started))
+    eventually(lambda: started.exists() and started.read_text(), "the start")
+    worker.stop(patience=0)
+    eventually(lambda: not Path(f"/proc/{started.read_text()}").exists(), "the process's end")
+    assert (job.refresh().state, job.attempt) == ("pending", 0)
+
+
+def test_what_was_fetched_ahead_is_given_back(app: Headrace) -> None:
+    gate = Gate()
+    short = app.task(name="short")(lambda: None)
+    held = app.task(name="held")(through("thread", gate))
+    worker = app.worker(concurrency=1).start()
+    app.enqueue_many([short.bind() for _ in range(2000)])
+    jobs = app.enqueue_many([held.bind(), *(short.bind() for _ in range(100))])
+    gate.wait_until_reached()
+    worker.request_stop(PATIENCE)
+    eventually(lambda: {job.refresh().state for job in jobs[1:]} == {"pending"}, "the giving back")
+    assert {job.attempt for job in jobs[1:]} == {0}
+    gate.open()
+    assert worker.join(PATIENCE)
+    assert app.jobs.count(state="running") == 0
+    with app.worker():
+        assert [job.wait(PATIENCE) for job in jobs] == ["completed"] * 101
+
+
+def test_a_long_job_does_not_hold_those_that_were_fetched_behind_it(app: Headrace) -> None:
+    gate = Gate()
+    short = app.task(name="short")(lambda: None)
+    held = app.task(name="held")(through("thread", gate))
+    with app.worker(concurrency=1):
+        app.enqueue_many([short.bind() for _ in range(2000)])
+        jobs = app.enqueue_many([held.bind(), *(short.bind() for _ in range(50))])
+        gate.wait_until_reached()
+        with app.worker(concurrency=1):
+            assert [job.wait(PATIENCE) for job in jobs[1:]] == ["completed"] * 50
+        gate.open()
+        assert jobs[0].wait(PATIENCE) == "completed"
+
+
+def test_after_its_share_of_jobs_a_worker_asks_to_be_replaced(app: Headrace) -> None:
+    task = app.task(name="noop")(lambda: "ran")
+    worker = app.worker(max_jobs=3, concurrency=1, prefetch=0).start()
+    jobs = [task.enqueue() for _ in range(10)]
+    assert worker.join(PATIENCE)
+    assert worker.recycle
+    done = [job for job in jobs if job.refresh().state == "completed"]
+    assert len(done) >= 3
+    assert {(job.state, job.attempt) for job in jobs if job not in done} <= {("pending", 0)}
+
+
+def test_a_worker_that_is_stopped_does_not_ask_to_be_replaced(app: Headrace) -> None:
+    worker = app.worker(max_jobs=1000).start()
+    worker.stop()
+    assert not worker.recycle
+
+
+def test_a_worker_that_uses_too_much_memory_asks_to_be_replaced(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.worker.resident_megabytes", lambda: 500.0)
+    worker = app.worker(max_memory=400).start()
+    assert worker.join(PATIENCE)
+    assert worker.recycle
+    assert worker.stopped.is_set()
+
+
+def test_stopping_twice_or_before_the_start_is_no_harm(app: Headrace) -> None:
+    worker = app.worker().start()
+    worker.stop()
+    worker.stop()
+    with pytest.raises(HeadraceError, match="started already"):
+        worker.start()
+    app.worker().stop()
+
+
+def test_a_second_stop_hurries_the_first(app: Headrace, kind: str) -> None:
+    gate = Gate()
+    worker = app.worker().start()
+    job = app.task(name="held")(through(kind, gate)).enqueue()
+    gate.wait_until_reached()
+    worker.request_stop(3600)
+    worker.request_stop(0)
+    assert worker.join(PATIENCE)
+    assert job.refresh().state == "pending"
+    gate.open()
+
+
+def test_a_stopped_worker_is_forgotten_and_holds_no_lease(app: Headrace, kind: str) -> None:
+    with app.worker() as worker:
+        app.task(name="noop")(lambda: None).enqueue().wait(PATIENCE)
+        assert [info.id for info in app.workers()] == [worker.id]
+    assert app.workers() == []
+    assert app.jobs.count(state="running") == 0
+    assert repr(worker) == f"<Worker {worker.id} stopped>"
+
+
+def test_an_error_inside_the_with_still_stops_the_worker(app: Headrace) -> None:
+    with pytest.raises(RuntimeError, match="the test's own"), app.worker() as worker:
+        raise RuntimeError("the test's own")
+    assert worker.stopped.is_set()
+
+
+def test_draining_ends_by_itself_when_nothing_is_due(app: Headrace) -> None:
+    task = app.task(name="noop")(lambda: None)
+    jobs = [task.enqueue() for _ in range(50)]
+    later = task.using(delay=3600).enqueue()
+    assert app.run_worker(drain=True, concurrency=2) == 0
+    assert {job.refresh().state for job in jobs} == {"completed"}
+    assert later.refresh().state == "scheduled"
+
+
+def test_at_most_one_means_one(app: Headrace) -> None:
+    task = app.task(name="noop")(lambda: None)
+    jobs = [task.enqueue() for _ in range(5)]
+    assert app.run_worker(drain=True, at_most=1) == 0
+    assert [job.refresh().state for job in jobs].count("completed") == 1
+    assert app.jobs.count(state="running") == 0

@@ -1,0 +1,411 @@
+"""The documentation tells the truth: examples run, commands and options exist, tables are complete, links lead somewhere.
+
+Pages are read with `docs.tools`. A page's Python blocks run in a process of its own, in an empty folder, on a store
+of its own, so that nothing of one page helps another.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import importlib
+import inspect
+import os
+import re
+import shlex
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+import pytest
+
+import headrace
+import headrace.testing
+from docs.tools.generate import every_command, generated
+from docs.tools.page import ROOT, Page, anchor, pages, table_rows
+from docs.tools.run import run
+from headrace import Headrace, errors
+from headrace.app.jobs import Jobs
+from headrace.cli.root import root
+from headrace.cli.session import Session
+from headrace.core.options import OPTION_NAMES
+from headrace.core.settings import Settings, resolve
+from headrace.core.states import Event, State, diagram
+from headrace.core.tags import _READ
+from headrace.runtime.twin import twin
+
+PAGES = {page.name: page for page in pages()}
+REFERENCE = {name: PAGES[f"docs/reference/{name}.md"] for name in ("api", "cli", "errors", "settings", "states")}
+REFERENCE |= {name: PAGES[f"docs/reference/{name}.md"] for name in ("storage", "testing")}
+LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid"}
+TOOLS = {"cd", "export", "kill", "make", "pip", "python", "sqlite3"}
+PATIENCE = 90.0
+
+
+# -- examples
+
+
+def run_page(path: Path) -> subprocess.CompletedProcess[str]:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
+    places = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "HEADRACE_URL": "sqlite:///page.db"}
+    command = [sys.executable, "-W", "error", "-m", "docs.tools.run", str(path)]
+    # Not pytest's folder: its long name would leave no room for the address of a socket.
+    with tempfile.TemporaryDirectory(prefix="page-") as folder:
+        return subprocess.run(
+            command, cwd=folder, env=outside | places, capture_output=True, text=True, timeout=PATIENCE
+        )
+
+
+def with_python() -> list[str]:
+    return [name for name, page in PAGES.items() if any(block.language == "python" for block in page.blocks)]
+
+
+@pytest.mark.parametrize("name", with_python())
+def test_every_python_example_runs_and_gives_what_the_page_says(name: str) -> None:
+    done = run_page(PAGES[name].path)
+    assert done.returncode == 0, done.stderr
+    assert "Traceback" not in done.stderr, done.stderr
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("1 + 1  # -> 3", "line 2 promises 3, but it is 2"),
+        ("print('a', 'b')  # -> b", "line 2 promises b, but it prints a b"),
+        ("with open(__import__('os').devnull):\n    1  # -> 2", "line 3 promises 2, but it is 1"),
+        ("one = 1  # -> 1", "must stand behind an expression"),
+        ("def test_it():\n    assert False, 'not so'", "not so"),
+        ("raise KeyError('gone')", "gone"),
+    ],
+)
+def test_an_example_that_is_not_true_is_found(tmp_path: Path, text: str, told: str) -> None:
+    page = tmp_path / "page.md"
+    page.write_text(f"```python\n{text}\n```\n", "utf-8")
+    done = run_page(page)
+    assert done.returncode != 0
+    assert told in done.stderr
+
+
+def test_an_example_may_leave_out_what_varies_and_spread_over_a_file(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.syspath_prepend(str(tmp_path))
+    text = "<!-- file: spread_out.py -->\n```python\n{}\n```\n"
+    lines = [text.format("one = 1"), "```python\nimport spread_out\n```\n", text.format("two = one + 1")]
+    lines.append("```python\nf'{spread_out.two} of many'  # -> '2 ... many'\n```\n")
+    (tmp_path / "page.md").write_text("\n".join(lines), "utf-8")
+    assert run(Page(tmp_path / "page.md")) == 4
+    assert (tmp_path / "spread_out.py").read_text("utf-8") == "one = 1\ntwo = one + 1\n"
+
+
+def test_no_block_is_of_a_kind_that_nobody_checks() -> None:
+    kinds = {(name, block.language) for name, page in PAGES.items() for block in page.blocks}
+    assert {kind for kind in kinds if kind[1] not in LANGUAGES} == set()
+
+
+@pytest.mark.parametrize(
+    "name", [name for name, page in PAGES.items() if any(b.language == "toml" for b in page.blocks)]
+)
+def test_settings_in_examples_are_valid(name: str) -> None:
+    for block in PAGES[name].blocks:
+        if block.language == "toml":
+            values = tomllib.loads(block.text)
+            assert resolve({}, {}, values.get("tool", {}).get("headrace", values), "the example").origin
+
+
+# -- commands
+
+
+def commands() -> Iterator[tuple[str, list[str]]]:
+    """Everything on the pages that one could type, with where it stands."""
+    for name, page in PAGES.items():
+        yield from ((f"{name}:{line}", words) for line, words in page.commands())
+        yield from ((f"{name} `{span}`", shlex.split(span)) for span in page.spans if span.startswith("headrace "))
+        for block in page.blocks:
+            for started in re.findall(r"^ExecStart=\S*/(headrace .*)$", block.text, re.MULTILINE):
+                yield f"{name} ExecStart", shlex.split(started)
+
+
+def parse(arguments: list[str]) -> click.Context:
+    """Parse down to the command, without running any."""
+    context = root.make_context("headrace", list(arguments), obj=Session())
+    while isinstance(context.command, click.Group) and (rest := [*context._protected_args, *context.args]):
+        name, command, rest = context.command.resolve_command(context, rest)
+        assert command is not None
+        context = command.make_context(name, rest, parent=context)
+    return context
+
+
+def targets() -> set[str]:
+    return set(re.findall(r"^([a-z-]+):.*## ", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+
+
+def ensure_command(words: list[str]) -> None:
+    """Raise if there is no such command, or it has no such option."""
+    if words[0] == "headrace":
+        # A command that is only named lacks its arguments; that is allowed in a sentence, so it is asked for help.
+        try:
+            parse(words[1:])
+        except click.MissingParameter:
+            parse([*words[1:], "x"])
+    elif words[0] == "make":
+        assert set(words[1:]) <= targets(), f"make has no target {words[1:]}"
+    else:
+        assert words[0] in TOOLS, f"what is {words[0]!r}?"
+
+
+def test_every_command_on_the_pages_exists_with_these_options() -> None:
+    wrong = []
+    for where, words in commands():
+        try:
+            ensure_command(words)
+        except (click.ClickException, AssertionError) as error:
+            wrong.append(f"{where}: {getattr(error, 'message', error)}")
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    "words", [["headrace", "wrk"], ["headrace", "jobs", "--sate", "failed"], ["make", "coffee"], ["headrase"]]
+)
+def test_a_command_that_does_not_exist_is_found(words: list[str]) -> None:
+    with pytest.raises((click.ClickException, AssertionError)):
+        ensure_command(words)
+
+
+def test_the_reference_has_every_command_with_every_option() -> None:
+    cli = REFERENCE["cli"]
+    titles = {title for _, title in cli.headings}
+    for path, command in every_command():
+        words = " ".join(path)
+        assert path == ("headrace",) or f"`{words}`" in titles, f"{words} is missing"
+        told = cli.prose if path == ("headrace",) else cli.section(f"`{words}`")
+        for name in (name for parameter in command.params for name in parameter.opts if name.startswith("-")):
+            assert f"`{name}`" in told or f"`{name}`" in cli.prose.partition("## Commands")[0], f"{words} {name}"
+
+
+# -- what is made from the code
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_generated_parts_are_up_to_date(name: str) -> None:
+    page = PAGES[name]
+    told = page.path.read_text("utf-8")
+    assert told == generated(page), "run: python -m docs.tools.generate"
+
+
+def test_the_diagram_of_states_is_the_one_the_code_works_with() -> None:
+    drawn = [block.text.strip() for block in REFERENCE["states"].blocks if block.language == "mermaid"]
+    assert drawn == [diagram()]
+
+
+def test_every_state_and_event_is_explained() -> None:
+    explained = {cell for row in table_rows(REFERENCE["states"].prose) for cell in row[:1]}
+    assert {f"`{name}`" for name in (*State, *Event)} <= explained
+
+
+# -- tables that must be complete
+
+
+def test_every_setting_is_listed_with_its_default() -> None:
+    defaults = Settings()
+    rows = table_rows(REFERENCE["settings"].section("All settings"))
+    listed = [(row[0].strip("`"), row[1].strip("`")) for row in rows[1:]]
+    assert listed == [(name, as_written(getattr(defaults, name))) for name in Settings.__struct_fields__]
+
+
+def as_written(value: Any) -> str:
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, bool):
+        return str(value).lower()
+    return f"{value:g}" if isinstance(value, float) else str(value)
+
+
+def test_every_option_of_a_task_is_listed() -> None:
+    rows = table_rows(REFERENCE["api"].section("Options"))
+    assert sorted(row[0].strip("`") for row in rows[1:]) == sorted(OPTION_NAMES)
+
+
+def test_every_exception_is_explained() -> None:
+    known = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
+    prose = REFERENCE["errors"].prose
+    assert {name for name in known if not re.search(rf"`{name}\b", prose)} == set()
+
+
+def test_the_tree_of_exceptions_names_the_bases_they_have() -> None:
+    [tree] = [block.text for block in REFERENCE["errors"].blocks if "HeadraceError" in block.text]
+    for line in tree.splitlines():
+        if match := re.match(r"[│├└─ ]*(\w+) \((\w+)\)", line):
+            assert issubclass(getattr(errors, match[1]), getattr(builtins, match[2])), line
+
+
+def test_every_public_name_is_in_the_reference() -> None:
+    told = REFERENCE["api"].prose + REFERENCE["errors"].prose
+    assert {name for name in headrace.__all__ if not re.search(rf"`{name}\b", told)} == set()
+
+
+def test_a_name_the_reference_offers_can_be_imported() -> None:
+    offered = {row[0] for row in table_rows(REFERENCE["api"].prose.partition("## Headrace")[0])}
+    names = {name for cell in offered for name in re.findall(r"`(\w+)`", cell)} - {"name"}
+    assert {name for name in names if not hasattr(headrace, name)} == {"Jobs"}  # reached as app.jobs
+
+
+# -- signatures
+
+CLASSES: dict[str, type] = {
+    "Headrace": Headrace,
+    "Task": headrace.Task,
+    "Job": headrace.Job,
+    "Jobs": Jobs,
+    "Queue": headrace.Queue,
+    "Worker": headrace.Worker,
+    "JobContext": headrace.JobContext,
+}
+RECORDS = ("Retry", "Call", "QueueStats", "WorkerInfo", "Entry", "AttemptError", "LogEntry")
+# For other parts of headrace, not for users.
+INNER = {
+    "Headrace": {"on_another_store", "intercepting"},
+    "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew"},
+    "JobContext": {"relay", "still_held", "tell"},
+}
+
+
+def members(cls: type) -> dict[str, str]:
+    """The public members as the reference should write them; twins as bare names."""
+    found = {}
+    for name, value in vars(cls).items():
+        if not name.startswith("_") and name not in INNER.get(cls.__name__, ()):
+            is_method = inspect.isfunction(value) and not _is_twin(name, cls)
+            found[name] = f"{name}{signature(value)}" if is_method else name
+    return found
+
+
+def _is_twin(name: str, cls: type) -> bool:
+    return isinstance(vars(cls)[name], twin) or (name.startswith("a") and hasattr(cls, name[1:]))
+
+
+def signature(function: Any, *, bound: bool = True) -> str:
+    parameters = list(inspect.signature(function).parameters.values())[1 if bound else 0 :]
+    bare = [parameter.replace(annotation=inspect.Parameter.empty) for parameter in parameters]
+    return str(inspect.Signature(bare)).replace("10_000", "10000")
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_reference_lists_every_member_with_its_signature(name: str) -> None:
+    section = REFERENCE["api"].section(name)
+    spans = set(re.findall(r"`([^`\n]+)`", section))
+    assert {told for told in members(CLASSES[name]).values() if told not in spans} == set()
+
+
+@pytest.mark.parametrize("name", CLASSES)
+def test_the_reference_lists_no_member_that_is_not_there(name: str) -> None:
+    cells = [row[0] for row in table_rows(REFERENCE["api"].section(name)) if row[0].startswith("`")]
+    known = set(members(CLASSES[name]).values()) | {f"`{name}`" for name in OPTION_NAMES}
+    filters = {"state", "queue", "task", "tag", "worker", "text", "since", "until", "ids"} if name == "Jobs" else set()
+    told = {span for cell in cells for span in re.findall(r"`([^`]+)`", cell)}
+    assert told - known - filters == set()
+
+
+@pytest.mark.parametrize("name", RECORDS)
+def test_the_reference_lists_every_field_of_a_record(name: str) -> None:
+    section = REFERENCE["api"].section(name)
+    fields = getattr(headrace, name).__struct_fields__
+    assert {field for field in fields if f"`{field}`" not in section} == set()
+
+
+def test_the_way_to_make_an_app_and_a_retry_is_told_as_it_is() -> None:
+    prose = REFERENCE["api"].prose
+    assert f"`Headrace{signature(Headrace.__init__)}`" in prose
+    told = re.search(r"`Retry\((.*)\)`", prose)
+    assert told is not None
+    call = ast.parse(f"Retry({told[1]})", mode="eval").body
+    assert isinstance(call, ast.Call)
+    given = {keyword.arg: ast.literal_eval(keyword.value) for keyword in call.keywords}
+    default = headrace.Retry()
+    assert given == {field: getattr(default, field) for field in headrace.Retry.__struct_fields__}
+
+
+def test_the_testing_kit_is_listed_with_its_signatures() -> None:
+    cells = [row[0].strip("`") for row in table_rows(REFERENCE["testing"].prose) if "(" in row[0]]
+    listed = dict(cell.split("(", 1) for cell in cells)
+    assert sorted(listed) == sorted(headrace.testing.__all__)
+    for name, rest in listed.items():
+        thing = getattr(headrace.testing, name)
+        is_class = inspect.isclass(thing)
+        assert f"({rest}" == signature(thing.__init__ if is_class else thing, bound=is_class), name
+
+
+# -- what is stored
+
+
+def test_every_table_and_column_is_explained(tmp_path: Path) -> None:
+    with Headrace(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+        app.queues()
+    storage = REFERENCE["storage"]
+    with sqlite3.connect(tmp_path / "jobs.db") as db:
+        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+        for table in tables:
+            explained = {row[0] for row in table_rows(storage.section(f"`{table}`"))}
+            listed = {column for cell in explained for column in re.findall(r"`(\w+)`", cell)}
+            columns = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
+            assert listed == columns, table
+    db.close()
+    assert sorted(f"`{table}`" for table in tables) == sorted(title for level, title in storage.headings if level == 3)
+
+
+def test_every_tag_of_the_payload_format_is_explained() -> None:
+    rows = table_rows(REFERENCE["storage"].section("The payload format"))
+    assert [row[0].strip("`") for row in rows[1:]] == list(_READ)
+
+
+def test_the_pragmas_in_the_discussion_are_those_of_a_connection(tmp_path: Path) -> None:
+    from headrace.engines.sqlite.store import Store
+
+    rows = table_rows(PAGES["docs/discussion/sqlite.md"].section("Settings of the connection"))
+    told = {row[0].strip("`"): row[1].split(",")[0].strip("`") for row in rows[1:]}
+    names = {"WAL": "wal", "NORMAL": 1, "ON": 1, "MEMORY": 2, "not set": 0, "5000 ms": 5000, "1000 pages": 1000}
+    store = Store(tmp_path / "jobs.db")
+    connection = store.connect()
+    found = {name: connection.execute(f"PRAGMA {name}").fetchone()[0] for name in told}
+    connection.close()
+    assert found == {name: names.get(value, value) if value in names else int(value) for name, value in told.items()}
+
+
+# -- links
+
+
+@pytest.mark.parametrize("name", [*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"])
+def test_every_link_leads_somewhere(name: str) -> None:
+    page = PAGES.get(name) or Page(ROOT / name)
+    broken = [link for link in page.links if not link.startswith("https://") and not leads_somewhere(page, link)]
+    assert broken == []
+
+
+def leads_somewhere(page: Page, link: str) -> bool:
+    path, _, fragment = link.partition("#")
+    target = (page.path.parent / path).resolve() if path else page.path
+    if not target.is_file():
+        return False
+    return not fragment or fragment in Page(target).anchors
+
+
+def test_every_page_can_be_found_from_the_index() -> None:
+    index = PAGES["docs/index.md"]
+    linked = {(index.path.parent / link.partition("#")[0]).resolve() for link in index.links}
+    missing = {name for name, page in PAGES.items() if page.path.resolve() not in linked and page is not index}
+    assert missing == {"README.md"}
+
+
+@pytest.mark.parametrize("name", PAGES)
+def test_a_page_has_one_title_and_no_two_headings_of_one_name(name: str) -> None:
+    headings = PAGES[name].headings
+    assert [level for level, _ in headings].count(1) == 1
+    anchors = [anchor(title) for _, title in headings]
+    assert len(anchors) == len(set(anchors))
