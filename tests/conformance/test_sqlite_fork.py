@@ -13,13 +13,7 @@ from headrace.engines.sqlite.engine import SqliteEngine
 from tests.conformance.build import NOW, new_job, states
 from tests.conformance.stores import Child
 
-pytestmark = [
-    pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork"),
-    pytest.mark.xfail(
-        reason="a child that opens the file while SQLite still believes in an inherited connection holds no lock",
-        strict=True,
-    ),
-]
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
 @pytest.mark.parametrize("ending", ["parent closes", "third comes and goes"])

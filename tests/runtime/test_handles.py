@@ -235,7 +235,7 @@ def shelf(still: Headrace, add: Any, fail: Any, clock: VirtualClock) -> dict[str
     ids["cancelled"] = [add.enqueue(9, 9).id]
     still.jobs.get(ids["cancelled"][0]).cancel()
     ids["pending"] = [
-        add.using(tags=["new", f"t{n}"], metadata={"customer": f"c{n}"}).enqueue(n, 77).id for n in range(4)
+        add.using(tags=["new", f"t{n}"], metadata={"customer": f"c{n}"}).enqueue(n, 770077).id for n in range(4)
     ]
     return ids
 
@@ -258,7 +258,7 @@ def test_jobs_are_found_by_every_filter_newest_first(
     assert found(task=still.tasks["fail"]) == shelf["failed"]
     assert found(tag="old") == shelf["completed"]
     assert found(tag="t2") == [shelf["pending"][2]]
-    assert found(text="77") == shelf["pending"]
+    assert found(text="770077") == shelf["pending"]
     assert found(text="c3") == [shelf["pending"][3]]
     assert found(since=clock.moment) == shelf["scheduled"] + shelf["cancelled"] + shelf["pending"]
     assert found(until=clock.moment) == shelf["completed"] + shelf["failed"]

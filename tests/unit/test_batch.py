@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import threading
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -179,3 +180,32 @@ def test_a_store_that_answers_for_too_few_is_an_error_for_each_and_hangs_nobody(
     batch: Batch[int, int] = Batch(lambda items: [])
     with pytest.raises(ValueError, match="shorter"):
         batch.call(1)
+
+
+@pytest.mark.xfail(strict=True, reason="Batch._lead drops as many places as it took, though one has left the list")
+def test_an_interrupt_of_one_that_waits_strands_neither_its_companions_nor_newcomers() -> None:
+    """Only the main thread can be interrupted, so it is the one that waits."""
+    store = Store()
+    interrupted = threading.Event()
+    futures: list[Future[Any]] = []
+
+    def flush(items: list[Any]) -> list[str]:
+        if items == ["first"]:
+            queued(batch, 2)  # "second" and main wait behind it
+        if "main" in items and not interrupted.is_set():
+            futures.append(start(batch.call, "newcomer"))
+            queued(batch, len(items))
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            assert interrupted.wait(PATIENCE)
+        return store.flush(items)
+
+    batch: Batch[Any, str] = Batch(flush)
+    futures += [start(batch.call, "first")]
+    queued(batch, 0)
+    futures += [start(batch.call, "second")]
+    queued(batch, 1)
+    with pytest.raises(KeyboardInterrupt):
+        batch.call("main")
+    interrupted.set()
+    assert [future.result(2) for future in futures] == ["stored first", "stored second", "stored newcomer"]
+    assert batch.call("later") == "stored later"

@@ -77,10 +77,15 @@ class Session:
             os.environ["HEADRACE_URL"] = self.url  # what `Headrace()` in the user's module reads, here and in children
         app = load_app(name, origin)
         self.app_name = name
-        if self.url and Headrace(self.url).engine.url != app.engine.url:
+        if self.url and not _is_on(app, self.url):
             own = redacted_url(app.engine.url)
             raise ConfigError(f"app {name!r} is bound to {own}; leave --url out, or let it read HEADRACE_URL")
         return app
+
+
+def _is_on(app: Headrace, url: str) -> bool:
+    with Headrace(url) as named:
+        return named.engine.url == app.engine.url
 
 
 def missing_file(app: Headrace) -> str | None:

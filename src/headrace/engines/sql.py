@@ -51,9 +51,7 @@ def load_statements(package: str, records: Mapping[str, type[msgspec.Struct]]) -
 
 def load_migrations(package: str, names: Sequence[str]) -> list[Migration]:
     """The files `migrations/NNNN_name.sql` of the package, in the order of their numbers."""
-    return [
-        Migration(int(name[:4]), name[5:], _read(package, f"migrations/{name}.sql")) for name in sorted(names)
-    ]
+    return [Migration(int(name[:4]), name[5:], _read(package, f"migrations/{name}.sql")) for name in sorted(names)]
 
 
 def _read(package: str, name: str) -> str:

@@ -7,6 +7,7 @@ from typing import Any
 
 from headrace import Headrace, Job, Task
 from headrace.core.words import short
+from headrace.errors import CorruptPayload
 
 AnyTask = Task[..., Any, Any] | Callable[..., Any] | str
 
@@ -70,7 +71,7 @@ def assert_enqueued(
     if found == count or (count is None and found):
         return
     expected = "at least 1 job" if count is None else _number(count)
-    such = _such(task, args, kwargs, {"queue": queue, **options})
+    such = _such(_name(app, task), args, kwargs, {"queue": queue, **options})
     raise AssertionError(f"expected {expected} {such}, found {found}\n{_instead(app)}")
 
 
@@ -87,7 +88,7 @@ def assert_not_enqueued(
     __tracebackhide__ = True
     found = enqueued(app, task, args=args, kwargs=kwargs, queue=queue, **options)
     if found:
-        such = _such(task, args, kwargs, {"queue": queue, **options})
+        such = _such(_name(app, task), args, kwargs, {"queue": queue, **options})
         raise AssertionError(f"expected no job {such}, found {len(found)}\n{_instead(app)}")
 
 
@@ -130,14 +131,14 @@ def _number(count: int) -> str:
     return f"{count} job" if count == 1 else f"{count} jobs"
 
 
-def _such(
-    task: AnyTask, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]
-) -> str:
-    name = task if isinstance(task, str) else getattr(task, "name", getattr(task, "__name__", repr(task)))
-    details = [f"{option}={short(value)}" for option, value in options.items() if value is not None]
+def _such(name: str, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None, options: Mapping[str, Any]) -> str:
+    parts = [f"of task {name!r}"]
     if args is not None or kwargs is not None:
-        details.insert(0, f"called as {name}({_written(args or (), kwargs or {})})")
-    return f"of task {name!r}" + (f" with {', '.join(details)}" if details else "")
+        parts.append(f", called as {name}({_written(args or (), kwargs or {})}),")
+    details = [f"{option}={short(value)}" for option, value in options.items() if value is not None]
+    if details:
+        parts.append(f" with {', '.join(details)}")
+    return "".join(parts).removesuffix(",")
 
 
 def _written(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
@@ -153,6 +154,9 @@ def _instead(app: Headrace) -> str:
 
 
 def _line(job: Job[Any]) -> str:
-    args, kwargs = job.redacted_call()
-    call = f"  {job.task}({_written(args, kwargs)}) in queue {job.queue!r}, {job.state}"
-    return call + (f", priority {job.priority}" if job.priority else "")
+    try:
+        call = _written(*job.redacted_call())
+    except CorruptPayload as error:
+        call = f"<{error}>"
+    line = f"  {job.task}({call}) in queue {job.queue!r}, {job.state}"
+    return line + (f", priority {job.priority}" if job.priority else "")

@@ -34,7 +34,7 @@ from headrace.engines.sqlite import health, intake, presence, reaper, schema
 from headrace.engines.sqlite.desk import SqliteDesk
 from headrace.engines.sqlite.statements import SQL, Completion
 from headrace.engines.sqlite.store import Durability, Store, scalar
-from headrace.errors import SchemaMismatch
+from headrace.errors import EngineUnavailable, SchemaMismatch
 
 _encode = msgspec.json.Encoder().encode
 _claims = msgspec.json.Decoder(list[Claim])
@@ -144,13 +144,15 @@ class SqliteEngine:
         self.prepare()
         if topic == "orders":  # rare, and heard at the next renewal anyway: no backstop that every commit sets off
             return self._belfry.listen(topic, lambda: False)
-        watcher = self.store.connect()
-        seen = scalar(watcher, "PRAGMA data_version")
+        seen = self.store.change_count()
 
         def changed() -> bool:
             nonlocal seen
-            before, seen = seen, scalar(watcher, "PRAGMA data_version")
-            return bool(before != seen)
+            try:
+                before, seen = seen, self.store.change_count()
+            except EngineUnavailable:
+                return True  # whoever wakes and looks is told why
+            return before != seen
 
         return self._belfry.listen(topic, changed)
 

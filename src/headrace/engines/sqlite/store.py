@@ -2,7 +2,11 @@
 
 One connection writes, guarded by a lock among threads and the turnstile among processes; reads have connections
 of their own and are never blocked. Nothing but SQLite opens the file itself: closing such a descriptor would drop
-the locks of the whole process. A connection never crosses a fork.
+the locks of the whole process.
+
+A connection never crosses a fork. It would not even do to leave it alone in the child: SQLite keeps account of its
+locks by process, the child inherits the account without the locks, and its own connections would then write
+unprotected. So before a fork every connection is closed; parent and child open theirs again when they need one.
 """
 
 from __future__ import annotations
@@ -14,6 +18,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Literal
+from weakref import WeakSet
 
 from headrace.engines.sqlite.turnstile import Turnstile
 from headrace.errors import ConfigError, EngineUnavailable
@@ -21,7 +26,7 @@ from headrace.errors import ConfigError, EngineUnavailable
 Durability = Literal["normal", "full", "off"]
 OLDEST_SQLITE = (3, 38, 0)
 _READERS_KEPT = 8
-_LEFT_TO_PARENT: list[sqlite3.Connection | None] = []
+_READS_AWAITED = 1.0  # how long a fork waits for reads under way
 
 
 class Store:
@@ -35,20 +40,18 @@ class Store:
         self.folder = path.with_name(path.name + ".d")
         self.durability = durability
         self._patience = patience
-        self._forget()
+        self.start_afresh()
+        _stores.add(self)
 
-    def _forget(self) -> None:
-        self._pid = os.getpid()
+    def start_afresh(self) -> None:
+        """Begin with nothing open, as in a forked child."""
         self._lock = threading.RLock()
         self._writer: sqlite3.Connection | None = None
+        self._watcher: sqlite3.Connection | None = None
         self._readers: list[sqlite3.Connection] = []
+        self._reads = 0
+        self._gate = threading.Condition()  # of the readers, who must not wait for a writer of their own process
         self._turnstile = Turnstile(self.folder / "turnstile", self._patience)
-
-    def _own(self) -> None:
-        if self._pid != os.getpid():
-            # A parent's connections must be neither used nor closed here: closing could undo its locks and its log.
-            _LEFT_TO_PARENT.extend((self._writer, *self._readers))
-            self._forget()
 
     # -- transactions
 
@@ -57,8 +60,7 @@ class Store:
         return Writing(self)
 
     def begin(self) -> sqlite3.Connection:
-        """Take the turn to write; `commit` or `roll_back` gives it up."""
-        self._own()
+        """Take the turn to write; `end` gives it up."""
         if not self._lock.acquire(timeout=self._patience):
             raise EngineUnavailable(f"no turn to write within {self._patience:g} s: another thread holds the store")
         try:
@@ -90,20 +92,38 @@ class Store:
     @contextlib.contextmanager
     def reading(self) -> Iterator[sqlite3.Connection]:
         """A connection for reads; it sees what is committed."""
-        self._own()
         with explained(self.path):
+            connection = self._take_reader()
             try:
-                connection = self._readers.pop()
-            except IndexError:
-                self._open_writer()  # the file and its tables exist from here on
-                connection = self.connect()
-            yield connection
+                yield connection
+            finally:
+                self._return_reader(connection)
+
+    def change_count(self) -> int:
+        """A number that differs from the last one if anybody else has committed since."""
+        with explained(self.path), self._gate:
+            if self._watcher is None:
+                self._watcher = self.connect()
+            return int(scalar(self._watcher, "PRAGMA data_version"))
+
+    # -- connections
+
+    def _take_reader(self) -> sqlite3.Connection:
+        if self._writer is None:
+            self._open_writer()  # the file exists from here on
+        with self._gate:
+            connection = self._readers.pop() if self._readers else self.connect()
+            self._reads += 1
+            return connection
+
+    def _return_reader(self, connection: sqlite3.Connection) -> None:
+        with self._gate:
+            self._reads -= 1
             if len(self._readers) < _READERS_KEPT:
                 self._readers.append(connection)
             else:
                 connection.close()
-
-    # -- connections
+            self._gate.notify_all()
 
     def _open_writer(self) -> sqlite3.Connection:
         with self._lock:
@@ -141,13 +161,48 @@ class Store:
 
     def close(self) -> None:
         """Close every connection of this process."""
-        self._own()
-        with self._lock:
-            for connection in (*self._readers, *([self._writer] if self._writer else [])):
-                connection.close()
+        with self._lock, self._gate:
+            for connection in (*self._readers, self._watcher, self._writer):
+                if connection is not None:
+                    connection.close()
             self._readers.clear()
-            self._writer = None
+            self._writer = self._watcher = None
             self._turnstile.close()
+
+    # -- around a fork
+
+    def make_way(self) -> None:
+        """Close everything, and keep it closed, until `go_on`."""
+        self._lock.acquire()
+        self._gate.acquire()
+        self._gate.wait_for(lambda: not self._reads, _READS_AWAITED)
+        self.close()
+
+    def go_on(self) -> None:
+        self._gate.release()
+        self._lock.release()
+
+
+_stores: WeakSet[Store] = WeakSet()
+
+
+def _before_fork() -> None:
+    for store in list(_stores):
+        store.make_way()
+
+
+def _after_fork_in_parent() -> None:
+    for store in list(_stores):
+        store.go_on()
+
+
+def _after_fork_in_child() -> None:
+    for store in list(_stores):
+        store.start_afresh()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
 
 
 class Writing:
