@@ -65,7 +65,7 @@ class JobNotFound(HeadraceError, KeyError):
         self.job_id = job_id
 
     def __str__(self) -> str:
-        return f"no job has the id {self.job_id!r}; it may have been deleted or removed by retention"
+        return f"no job has the id {self.job_id!r}; it may have been deleted"
 
 
 class JobFailed(HeadraceError):

@@ -186,6 +186,7 @@ def worker_row(worker_id: str = "w1", **more: Any) -> WorkerRow:
         "completed": 0,
         "failed": 0,
         "tasks": '["work"]',
+        "heartbeat": 10_000,
     }
     return WorkerRow(id=worker_id, **{**fields, **more})
 

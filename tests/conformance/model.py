@@ -90,6 +90,7 @@ class Model:
             new.run_at,
             new.max_attempts,
             new.expires_at,
+            new.version,
         )
         return True
 

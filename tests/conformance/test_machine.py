@@ -59,6 +59,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.model = Model()
         self.now = NOW
         self.submitted = 0
+        self.reused = 0
         self.leases: list[Claim] = []  # every lease ever handed out, most of them stale
         self.settled: set[tuple[str, int]] = set()
         self.seen: dict[str, JobRow] = {}
@@ -107,6 +108,21 @@ class StoreMachine(RuleBasedStateMachine):
     def submit_again(self, pick: int) -> None:
         known = new_job(self._any_job(pick).id, queue="b", priority=1)
         assert self.engines[1].insert([known], now=self.now) == [False]
+
+    @precondition(lambda self: len(self.model.jobs) < self.submitted)
+    @rule(pick=PICKS, queue=st.sampled_from(QUEUES))
+    def submit_under_a_deleted_id(self, pick: int, queue: str) -> None:
+        """Versions of an id are never given twice, so that workers of the deleted job stay fenced out."""
+        self.reused += 1
+        gone = [name for number in range(self.submitted) if (name := f"j{number}") not in self.model.jobs]
+        job = new_job(
+            gone[pick % len(gone)],
+            queue=queue,
+            run_at=self.now,
+            created_at=self.now,
+            version=self.reused * 1_000_000,
+        )
+        assert self.engines[1].insert([job], now=self.now) == [self.model.insert(job)] == [True]
 
     # -- workers
 

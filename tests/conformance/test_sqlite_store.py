@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import sqlite3
 from collections.abc import Iterator
 from contextlib import closing
@@ -9,8 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from headrace.engines.bell import PollBell
 from headrace.engines.sqlite.engine import SqliteEngine
 from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job
+from tests.conformance.stores import PATIENCE
 
 
 @pytest.fixture
@@ -47,6 +50,27 @@ def test_reads_are_not_held_up_by_a_write_and_see_only_what_is_committed(engine:
     with engine.store.writing() as db:
         db.execute("DELETE FROM headrace_jobs")
         assert engine.desk.count(EVERYTHING) == 1
+
+
+def test_a_listener_without_a_socket_notices_what_was_stored_while_its_connection_was_closed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new connection counts changes from the start again, so its number may be the one seen before."""
+
+    def refuse(*_: object) -> None:
+        raise OSError("operation not supported")
+
+    monkeypatch.setattr(socket.socket, "bind", refuse, raising=False)
+    listening, acting = SqliteEngine(tmp_path / "q.db"), SqliteEngine(tmp_path / "q.db")
+    acting.insert([new_job("before")], now=NOW)
+    bell = listening.listen("work")
+    assert isinstance(bell, PollBell)
+    assert not bell.wait(0)
+    listening.close()
+    acting.insert([new_job("meanwhile")], now=NOW)
+    assert bell.wait(PATIENCE)
+    listening.close()
+    acting.close()
 
 
 def test_a_plain_copy_of_the_database_made_by_sqlite_is_a_working_store(engine: SqliteEngine, tmp_path: Path) -> None:

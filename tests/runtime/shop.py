@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
@@ -34,10 +35,8 @@ def ignore_everything_for_ever(started: str) -> None:
         signal.signal(number, signal.SIG_IGN)
     Path(started).write_text(str(os.getpid()))
     while True:
-        try:
+        with contextlib.suppress(BaseException):
             time.sleep(60)
-        except BaseException:
-            pass
 
 
 def crash() -> None:

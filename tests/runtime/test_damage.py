@@ -109,9 +109,8 @@ def test_a_job_written_for_an_older_signature_fails_with_what_does_not_fit(file:
         @after.task(name="greet", retry=0)
         def greet(first: str, last: str) -> None: ...
 
-        with after.worker():
-            with pytest.raises(JobFailed, match="missing 1 required positional argument: 'last'"):
-                after.jobs.get(job.id).result(PATIENCE)
+        with after.worker(), pytest.raises(JobFailed, match="missing 1 required positional argument: 'last'"):
+            after.jobs.get(job.id).result(PATIENCE)
 
 
 # -- outcomes that the store refuses

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sys
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
@@ -134,7 +135,7 @@ def test_retry_later_spends_an_attempt_and_waits_as_long_as_it_says(task: Regist
     job = patient.enqueue()
     assert job.result(PATIENCE) == "done"
     assert attempts == [1, 2, 3]
-    assert all(later - earlier >= timedelta(milliseconds=29) for earlier, later in zip(times, times[1:], strict=False))
+    assert all(later - earlier >= timedelta(milliseconds=29) for earlier, later in itertools.pairwise(times))
 
 
 def test_retry_later_ends_when_the_attempts_do(task: Register, worker: Worker) -> None:
@@ -176,7 +177,11 @@ def test_a_snooze_is_no_business_of_the_backoff_function(task: Register, worker:
     attempts = Attempts(Snooze(0.001))
     asked = []
 
-    @task(retry=Retry(backoff=lambda attempt, error: asked.append(error) or 0.001))  # type: ignore[func-returns-value]
+    def backoff(attempt: int, error: BaseException) -> float:
+        asked.append(error)
+        return 0.001
+
+    @task(retry=Retry(backoff=backoff))
     def sleepy() -> str:
         return attempts.next()
 
@@ -273,7 +278,7 @@ class Unspeakable(RuntimeError):
 
 class Unprintable(RuntimeError):
     def __str__(self) -> str:
-        return 5  # type: ignore[return-value]
+        return 5  # type: ignore[return-value]  # noqa: PLE0307
 
 
 def test_an_exception_that_can_not_be_shown_is_recorded_by_its_name(

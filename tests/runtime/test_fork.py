@@ -10,6 +10,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -24,7 +25,7 @@ def stored(folder: Path) -> Iterator[Headrace]:
         yield app
 
 
-def in_child(act: Callable[[], None]) -> int:
+def in_child(act: Callable[[], object]) -> int:
     """Do it in a forked child; its exit code, 0 if all went well. A child that hangs is killed."""
     pid = os.fork()
     if pid == 0:
@@ -136,7 +137,7 @@ def test_a_child_does_not_stop_its_parents_worker_nor_hang_on_it(stored: Headrac
 def test_a_child_forked_in_the_middle_of_an_enqueue_can_enqueue(stored: Headrace) -> None:
     insert, inside, go_on = stored.engine.insert, threading.Event(), threading.Event()
 
-    def slow(jobs, **options):  # type: ignore[no-untyped-def]
+    def slow(jobs: Any, **options: Any) -> list[bool]:
         if threading.current_thread().name == "slow":
             inside.set()
             assert go_on.wait(PATIENCE)
@@ -149,7 +150,7 @@ def test_a_child_forked_in_the_middle_of_an_enqueue_can_enqueue(stored: Headrace
     thread.start()
     assert inside.wait(PATIENCE)
     try:
-        assert in_child(lambda: double.using(job_id="childs").enqueue(2) and None) == 0
+        assert in_child(lambda: double.using(job_id="childs").enqueue(2)) == 0
     finally:
         go_on.set()
         thread.join(PATIENCE)
@@ -171,7 +172,7 @@ def test_ids_of_parent_and_child_never_meet(stored: Headrace) -> None:
 
 def test_a_child_can_have_a_worker_of_its_own(stored: Headrace, kind: str) -> None:
     gate = Gate()
-    stored.task(name="held")(through(kind, gate, lambda: os.getpid()))
+    stored.task(name="held")(through(kind, gate, os.getpid))
     job = stored.enqueue("held")
 
     def child() -> None:

@@ -1,4 +1,4 @@
-"""Job handles and the facades: what they show is what the store holds, and what they do is done, for one or for many."""
+"""Job handles and facades: what they show is what the store holds, and what they do is done, for one or for many."""
 
 from __future__ import annotations
 
@@ -205,7 +205,7 @@ def test_every_blocking_method_has_an_async_twin(still: Headrace, add: Any) -> N
         assert await job.apromote()
         assert await job.acancel()
         assert await job.aretry()
-        assert [entry.event for entry in await job.ahistory()][0] == "submit"
+        assert next(entry.event for entry in await job.ahistory()) == "submit"
         assert await job.alogs() == []
         assert "No worker is alive" in await job.awhy()
         assert await still.jobs.acount(task="add") == 1
@@ -235,7 +235,7 @@ def shelf(still: Headrace, add: Any, fail: Any, clock: VirtualClock) -> dict[str
     ids["cancelled"] = [add.enqueue(9, 9).id]
     still.jobs.get(ids["cancelled"][0]).cancel()
     ids["pending"] = [
-        add.using(tags=["new", f"t{n}"], metadata={"customer": f"c{n}"}).enqueue(n, 770077).id for n in range(4)
+        add.using(tags=["new", f"t{n}"], metadata={"customer": f"zoe-{n}"}).enqueue(n, n).id for n in range(4)
     ]
     return ids
 
@@ -258,13 +258,13 @@ def test_jobs_are_found_by_every_filter_newest_first(
     assert found(task=still.tasks["fail"]) == shelf["failed"]
     assert found(tag="old") == shelf["completed"]
     assert found(tag="t2") == [shelf["pending"][2]]
-    assert found(text="770077") == shelf["pending"]
-    assert found(text="c3") == [shelf["pending"][3]]
+    assert found(text="zoe") == shelf["pending"]
+    assert found(text="zoe-3") == [shelf["pending"][3]]
     assert found(since=clock.moment) == shelf["scheduled"] + shelf["cancelled"] + shelf["pending"]
     assert found(until=clock.moment) == shelf["completed"] + shelf["failed"]
     assert found(ids=shelf["failed"]) == shelf["failed"]
     assert found(ids=[]) == found(state=[]) == []
-    assert found(tag="new", state="pending", text="c0") == [shelf["pending"][0]]
+    assert found(tag="new", state="pending", text="zoe-0") == [shelf["pending"][0]]
     assert found(queue="nowhere") == []
     assert found(state=None, queue=None) == everything
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
@@ -107,7 +108,7 @@ def test_higher_priority_first_and_first_come_first_served_within_one(app: Headr
     assert run_order(app) == ["d", "b", "e", "a", "c", "g", "f"]
 
 
-def test_lifo_jobs_go_before_the_older_ones(app: Headrace) -> None:
+def test_lifo_jobs_go_before_the_older_ones() -> None:
     clock = VirtualClock()
     with Headrace("memory://", clock=clock) as app:
         order: list[str] = []
@@ -116,7 +117,8 @@ def test_lifo_jobs_go_before_the_older_ones(app: Headrace) -> None:
         def mark(name: str) -> None:
             order.append(name)
 
-        for name, options in [("a", {}), ("b", {"lifo": True}), ("c", {"lifo": True}), ("d", {"priority": 1})]:
+        calls: dict[str, dict[str, Any]] = {"a": {}, "b": {"lifo": True}, "c": {"lifo": True}, "d": {"priority": 1}}
+        for name, options in calls.items():
             clock.advance(1)
             mark.using(**options).enqueue(name)
         drain(app)
@@ -134,6 +136,7 @@ def test_a_delayed_job_is_never_early_and_hardly_late(app: Headrace, kind: str) 
             assert job.state == "scheduled"
             began = job.result(PATIENCE)
             assert began >= job.run_at
+            assert job.started_at is not None
             assert job.started_at >= job.run_at
 
 

@@ -108,12 +108,15 @@ def test_models_are_rebuilt_as_arguments_and_as_results(task: Register, worker: 
 
     @task
     def pydantic_task(it: Customer) -> Customer:
-        assert type(it) is Customer and type(it.points[0]) is Point
+        assert type(it) is Customer
+        assert type(it.points[0]) is Point
         return it
 
     @task
     def nested_task(them: list[Point], by_name: dict[str, Order], color: Color) -> dict[str, list[Point]]:
-        assert type(them[0]) is Point and type(by_name["a"]) is Order and color is Color.RED
+        assert type(them[0]) is Point
+        assert type(by_name["a"]) is Order
+        assert color is Color.RED
         return {"all": them}
 
     assert dataclass_task.enqueue(POINT).result(PATIENCE) == POINT

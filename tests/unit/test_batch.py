@@ -1,4 +1,4 @@
-"""Group commit: callers share commits, nobody waits for nothing, one bad item fails alone, an interrupt strands nobody."""
+"""Group commit: callers share commits, nobody waits in vain, one bad item fails alone, an interrupt strands nobody."""
 
 from __future__ import annotations
 
@@ -114,7 +114,7 @@ def test_one_bad_item_fails_alone_and_its_companions_are_committed() -> None:
 
 
 def test_the_error_of_a_lone_caller_is_raised_once_and_the_next_call_works() -> None:
-    answers = iter([ValueError("away"), ["stored"]])
+    answers: Any = iter([ValueError("away"), ["stored"]])
 
     def flush(items: list[Any]) -> list[Any]:
         answer = next(answers)

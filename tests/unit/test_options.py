@@ -151,10 +151,12 @@ def test_a_layer_is_not_changed_by_the_one_above() -> None:
     st.dictionaries(st.sampled_from(OPTION_NAMES), st.none() | st.integers() | st.text() | st.floats() | st.binary())
 )
 def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str, Any]) -> None:
+    refusal = ""
     try:
-        assert isinstance(checked(given), Options)
+        checked(given)
     except InvalidJob as error:
-        assert any(name in str(error) for name in given)
+        refusal = str(error)
+    assert not refusal or any(name in refusal for name in given)
 
 
 @pytest.mark.parametrize("name", ["add", "emails.send", "größe", "a:b/c", "x" * 100])

@@ -9,7 +9,7 @@ from headrace.core.model import Claim, ErrorInfo, Outcome
 from headrace.core.states import FINAL, Event, State, is_legal
 
 NOW = 1_000_000
-CLAIM = Claim("job", 7, "task", "default", 0, 5, 2, 4, "{}", 0, 0, 0, 0, None, None)
+CLAIM = Claim("job", 7, "task", "default", 0, 5, 2, 4, "{}", 0, 0, 0, 0, 0, None, None)
 ERROR = ErrorInfo("OSError", "away", "Traceback ...")
 
 ALL: dict[str, Outcome] = {

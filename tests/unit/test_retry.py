@@ -75,8 +75,8 @@ def test_jitter_stays_within_its_share_and_the_bounds_stay_bounds(
     base, cap, floor, jitter, spread, attempt, kind
 ) -> None:
     retry = Retry(backoff=kind, base=base, cap=cap, floor=floor, jitter=jitter)
-    middle = Retry(backoff=kind, base=base, cap=float(2**1000), floor=0, jitter=0).delay(attempt, ERROR, 0.5)
-    delay = retry.delay(attempt, ERROR, spread)
+    middle: Any = Retry(backoff=kind, base=base, cap=float(2**1000), floor=0, jitter=0).delay(attempt, ERROR, 0.5)
+    delay: Any = retry.delay(attempt, ERROR, spread)
     lowest, highest = middle * (1 - jitter), middle * (1 + jitter)
     assert min(max(lowest, floor), cap) <= delay * (1 + 1e-9)
     assert delay <= min(max(highest, floor), cap) * (1 + 1e-9)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from headrace.core.rota import Rota
@@ -37,6 +37,7 @@ def test_shares_over_a_thousand_turns_match_the_weights() -> None:
     }
 
 
+@settings(max_examples=40)
 @given(weights=weights_of, room=st.integers(1, 40))
 def test_shares_match_for_any_weights_and_any_room(weights: dict[str, int], room: int) -> None:
     turns = 1000
@@ -48,6 +49,7 @@ def test_shares_match_for_any_weights_and_any_room(weights: dict[str, int], room
         assert abs(taken[queue] - fair) <= max(0.02 * fair, 4 * len(weights) + room)
 
 
+@settings(max_examples=40)
 @given(weights=weights_of, room=st.integers(1, 10))
 def test_even_the_lightest_queue_gets_its_turn_in_time(weights: dict[str, int], room: int) -> None:
     total, lightest = sum(weights.values()), min(weights, key=lambda queue: weights[queue])

@@ -1,7 +1,8 @@
-"""A job's whole life can be told from what the store keeps: every version once, each step beginning where the last ended."""
+"""A job's whole life can be told from what the store keeps: every version once, each step from where the last led."""
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -154,7 +155,7 @@ def test_every_version_is_told_once_and_each_step_begins_where_the_last_one_ende
     done = row(state=S.COMPLETED, version=version, attempt=failures + 1, started_at=8000, finished_at=9000, worker="w1")
     story = tell(done, filings)
     assert [entry.version for entry in story] == list(range(1, version + 1))
-    assert all(one.to_state == two.from_state for one, two in zip(story, story[1:], strict=False))
+    assert all(one.to_state == two.from_state for one, two in itertools.pairwise(story))
 
 
 def test_errors_are_those_of_the_attempts_that_had_one_oldest_first() -> None:

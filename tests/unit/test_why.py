@@ -21,7 +21,7 @@ def worker(**given: Any) -> WorkerRow:
     values: dict[str, Any] = {
         "id": "w1", "host": "here", "pid": 1, "started_at": 0, "seen_at": NOW - 1000, "state": "running",
         "wish": "run", "queues": "{}", "concurrency": 4, "running": 0, "completed": 0, "failed": 0,
-        "tasks": '["add"]',
+        "tasks": '["add"]', "heartbeat": 10_000,
     }  # fmt: skip
     return WorkerRow(**{**values, **given})
 
@@ -46,7 +46,7 @@ class Counter:
 
 
 def why(job: JobRow, *workers: WorkerRow, paused: tuple[str, ...] = (), pending: int = 3) -> str:
-    return explain(job, cast(Desk, Counter(list(workers), paused, pending)), NOW, SILENT_AFTER)
+    return explain(job, cast(Desk, Counter(list(workers), paused, pending)), NOW)
 
 
 @pytest.mark.parametrize("state", [State.COMPLETED, State.FAILED, State.CANCELLED])

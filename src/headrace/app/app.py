@@ -48,7 +48,7 @@ class Headrace:
         self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any, Any]] = {}
         self.engine: Engine = open_engine(self.settings, self.clock)
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings.heartbeat)
+        self._hub = AppHub(self.engine, self.clock, self.find_task)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub)
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
@@ -152,7 +152,7 @@ class Headrace:
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive, on what, and since when."""
-        return [WorkerInfo.of(row) for row in self.engine.desk.workers()]
+        return [WorkerInfo.of(row, self.clock.now()) for row in self.engine.desk.workers()]
 
     def pause_worker(self, worker_id: str) -> bool:
         """Have a worker start no more jobs; False if it is not known."""

@@ -30,10 +30,8 @@ class AppHub:
         engine: Engine,
         clock: Clock,
         find_task: Callable[[str], Task[..., Any, Any] | None],
-        heartbeat: float,
     ) -> None:
         self._find_task = find_task
-        self._heartbeat = heartbeat
         self.attach(engine, clock)
 
     def attach(self, engine: Engine, clock: Clock) -> None:
@@ -91,7 +89,7 @@ class AppHub:
         ]
 
     def explain(self, row: JobRow) -> str:
-        return explain(row, self.engine.desk, self.clock.now(), int(self._heartbeat * 3000))
+        return explain(row, self.engine.desk, self.clock.now())
 
     def rebuild_result(self, task: str, value: Any) -> Any:
         known = self._find_task(task)
@@ -100,3 +98,7 @@ class AppHub:
     def parameter_names(self, task: str) -> Sequence[str] | None:
         known = self._find_task(task)
         return None if known is None else known.signature.positional
+
+    def secrets(self, task: str) -> tuple[str, ...]:
+        known = self._find_task(task)
+        return () if known is None else known.options.redact or ()

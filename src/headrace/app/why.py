@@ -10,8 +10,8 @@ from headrace.core.states import FINAL, State
 from headrace.engines.protocol import Desk
 
 
-def explain(row: JobRow, desk: Desk, now: int, silent_after: int) -> str:
-    """The sentence. `silent_after` is for how many milliseconds a worker may be silent and count as alive."""
+def explain(row: JobRow, desk: Desk, now: int) -> str:
+    """The sentence."""
     if row.state in FINAL:
         return _over(row)
     if row.state is State.RUNNING:
@@ -19,7 +19,7 @@ def explain(row: JobRow, desk: Desk, now: int, silent_after: int) -> str:
     if row.state is State.WAITING:
         return "It waits for other jobs to finish first."
     if row.state is State.PENDING or row.run_at <= now:
-        alive = [worker for worker in desk.workers() if worker.seen_at >= now - silent_after]
+        alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
         return _pending(row, desk, alive)
     return _not_due(row, now)
 

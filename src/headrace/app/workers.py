@@ -23,14 +23,17 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     running: int
     completed: int
     failed: int
+    heartbeat: float
     started_at: datetime | None
     seen_at: datetime | None
     tasks: list[str]
+    silent: bool
 
     @classmethod
-    def of(cls, row: WorkerRow) -> WorkerInfo:
+    def of(cls, row: WorkerRow, now: int) -> WorkerInfo:
         known = msgspec.structs.asdict(row)
         known.pop("wish")
+        known["silent"] = row.is_silent(now)
         return cls(
             **{
                 **known,
@@ -38,5 +41,6 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
                 "tasks": msgspec.json.decode(row.tasks),
                 "started_at": to_datetime(row.started_at),
                 "seen_at": to_datetime(row.seen_at),
+                "heartbeat": row.heartbeat / 1000,
             }
         )

@@ -5,7 +5,6 @@ from __future__ import annotations
 import platform
 import sys
 from collections.abc import Iterator
-from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -19,7 +18,6 @@ from headrace.app.workers import WorkerInfo
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
-from headrace.cli.workers import is_silent
 from headrace.core.states import State
 from headrace.errors import ConfigError, HeadraceError
 
@@ -91,9 +89,8 @@ def _look_inside(app: Headrace, report: Report) -> None:
 
 
 def _look_at_work(app: Headrace, report: Report) -> None:
-    now = datetime.now(UTC)
     workers = app.workers()
-    silent = [worker for worker in workers if is_silent(worker, app, now)]
+    silent = [worker for worker in workers if worker.silent]
     alive = [worker for worker in workers if worker not in silent]
     report.workers = {"alive": len(alive), "silent": len(silent)}
     report.findings += [f"worker {worker.id} has not been heard of since {worker.seen_at}" for worker in silent]

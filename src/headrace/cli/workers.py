@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime, timedelta
+from datetime import UTC, datetime
 from typing import Any
 
 import click
@@ -15,7 +15,6 @@ from headrace.cli.session import Session
 from headrace.cli.show import Column, ago, print_json, print_table, remark, say
 from headrace.errors import HeadraceError
 
-_BEATS = 3  # as many renewals as may fail before a worker gives up its leases
 _COLUMNS = (
     Column("ID"),
     Column("STATE"),
@@ -27,11 +26,6 @@ _COLUMNS = (
     Column("SEEN", right=True),
     Column("QUEUES", least=8),
 )
-
-
-def is_silent(worker: WorkerInfo, app: Headrace, now: datetime) -> bool:
-    """Whether the worker has not been heard of for longer than a few heartbeats."""
-    return worker.seen_at is None or now - worker.seen_at > timedelta(seconds=_BEATS * app.settings.heartbeat)
 
 
 @click.group("workers", invoke_without_command=True, epilog=example("headrace workers"))
@@ -56,21 +50,17 @@ def list_workers(session: Session, as_json: bool) -> None:
     now = datetime.now(UTC)
     found = app.workers()
     if as_json:
-        print_json([_record(worker, app, now) for worker in found])
+        print_json([msgspec.structs.asdict(worker) for worker in found])
     elif not found:
         remark("no worker is alive; start one with `headrace worker`")
     else:
-        print_table(_COLUMNS, [_row(worker, app, now) for worker in found])
+        print_table(_COLUMNS, [_row(worker, now) for worker in found])
 
 
-def _record(worker: WorkerInfo, app: Headrace, now: datetime) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(worker), "silent": is_silent(worker, app, now)}
-
-
-def _row(worker: WorkerInfo, app: Headrace, now: datetime) -> list[str]:
+def _row(worker: WorkerInfo, now: datetime) -> list[str]:
     return [
         worker.id,
-        "silent" if is_silent(worker, app, now) else worker.state,
+        "silent" if worker.silent else worker.state,
         str(worker.pid),
         f"{worker.running}/{worker.concurrency}",
         str(worker.completed),

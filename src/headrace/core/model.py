@@ -11,6 +11,7 @@ from typing import Literal
 
 from msgspec import UNSET, Struct, UnsetType
 
+from headrace.core.clock import to_datetime
 from headrace.core.states import Event, State
 
 Isolation = Literal["thread", "async", "process"]
@@ -43,7 +44,11 @@ class JobOptions(Struct, frozen=True, omit_defaults=True):
 
 
 class NewJob(Struct, frozen=True, array_like=True, gc=False):
-    """A job as submitted. The client makes the id, so that a repeated insert is recognized."""
+    """A job as submitted. The client makes the id, so that a repeated insert is recognized.
+
+    `version` is where its versions begin: at 1, or for an id the user gave, which may be used again after a delete,
+    at the time. So no version of an id is ever given twice, and a worker of the deleted job is fenced from the new one.
+    """
 
     id: str
     task: str
@@ -60,6 +65,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     options: str | None = None
     tags: str | None = None
     metadata: str | None = None
+    version: int = 1
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
@@ -81,6 +87,7 @@ class Claim(Struct, frozen=True, array_like=True, gc=False):
     created_at: int
     run_at: int
     crashes: int
+    releases: int
     options: str | None
     metadata: str | None
 
@@ -290,6 +297,11 @@ class WorkerRow(Struct, frozen=True, array_like=True):
     completed: int
     failed: int
     tasks: str
+    heartbeat: int
+
+    def is_silent(self, now: int) -> bool:
+        """Whether it has missed more than a few of its own heartbeats."""
+        return now - self.seen_at > 3 * self.heartbeat
 
 
 class Renewal(Struct, frozen=True):
@@ -305,3 +317,7 @@ class Changes(Struct, frozen=True):
     priority: int | None = None
     run_at: int | None = None
     queue: str | None = None
+
+    def in_words(self) -> str:
+        said = {"priority": self.priority, "run_at": to_datetime(self.run_at), "queue": self.queue}
+        return ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)

@@ -12,6 +12,8 @@ from typing import NamedTuple
 
 
 class State(StrEnum):
+    """Where a job stands. A state equals its own text: `job.state == "completed"`."""
+
     SCHEDULED = "scheduled"
     WAITING = "waiting"
     PENDING = "pending"

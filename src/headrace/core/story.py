@@ -51,14 +51,20 @@ def errors_of(filings: Sequence[Filing]) -> list[AttemptError]:
 def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
     """All entries, oldest first."""
     entries: list[Entry] = []
-    version, state = 1, None
+    first = version = first_version(row)
+    state = None
     for filing in filings:
         if filing.event != "lease lost":  # a late settle changed nothing, so it tells nothing of what came before
             entries += _before(filing, version, state)
             version, state = filing.version, filing.target
         entries.append(_filed(filing))
     entries += _present(row, version, state)
-    return [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), 1, 0), *entries]
+    return [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), first, 0), *entries]
+
+
+def first_version(row: JobRow) -> int:
+    """Where the versions of this job began: at 1, or at its time of creation if the user gave its id."""
+    return row.created_at if row.version >= row.created_at else 1
 
 
 def _first_state(row: JobRow, entries: list[Entry]) -> str:

@@ -15,6 +15,7 @@ import select
 import socket
 import threading
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 
@@ -22,6 +23,7 @@ from headrace.engines.protocol import Bell
 
 _SUFFIX = ".bell"
 _LONGEST_PATH = 100  # the kernel takes 108 bytes, BSDs 104
+_LONGEST_NAME = 30
 _BACKSTOP = 1.0
 _POLL_FASTEST, _POLL_SLOWEST = 0.005, 0.05
 _TRUSTED_AFTER_NS = 50_000_000
@@ -107,19 +109,20 @@ class Belfry:
 
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
-        self._sockets = hasattr(socket, "AF_UNIX") and len(os.fsencode(folder)) < _LONGEST_PATH - 30
+        self._sockets = hasattr(socket, "AF_UNIX")
+        self._short: str | None = None
         self._sender: tuple[int, socket.socket] | None = None
         self._seen: tuple[int, list[str]] | None = None
 
     def listen(self, topic: str, changed: Callable[[], bool]) -> Bell:
         if self._sockets:
-            address = os.path.join(self._folder, f"{topic}-{os.getpid()}-{next(_numbers)}{_SUFFIX}")
-            with contextlib.suppress(FileNotFoundError):
-                os.unlink(address)
             try:
+                address = os.path.join(self._reachable(), f"{topic}-{os.getpid()}-{next(_numbers)}{_SUFFIX}")
+                with contextlib.suppress(FileNotFoundError):
+                    os.unlink(address)
                 return SocketBell(address, changed)
             except OSError:
-                self._sockets = False  # a filesystem without sockets
+                self._sockets = False  # a path too long, or a filesystem without sockets
         return PollBell(changed)
 
     def ring(self, topic: str) -> None:
@@ -128,7 +131,7 @@ class Belfry:
             return
         for name in self._listeners():
             if name.startswith(f"{topic}-"):
-                self._send(os.path.join(self._folder, name))
+                self._send(os.path.join(self._reachable(), name))
 
     def _send(self, address: str) -> None:
         try:
@@ -151,6 +154,16 @@ class Belfry:
             return []
         self._seen = (stamp, names) if time.time_ns() - stamp > _TRUSTED_AFTER_NS else None
         return names
+
+    def _reachable(self) -> str:
+        """The folder by a name short enough for a socket's address; on Linux there always is one."""
+        if self._short is None and len(os.fsencode(self._folder)) <= _LONGEST_PATH - _LONGEST_NAME:
+            self._short = self._folder
+        elif self._short is None:
+            descriptor = os.open(self._folder, os.O_RDONLY)  # the name is good as long as this is open
+            weakref.finalize(self, os.close, descriptor)
+            self._short = f"/proc/self/fd/{descriptor}"
+        return self._short
 
     def _socket(self) -> socket.socket:
         if self._sender is None or self._sender[0] != os.getpid():

@@ -45,6 +45,7 @@ class Hub(Protocol):
     def explain(self, row: JobRow) -> str: ...
     def rebuild_result(self, task: str, value: Any) -> Any: ...
     def parameter_names(self, task: str) -> Sequence[str] | None: ...
+    def secrets(self, task: str) -> tuple[str, ...]: ...
 
 
 class Job(Generic[R]):
@@ -152,11 +153,12 @@ class Job(Generic[R]):
         """The arguments as they may be shown: secrets of the task's `redact` are starred out."""
         args, kwargs = self._call()
         options = _options(self._record)
-        if not options.redact:
+        secrets = frozenset((*options.redact, *self._hub.secrets(self.task)))
+        if not secrets:
             return args, kwargs
         hidden = tuple("***" if n in options.redact_args else value for n, value in enumerate(args))
         names = self._hub.parameter_names(self.task)
-        return redact_call(names, hidden, kwargs, frozenset(options.redact))
+        return redact_call(names, hidden, kwargs, secrets)
 
     # -- following it
 
@@ -300,4 +302,4 @@ _FRESH: dict[str, Any] = dict.fromkeys(
 
 def _as_row(new: NewJob) -> JobRow:
     known: dict[str, Any] = {**msgspec.structs.asdict(new), **_FRESH}
-    return JobRow(seq=0, version=1, attempt=0, crashes=0, releases=0, **known)
+    return JobRow(seq=0, attempt=0, crashes=0, releases=0, **known)

@@ -124,6 +124,7 @@ class Submitter:
             recipe.options,
             recipe.tags,
             recipe.metadata,
+            now if recipe.job_id else 1,
         )
 
     def _recipe(self, call: Call[Any]) -> Recipe:

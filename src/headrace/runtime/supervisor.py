@@ -26,18 +26,19 @@ _HEALTHY_AFTER = 60.0
 _GRACE = 5.0
 
 
-def run_here(worker: Worker) -> int:
+def run_here(worker: Worker, *, supervised: bool = False) -> int:
     """Run a worker in this process until it is told to stop. SIGTERM or SIGINT drain, a second one hurries."""
     parent = os.getppid()
     # With the default of 5 ms, a thread that computes holds up every step of a commit by that much (measured: half
     # the throughput, and the write lock held meanwhile). This process is ours to set.
     before = sys.getswitchinterval()
     sys.setswitchinterval(0.001)
-    with _signals(lambda again: worker.request_stop(0.0 if again else None)):
+    hurry = getattr(signal, "SIGUSR2", None) if supervised else None
+    with _signals(lambda hurried: worker.request_stop(0.0 if hurried else None), hurry):
         worker.start()
         while not worker.join(1.0):
-            if os.getppid() != parent:
-                log.warning("the parent process is gone; stopping")
+            if supervised and os.getppid() != parent:
+                log.warning("the supervisor is gone; stopping")
                 worker.request_stop()
                 parent = os.getppid()
     sys.setswitchinterval(before)
@@ -45,17 +46,22 @@ def run_here(worker: Worker) -> int:
 
 
 class _signals:  # noqa: N801  (reads as a function)
-    """Route stop signals to `stop(again)`; SIGUSR1 prints every thread's stack."""
+    """Route stop signals to `stop(hurried)`; SIGUSR1 prints every thread's stack.
 
-    def __init__(self, stop: Callable[[bool], None]) -> None:
+    A second stop signal hurries, unless there is a signal of its own for that: a supervised worker may get the first
+    one twice, from its supervisor and from the terminal or the service manager, which address the whole group.
+    """
+
+    def __init__(self, stop: Callable[[bool], None], hurry: int | None = None) -> None:
         self._stop = stop
+        self._hurry = hurry
         self._seen = 0
         self._before: dict[int, object] = {}
 
     def __enter__(self) -> None:
         if threading.current_thread() is not threading.main_thread():
             return
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in (signal.SIGTERM, signal.SIGINT, *([self._hurry] if self._hurry else [])):
             self._before[number] = signal.signal(number, self._handle)
         if hasattr(signal, "SIGUSR1"):
             with contextlib.suppress(ValueError, AttributeError, OSError):  # stderr may be no real file
@@ -69,7 +75,7 @@ class _signals:  # noqa: N801  (reads as a function)
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._seen += 1
-        self._stop(self._seen > 1)
+        self._stop(number == self._hurry if self._hurry else self._seen > 1)
 
 
 class _Seat:
@@ -141,7 +147,7 @@ class Supervisor:
             return
         while self._sent < min(self._stopping, 2):
             self._sent += 1
-            self._signal_all(signal.SIGTERM)
+            self._signal_all(signal.SIGTERM if self._sent == 1 else signal.SIGUSR2)
             self._kill_at = time.monotonic() + (self._shutdown_timeout if self._sent == 1 else 0) + _GRACE
         if self._kill_at is not None and time.monotonic() > self._kill_at:
             log.error("worker processes did not stop in time; killing them")
@@ -160,7 +166,7 @@ def _be_a_worker(make_worker: Callable[[], Worker]) -> NoReturn:
     try:
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, signal.SIG_DFL)
-        code = run_here(make_worker())
+        code = run_here(make_worker(), supervised=True)
     except BaseException:
         log.exception("a worker process could not start")
     finally:

@@ -23,7 +23,7 @@ log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
 
 STALLED = 0.2
-_PARKED_MS = 10_000
+_PARKED_FIRST_MS, _PARKED_LONGEST_MS = 1000, 60_000
 
 
 class Trade:
@@ -126,13 +126,34 @@ class Trade:
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
-            self.held.pop(outcome.id, None)
+            claim = self.held.pop(outcome.id, None)
             if outcome.state is State.COMPLETED:
                 self.completed += 1
-            elif outcome.state is State.FAILED:
-                self.failed += 1
+            elif outcome.state in (State.FAILED, State.RETRYING):
+                self.failed += outcome.state is State.FAILED
+                if claim is not None:  # a renewal meanwhile may have found the lease gone, as it is once settled
+                    self._tell_failure(claim, outcome)
         for outcome in refused:
             log.warning("job %s: lease lost, a late %s was refused", outcome.id, outcome.event)
+
+    def _tell_failure(self, claim: Claim, outcome: Outcome) -> None:
+        final = outcome.state is State.FAILED
+        log.log(
+            logging.ERROR if final else logging.WARNING,
+            "job %s (%s) %s: %s: %s",
+            claim.id,
+            claim.task,
+            f"failed for good, {outcome.reason}" if final else outcome.reason,
+            outcome.error_type,
+            outcome.error_message,
+            extra={
+                "job": claim.id,
+                "task": claim.task,
+                "queue": claim.queue,
+                "attempt": claim.attempt,
+                "worker": self._worker_id,
+            },
+        )
 
     def _hand_in_one_by_one(self, done: list[Outcome]) -> None:
         """What the store can't take of one job must not keep the others from being settled."""
@@ -164,7 +185,8 @@ class Trade:
     def _park(self, claim: Claim) -> None:
         log.warning("job %s: task %r is not known to this worker; parked for another one", claim.id, claim.task)
         reason = f"unknown_task: worker {self._worker_id} does not know {claim.task!r}"
-        self._crew.done.append(outcomes.park(claim, reason, _PARKED_MS, self._crew.now()))
+        delay = min(_PARKED_FIRST_MS * 2 ** min(claim.releases, 10), _PARKED_LONGEST_MS)
+        self._crew.done.append(outcomes.park(claim, reason, delay, self._crew.now()))
         self._crew.ring()
 
 

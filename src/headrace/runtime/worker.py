@@ -161,6 +161,7 @@ class Worker:
             completed=self._trade.completed,
             failed=self._trade.failed,
             tasks=msgspec.json.encode(sorted(self._task_names())).decode(),
+            heartbeat=int(settings.heartbeat * 1000),
         )
 
     def held(self) -> Iterable[Claim]:

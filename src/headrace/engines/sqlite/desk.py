@@ -79,9 +79,7 @@ class SqliteDesk:
                 return False
             if changes.queue is not None:
                 db.execute(SQL["add_queues"], {"names": _json([changes.queue]), "now": at})
-            told = ", ".join(
-                f"{name}={value}" for name, value in msgspec.structs.asdict(changes).items() if value is not None
-            )
+            told = changes.in_words()
             source = State(scalar(db, SQL["state_of"], {"seq": seqs[0]}))
             target = _state_after(source, changes.run_at, at)
             file_moves(db, seqs, Event.AMEND, target, told + _signed(by), at)

@@ -26,10 +26,7 @@ def _statement(rows: int) -> str:
 
 def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool) -> list[bool]:
     """Store the jobs whose id is free; which ones they are. With `whole`, all or DuplicateJob."""
-    if len(jobs) == 1:
-        fresh = [_write(db, jobs) == 1]
-    else:
-        fresh = _write_fresh(db, jobs)
+    fresh = [_write(db, jobs) == 1] if len(jobs) == 1 else _write_fresh(db, jobs)
     if whole and not all(fresh):
         raise DuplicateJob(jobs[fresh.index(False)].id)
     _tag(db, [job for job, free in zip(jobs, fresh, strict=True) if free and job.tags])

@@ -12,7 +12,7 @@ from headrace.core.states import Event, State
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, scalar
 
-_overdue = msgspec.json.Decoder(list[tuple[int, str, int, int]])
+_overdue = msgspec.json.Decoder(list[tuple[int, str, int]])
 _reaped = msgspec.json.Decoder(list[Reaped])
 
 
@@ -37,12 +37,10 @@ def reap(store: Store, dead: Mapping[str, set[int]], limit: int, now: int) -> li
         return _answer(db, rows)
 
 
-def _sort(
-    rows: list[tuple[int, str, int, int]], dead: Mapping[str, set[int]]
-) -> tuple[list[int], list[int], list[int]]:
+def _sort(rows: list[tuple[int, str, int]], dead: Mapping[str, set[int]]) -> tuple[list[int], list[int], list[int]]:
     released, again, failed = [], [], []
-    for seq, worker, ran_out, has_attempts in rows:
-        if worker in dead and seq not in dead[worker] and not ran_out:
+    for seq, worker, has_attempts in rows:
+        if worker in dead and seq not in dead[worker]:
             released.append(seq)
         elif has_attempts:
             again.append(seq)
@@ -68,9 +66,9 @@ def _release(db: sqlite3.Connection, seqs: list[int], now: int) -> None:
         db.execute(SQL["release"], {"seqs": _json(seqs)})
 
 
-def _answer(db: sqlite3.Connection, rows: list[tuple[int, str, int, int]]) -> list[Reaped]:
+def _answer(db: sqlite3.Connection, rows: list[tuple[int, str, int]]) -> list[Reaped]:
     by_worker: dict[str, list[int]] = {}
-    for seq, worker, _, _ in rows:
+    for seq, worker, _ in rows:
         by_worker.setdefault(worker, []).append(seq)
     return [
         reaped

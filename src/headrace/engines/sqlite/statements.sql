@@ -3,7 +3,7 @@
 
 -- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                           max_attempts, expires_at, options, tags, metadata)
+                           max_attempts, expires_at, options, tags, metadata, version)
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 
@@ -116,7 +116,7 @@ WHERE seq IN (SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retryi
 -- name: claimable
 SELECT json_group_array(json_array({Claim})) FROM (
     SELECT id, seq AS ref, task, queue, priority, version + 1 AS version, attempt + 1 AS attempt, max_attempts,
-           payload, checksum, created_at, run_at, crashes, options, metadata
+           payload, checksum, created_at, run_at, crashes, releases, options, metadata
     FROM headrace_jobs WHERE state = 'pending' AND queue = :queue
     ORDER BY priority DESC, rank, seq LIMIT :limit OFFSET :skip);
 
@@ -138,8 +138,8 @@ WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
                   WHERE job.id = lease.id AND job.version = lease.version AND job.lease_until > :now);
 
 -- name: overdue
-SELECT json_group_array(json_array(seq, worker, lease_until <= :now, attempt < max_attempts)) FROM (
-    SELECT seq, worker, lease_until, attempt, max_attempts FROM headrace_jobs
+SELECT json_group_array(json_array(seq, worker, attempt < max_attempts)) FROM (
+    SELECT seq, worker, attempt, max_attempts FROM headrace_jobs
     WHERE state = 'running' AND (lease_until <= :now OR worker IN (SELECT value FROM json_each(:dead)))
     LIMIT :limit);
 
@@ -275,8 +275,8 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused;
 
 -- name: attend
 INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
-                              completed, failed, tasks)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                              completed, failed, tasks, heartbeat)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
                                completed = excluded.completed, failed = excluded.failed;
 
@@ -290,4 +290,9 @@ UPDATE headrace_workers SET wish = :wish WHERE id = :id;
 DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: workers
-SELECT json_group_array(json_array({WorkerRow})) FROM (SELECT * FROM headrace_workers ORDER BY started_at, id);
+SELECT json_group_array(json_array({WorkerRow})) FROM (
+    -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
+    SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
+                             WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running
+    FROM headrace_workers ORDER BY started_at, id);

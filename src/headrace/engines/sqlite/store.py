@@ -40,6 +40,7 @@ class Store:
         self.folder = path.with_name(path.name + ".d")
         self.durability = durability
         self._patience = patience
+        self._watchers = 0
         self.start_afresh()
         _stores.add(self)
 
@@ -99,12 +100,13 @@ class Store:
             finally:
                 self._return_reader(connection)
 
-    def change_count(self) -> int:
-        """A number that differs from the last one if anybody else has committed since."""
+    def change_count(self) -> tuple[int, int]:
+        """Differs from the last answer if anybody else has committed since, or if that can't be told."""
         with explained(self.path), self._gate:
             if self._watcher is None:
                 self._watcher = self.connect()
-            return int(scalar(self._watcher, "PRAGMA data_version"))
+                self._watchers += 1  # each connection counts from the start again
+            return self._watchers, int(scalar(self._watcher, "PRAGMA data_version"))
 
     # -- connections
 
@@ -186,17 +188,22 @@ class Store:
 _stores: WeakSet[Store] = WeakSet()
 
 
+_halted: list[Store] = []  # those that made way for the fork under way
+
+
 def _before_fork() -> None:
     for store in list(_stores):
         store.make_way()
+        _halted.append(store)
 
 
 def _after_fork_in_parent() -> None:
-    for store in list(_stores):
-        store.go_on()
+    while _halted:
+        _halted.pop().go_on()
 
 
 def _after_fork_in_child() -> None:
+    _halted.clear()
     for store in list(_stores):
         store.start_afresh()
 

@@ -10,7 +10,7 @@ CREATE TABLE headrace_jobs (
                                             OR state IN ('scheduled', 'waiting', 'retrying', 'failed', 'cancelled')),
     priority        INTEGER NOT NULL CHECK (priority BETWEEN -100 AND 100),
     rank            INTEGER NOT NULL,
-    version         INTEGER NOT NULL DEFAULT 1,
+    version         INTEGER NOT NULL,
     attempt         INTEGER NOT NULL DEFAULT 0,
     max_attempts    INTEGER NOT NULL,
     crashes         INTEGER NOT NULL DEFAULT 0,
@@ -115,5 +115,6 @@ CREATE TABLE headrace_workers (
     running     INTEGER NOT NULL,
     completed   INTEGER NOT NULL,
     failed      INTEGER NOT NULL,
-    tasks       TEXT    NOT NULL
+    tasks       TEXT    NOT NULL,
+    heartbeat   INTEGER NOT NULL
 ) WITHOUT ROWID;

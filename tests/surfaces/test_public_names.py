@@ -1,0 +1,177 @@
+"""What users may import is there, documented and complete; what they may not is not offered."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import inspect
+import pkgutil
+import subprocess
+import sys
+import textwrap
+import tomllib
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+import headrace
+import headrace.testing
+
+ROOT = Path(__file__).parents[2]
+
+# The contract: these names are promised. A name may be added here, and none may leave without a major version.
+PROMISED = {
+    "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
+    "run_worker close settings clock tasks",
+    "Task": "enqueue aenqueue using bind name",
+    "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
+    "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
+    "apromote delete adelete update aupdate logs alogs history ahistory why awhy __await__",
+    "JobContext": "id attempt progress log cancel_requested lease_version deadline metadata heartbeat aheartbeat",
+    "Queue": "pause apause resume aresume stats astats length alength peek apeek clear aclear",
+    "Worker": "start stop pause resume join id",
+    "AttemptError": "at attempt type message traceback",
+    "Entry": "at event from_state to_state version attempt worker message",
+    "LogEntry": "at attempt level message fields",
+    "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending",
+    "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",
+    "Retry": "limit backoff base factor cap floor jitter on never on_timeout",
+    "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
+    "JobPage": "jobs cursor __len__ __iter__ __getitem__",
+    "Call": "",
+    "current_job": "",
+}
+PROMISED_JOBS = "get aget find afind count acount cancel acancel retry aretry promote apromote delete adelete"
+PROMISED_ERRORS = {
+    "HeadraceError": Exception,
+    "InvalidJob": ValueError,
+    "PayloadTooLarge": headrace.InvalidJob,
+    "UnknownTask": headrace.InvalidJob,
+    "QueueFull": headrace.HeadraceError,
+    "JobNotFound": KeyError,
+    "JobFailed": headrace.HeadraceError,
+    "JobCancelled": headrace.HeadraceError,
+    "JobTimeout": TimeoutError,
+    "LeaseLost": headrace.HeadraceError,
+    "ResultUnavailable": headrace.HeadraceError,
+    "CorruptPayload": headrace.HeadraceError,
+    "EngineUnavailable": headrace.HeadraceError,
+    "UnsupportedByEngine": headrace.HeadraceError,
+    "DuplicateJob": headrace.HeadraceError,
+    "InvalidSchedule": ValueError,
+    "ConfigError": headrace.HeadraceError,
+    "SchemaMismatch": headrace.ConfigError,
+    "RetryLater": Exception,
+    "Snooze": Exception,
+    "CancelJob": Exception,
+    "PermanentError": Exception,
+    "RetryableError": Exception,
+}
+PROMISED_KIT = {
+    "VirtualClock",
+    "adrain",
+    "assert_enqueued",
+    "assert_not_enqueued",
+    "drain",
+    "enqueued",
+    "inline",
+    "isolated",
+}
+
+
+def attributes(thing: Any) -> set[str]:
+    """What an instance offers: its class's attributes, its fields, and what `__init__` gives it."""
+    fields = set(getattr(thing, "__struct_fields__", ())) | set(getattr(thing, "__slots__", ()))
+    source = inspect.getsource(thing.__init__) if inspect.isfunction(thing.__init__) else ""
+    nodes = ast.walk(ast.parse(textwrap.dedent(source)))
+    given = {n.attr for n in nodes if isinstance(n, ast.Attribute) and isinstance(n.ctx, ast.Store)}
+    return set(dir(thing)) | fields | given
+
+
+@pytest.mark.parametrize("module", [headrace, headrace.testing], ids=lambda module: module.__name__)
+def test_every_name_that_is_offered_exists_and_the_list_is_sorted(module: ModuleType) -> None:
+    assert sorted(set(module.__all__)) == module.__all__
+    for name in module.__all__:
+        assert getattr(module, name) is not None
+    with pytest.raises(AttributeError, match="no_such_name"):
+        module.no_such_name  # noqa: B018
+
+
+@pytest.mark.parametrize("name", [*headrace.__all__, *headrace.testing.__all__])
+def test_every_name_that_is_offered_says_what_it_is(name: str) -> None:
+    thing = getattr(headrace, name, None) or getattr(headrace.testing, name)
+    own = thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__
+    assert own, f"{name} has no docstring of its own"
+    assert own.strip()[0].isupper()
+
+
+def test_nothing_that_is_promised_is_missing_and_nothing_else_is_offered() -> None:
+    assert set(headrace.__all__) == {*PROMISED, *PROMISED_ERRORS}
+    assert set(headrace.testing.__all__) == PROMISED_KIT
+
+
+@pytest.mark.parametrize("name", PROMISED)
+def test_every_attribute_that_is_promised_is_there(name: str) -> None:
+    assert set(PROMISED[name].split()) <= attributes(getattr(headrace, name))
+
+
+def test_the_facade_of_jobs_has_all_that_is_promised() -> None:
+    with headrace.Headrace("memory://") as app:
+        assert set(PROMISED_JOBS.split()) <= set(dir(app.jobs))
+
+
+@pytest.mark.parametrize(("name", "base"), PROMISED_ERRORS.items())
+def test_every_error_can_be_caught_as_what_it_is(name: str, base: type[BaseException]) -> None:
+    assert issubclass(getattr(headrace, name), base)
+    assert issubclass(getattr(headrace, name), Exception)
+
+
+def test_the_errors_are_drawn_as_they_are() -> None:
+    drawn = importlib.import_module("headrace.errors").__doc__ or ""
+    assert [name for name in PROMISED_ERRORS if name not in drawn] == []
+
+
+@pytest.mark.parametrize("name", ["Headrace", "Task", "Job", "JobContext", "Queue", "Worker"])
+def test_every_method_a_user_calls_says_what_it_does(name: str) -> None:
+    kind = getattr(headrace, name)
+    methods = [
+        attribute
+        for attribute in PROMISED[name].split()
+        if not attribute.startswith("_") and inspect.isfunction(inspect.getattr_static(kind, attribute, None))
+    ]
+    assert methods
+    assert [attribute for attribute in methods if not getattr(kind, attribute).__doc__] == []
+
+
+def test_a_star_import_brings_the_public_names_and_nothing_else() -> None:
+    code = "before = set(dir()); from headrace import *; print(*sorted(set(dir()) - before - {'before'}))"
+    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=ROOT / "src", check=True)
+    assert found.stdout.split() == sorted(headrace.__all__)
+
+
+def test_what_lies_beside_the_public_names_is_modules_only() -> None:
+    """Whatever else `headrace.` completes to must be a module, so that nobody comes to rely on a stray name."""
+    beside = {name for name in vars(headrace) if not name.startswith("_")} - set(headrace.__all__)
+    strays = {name for name in beside if not isinstance(getattr(headrace, name), ModuleType)}
+    assert strays <= {"annotations", "TYPE_CHECKING", "Any"}
+
+
+def test_every_module_can_be_imported_by_itself() -> None:
+    """In one new process for each: a circle, or a module that needs another one first, would show."""
+    names = [name for _, name, _ in pkgutil.walk_packages(headrace.__path__, "headrace.") if "__main__" not in name]
+    code = "import sys, importlib; [importlib.import_module(name) for name in sys.argv[1:]]"
+    for name in ("headrace.errors", "headrace.runtime.worker", "headrace.testing.stage"):
+        assert name in names
+        subprocess.run([sys.executable, "-c", code, name], check=True, cwd=ROOT / "src", capture_output=True)
+    subprocess.run([sys.executable, "-c", code, *reversed(names)], check=True, cwd=ROOT / "src", capture_output=True)
+
+
+def test_the_version_is_the_packages() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    assert headrace.__version__ == project["version"]
+
+
+def test_the_package_says_that_it_is_typed() -> None:
+    assert (Path(headrace.__file__).parent / "py.typed").exists()

@@ -1,0 +1,202 @@
+"""A user's type checker knows what a job gives back, and finds the mistakes that can be found without running."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+SRC = Path(__file__).parents[2] / "src"
+
+RIGHT = """
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from contextlib import AbstractContextManager
+from datetime import UTC, datetime, timedelta
+from typing import Any, assert_type
+
+from headrace import (
+    AttemptError, Entry, Headrace, Job, JobContext, JobPage, LogEntry, Queue, QueueStats, Retry, State, Worker,
+    WorkerInfo, current_job,
+)
+from headrace.testing import VirtualClock, adrain, assert_enqueued, drain, enqueued, inline, isolated
+
+app = Headrace("memory://", concurrency=2, clock=VirtualClock())
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+@app.task(name="emails.send", queue="emails", priority=5, timeout=30, tags=("mail",), redact=("subject",),
+          retry=Retry(limit=5, backoff=[1, 5], on=(OSError,), never=(ValueError,)))
+def send(to: str, subject: str = "") -> None: ...
+
+
+@app.task(timeout=timedelta(minutes=1), retry=3)
+async def crawl(depth: int) -> list[str]:
+    return [str(depth)]
+
+
+# A plain call is a plain call.
+assert_type(add(1, 2), int)
+waiting = fetch("x")
+assert_type(waiting, Coroutine[Any, Any, bytes]).close()
+
+# A job knows what it will give back; that of an `async def` its value, not a coroutine.
+assert_type(add.enqueue(1, 2), Job[int])
+assert_type(add.enqueue(1, 2).result(), int)
+assert_type(add.enqueue(1, 2).result(timeout=5), int)
+assert_type(fetch.enqueue("x").result(), bytes)
+assert_type(crawl.enqueue(3).result(), list[str])
+
+# Options keep the types.
+assert_type(add.using(priority=9, delay=60, run_at=None).enqueue(1, 2).result(), int)
+assert_type(crawl.using(queue="slow").enqueue(1).result(), list[str])
+assert_type(send("a", subject="b"), None)
+assert_type(app.enqueue_many([add.bind(n, n) for n in range(3)]), list[Job[int]])
+
+job: Job[int] = add.enqueue(1, 2)
+assert_type(job.state, State)
+assert_type(job.id, str)
+assert_type(job.args, tuple[Any, ...])
+assert_type(job.kwargs, dict[str, Any])
+assert_type(job.created_at, datetime)
+assert_type(job.finished_at, datetime | None)
+assert_type(job.worker, str | None)
+assert_type(job.tags, tuple[str, ...])
+assert_type(job.errors, list[AttemptError])
+assert_type(job.history(), list[Entry])
+assert_type(job.logs(), list[LogEntry])
+assert_type(job.refresh(), Job[int])
+assert_type(job.cancel(), bool)
+assert_type(job.update(priority=3, run_at=datetime.now(UTC)), bool)
+assert_type(job.why(), str)
+assert_type(app.enqueue("emails.send", to="a"), Job[Any])
+assert_type(app.jobs.get("x"), Job[Any])
+assert_type(app.jobs.find(state="failed"), JobPage)
+assert_type(app.jobs.find()[0], Job[Any])
+assert_type([found.id for found in app.jobs.find()], list[str])
+assert_type(app.jobs.count(), int)
+assert_type(app.queue("emails"), Queue)
+assert_type(app.queue("emails").stats(), QueueStats)
+assert_type(app.queue("emails").peek(), list[Job[Any]])
+assert_type(app.workers(), list[WorkerInfo])
+
+
+async def main() -> None:
+    assert_type(await add.aenqueue(1, 2), Job[int])
+    assert_type(await job, int)
+    assert_type(await job.aresult(5), int)
+    assert_type(await (await fetch.aenqueue("x")), bytes)
+    assert_type(await job.acancel(), bool)
+    assert_type(await job.arefresh(), Job[int])
+    assert_type(await app.jobs.acount(), int)
+    assert_type(await app.aenqueue_many([crawl.bind(1)]), list[Job[list[str]]])
+    assert_type(await adrain(app), int)
+    async with app as same:
+        assert_type(same, Headrace)
+
+
+def inside() -> None:
+    ctx = current_job()
+    assert_type(ctx, JobContext)
+    assert_type(ctx.attempt, int)
+    assert_type(ctx.deadline, datetime | None)
+    assert_type(ctx.cancel_requested, bool)
+    ctx.progress(0.5)
+    ctx.progress({"done": 3})
+    ctx.log("text", level="info", rows=3)
+
+
+with app as opened, opened.worker(concurrency=4) as worker:
+    assert_type(worker, Worker)
+with inline(app), isolated(app) as clock:
+    assert_type(clock, VirtualClock)
+    clock.advance(60)
+    assert_type(drain(app), int)
+    assert_type(enqueued(app, add), list[Job[Any]])
+    assert_enqueued(app, add, args=(1, 2), queue="default", count=1)
+assert_type(isolated(app, VirtualClock()), AbstractContextManager[VirtualClock])
+"""
+
+WRONG = """
+from __future__ import annotations
+
+from headrace import Headrace, Retry, current_job
+
+app = Headrace("memory://")
+
+
+@app.task
+def add(a: int, b: int) -> int:
+    return a + b
+
+
+@app.task(priority=5)
+async def fetch(url: str) -> bytes:
+    return url.encode()
+
+
+add("1", 2)  # wrong: arg-type
+add(1)  # wrong: call-arg
+text: str = add.enqueue(1, 2).result()  # wrong: assignment
+fetch.enqueue("x").result().decode().upper().nothing  # wrong: attr-defined
+add.enqueue(1, 2).status  # wrong: attr-defined
+Retry(limits=3)  # wrong: call-arg
+Retry(backoff="quadratic")  # wrong: arg-type
+current_job().progress("half")  # wrong: arg-type
+app.enqueue_many(5)  # wrong: arg-type
+app.jobs.find(5)  # wrong: call-arg
+
+
+async def main() -> None:
+    number: str = await add.enqueue(1, 2)  # wrong: assignment
+"""
+
+
+def mypy(folder: Path, text: str) -> list[str]:
+    """What mypy --strict finds in a user's file, a line for each error."""
+    (folder / "user.py").write_text(text)
+    command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", "--hide-error-context"]
+    ran = subprocess.run(
+        [*command, f"--cache-dir={folder}/cache", "user.py"],
+        cwd=folder, env={**os.environ, "MYPYPATH": str(SRC)}, capture_output=True, text=True, timeout=110, check=False,
+    )  # fmt: skip
+    assert not ran.stderr, ran.stderr
+    return [line for line in ran.stdout.splitlines() if ": note:" not in line]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """One folder, so that the second run finds the first one's cache."""
+    return tmp_path_factory.mktemp("user")
+
+
+def test_right_code_is_right_and_every_type_is_the_expected_one(folder: Path) -> None:
+    assert mypy(folder, RIGHT) == []
+
+
+def test_mistakes_are_found_where_they_are_made(folder: Path) -> None:
+    expected = {
+        number: match[1]
+        for number, line in enumerate(WRONG.splitlines(), 1)
+        if (match := re.search(r"# wrong: (.+)$", line))
+    }
+    found = {}
+    for line in mypy(folder, WRONG):
+        match = re.fullmatch(r"user\.py:(\d+): error: .*\[([\w-]+)\]", line)
+        assert match, line
+        found[int(match[1])] = match[2]
+    assert found == expected
