@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from headrace.core.model import Want
 from headrace.engines.protocol import Engine
-from tests.conformance.build import LEASE, NOW, SECOND, worker_row
+from tests.conformance.build import LEASE, NOW, SECOND, new_job, worker_row
 from tests.conformance.stores import StoreUnderTest
 
 
@@ -16,7 +17,7 @@ def test_a_worker_that_signs_on_is_listed_as_it_reported_itself(engine: Engine) 
 
 def test_a_heartbeat_brings_the_numbers_up_to_date(engine: Engine) -> None:
     presence = engine.attend(worker_row("w1"))
-    later = worker_row("w1", seen_at=NOW + SECOND, state="stopping", running=2, completed=30, failed=4)
+    later = worker_row("w1", seen_at=NOW + SECOND, state="stopping", completed=30, failed=4)
     engine.renew(later, [], LEASE, now=NOW + SECOND)
     assert engine.desk.workers() == [later]
     presence.close()
@@ -67,3 +68,14 @@ def test_a_wish_concerns_one_worker(engine: Engine) -> None:
         engine.renew(worker_row(name), [], LEASE, now=NOW)
     engine.desk.wish("w1", "stop")
     assert [(worker.id, worker.wish) for worker in engine.desk.workers()] == [("w1", "stop"), ("w2", "run")]
+
+
+def test_what_a_worker_runs_is_told_by_its_leases_up_to_its_concurrency(engine: Engine) -> None:
+    presence = engine.attend(worker_row("w1", concurrency=2, running=7))
+    assert [worker.running for worker in engine.desk.workers()] == [0]
+    engine.insert([new_job(f"job-{n}") for n in range(5)], now=NOW)
+    engine.exchange([], Want("w1", 1, LEASE), now=NOW)
+    assert [worker.running for worker in engine.desk.workers()] == [1]
+    engine.exchange([], Want("w1", 4, LEASE), now=NOW)
+    assert [worker.running for worker in engine.desk.workers()] == [2]
+    presence.close()

@@ -124,7 +124,7 @@ def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespa
         app.enqueue("boxed", str(tmp_path))
         worker = fleet.start()
         until((tmp_path / "child").exists)
-        until(lambda: (tmp_path / "child").read_text(), what="the child's pid")
+        until((tmp_path / "child").read_text, what="the child's pid")
         child = int((tmp_path / "child").read_text())
         worker.kill()
         until(partial(_gone, child), what="the end of the sandbox process")
@@ -188,3 +188,34 @@ def test_workers_stop_when_their_supervisor_is_killed(fleet: SimpleNamespace, ur
         until(lambda: len(app.workers()) == 2, what="two workers")
         supervisor.kill()
         until(lambda: app.workers() == [], what="the workers' own end")
+
+
+def test_a_signal_to_the_whole_group_drains_supervised_workers_and_does_not_hurry_them(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    """Ctrl-C and service managers address every process, and the supervisor passes its own signal on as well."""
+    with _app(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        supervisor = fleet.start(processes=2)
+        until((tmp_path / "began-1").exists)
+        for pid in (supervisor.pid, *(worker.pid for worker in app.workers())):
+            os.kill(pid, signal.SIGTERM)
+        time.sleep(0.5)
+        assert supervisor.poll() is None, "it waits for the running job"
+        (tmp_path / "go-1").touch()
+        assert supervisor.wait(20) == 0
+        assert job.result(5) == "attempt 1"
+
+
+def test_a_second_signal_to_the_supervisor_hurries_its_workers(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with _app(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        supervisor = fleet.start(processes=2)
+        until((tmp_path / "began-1").exists)
+        supervisor.send_signal(signal.SIGTERM)
+        time.sleep(0.5)
+        supervisor.send_signal(signal.SIGTERM)
+        assert supervisor.wait(20) == 0
+        assert (job.refresh().state, job.attempt) == ("pending", 0)

@@ -41,9 +41,13 @@ def test_a_full_disk_refuses_jobs_and_loses_none(url: str) -> None:
         writer = _engine(app).store._open_writer()
         [pages] = writer.execute("PRAGMA page_count").fetchone()
         writer.execute(f"PRAGMA max_page_count={pages + 20}")
-        with pytest.raises(EngineUnavailable, match="disk is full"):
+
+        def fill_up() -> None:
             for _ in range(1000):
                 stored.append(keep.enqueue("x" * 1000))
+
+        with pytest.raises(EngineUnavailable, match="disk is full"):
+            fill_up()
         assert app.jobs.count() == len(stored)
         assert {job.id for job in app.jobs.find(limit=1000)} == {job.id for job in stored}
 

@@ -147,7 +147,10 @@ class Desk(Protocol):
         ...
 
     def workers(self) -> list[WorkerRow]:
-        """The workers that reported themselves and did not sign off, oldest first."""
+        """The workers that reported themselves and did not sign off, oldest first.
+
+        `running` is told by the leases they hold, up to their concurrency: a report would be a heartbeat old.
+        """
         ...
 
     def wish(self, worker_id: str, wish: str) -> bool:
