@@ -95,10 +95,10 @@ def test_a_process_that_died_between_two_jobs_is_not_the_second_ones_fault(app: 
 
 
 def _is_dead(pid: int) -> bool:
-    """Gone, or a zombie that its parent has not yet looked at."""
+    """Whether this child of ours has ended with all its threads, reaped or not."""
     try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
-    except FileNotFoundError:
+        return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
+    except ChildProcessError:
         return True
 
 

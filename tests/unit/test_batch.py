@@ -182,7 +182,6 @@ def test_a_store_that_answers_for_too_few_is_an_error_for_each_and_hangs_nobody(
         batch.call(1)
 
 
-@pytest.mark.xfail(strict=True, reason="Batch._lead drops as many places as it took, though one has left the list")
 def test_an_interrupt_of_one_that_waits_strands_neither_its_companions_nor_newcomers() -> None:
     """Only the main thread can be interrupted, so it is the one that waits."""
     store = Store()

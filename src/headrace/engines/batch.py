@@ -86,8 +86,9 @@ class Batch(Generic[T, R]):
         with self._lock:
             places = self._waiting[:_MOST]
         answers = flush_each(self._flush, [place.item for place in places])
-        with self._lock:
-            del self._waiting[: len(places)]
+        served = set(places)
+        with self._lock:  # not simply the first ones: an interrupted caller may have left the list meanwhile
+            self._waiting = [place for place in self._waiting if place not in served]
         for place, answer in zip(places, answers, strict=True):
             place.answer = answer
             place.gate.release()
