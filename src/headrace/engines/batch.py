@@ -63,22 +63,22 @@ class Batch(Generic[T, R]):
         self._flush = flush
         self._lock = threading.Lock()
         self._waiting: list[_Place[T, R]] = []
-        self._led = False
+        self._leader: _Place[T, R] | None = None
 
     def call(self, item: T) -> R:
         """Have the item flushed, alone or with others, and answer for it."""
         place: _Place[T, R] = _Place(item)
         with self._lock:
             self._waiting.append(place)
-            leads, self._led = not self._led, True
+            if leads := self._leader is None:
+                self._leader = place
         try:
             if not leads:
                 place.gate.acquire()
             if place.answer is None:
                 self._lead()
-        except BaseException:
-            self._step_down(place)
-            raise
+        finally:  # also after an interrupt, waiting or leading: the others must not be stranded
+            self._leave(place)
         assert place.answer is not None
         return place.answer.get()
 
@@ -86,26 +86,17 @@ class Batch(Generic[T, R]):
         with self._lock:
             places = self._waiting[:_MOST]
         answers = flush_each(self._flush, [place.item for place in places])
-        served = set(places)
-        with self._lock:  # not simply the first ones: an interrupted caller may have left the list meanwhile
-            self._waiting = [place for place in self._waiting if place not in served]
         for place, answer in zip(places, answers, strict=True):
             place.answer = answer
             place.gate.release()
-        self._pass_on()
 
-    def _step_down(self, place: _Place[T, R]) -> None:
-        """An interrupt of this caller, waiting or leading, must not strand the others: somebody else leads them."""
+    def _leave(self, place: _Place[T, R]) -> None:
+        """Off the list; a leader takes those it served with it, and the first of the rest leads on."""
         with self._lock:
-            if place not in self._waiting:
-                return  # served meanwhile
-            led = self._waiting[0] is place
-            self._waiting.remove(place)
-        if led:
-            self._pass_on()
-
-    def _pass_on(self) -> None:
-        with self._lock:
-            self._led = bool(self._waiting)
-            if self._waiting:
-                self._waiting[0].gate.release()
+            if self._leader is place:
+                self._waiting = [other for other in self._waiting if other.answer is None and other is not place]
+                self._leader = self._waiting[0] if self._waiting else None
+                if self._leader is not None:
+                    self._leader.gate.release()
+            elif place.answer is None:
+                self._waiting.remove(place)
