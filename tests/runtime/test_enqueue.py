@@ -277,7 +277,7 @@ def test_many_are_stored_all_or_none(app: Headrace, add: Any) -> None:
         app.enqueue_many([add.bind(1, 1), add.using(job_id="taken").bind(2, 2), add.bind(3, 3)])
     with pytest.raises(DuplicateJob, match="twin"):
         app.enqueue_many([add.using(job_id="twin").bind(1, 1), add.using(job_id="twin").bind(2, 2)])
-    with pytest.raises(InvalidJob, match="expected calls such as"):
+    with pytest.raises(InvalidJob, match="expected task.bind"):
         app.enqueue_many([add.bind(1, 1), add])
 
     def broken() -> Any:
@@ -436,6 +436,33 @@ def test_whoever_waits_when_the_app_is_closed_is_told(app: Headrace, add: Any) -
         # Either it was waiting already, or it came too late and finds an empty store.
         with pytest.raises((HeadraceError, JobNotFound)):
             waiting.result(PATIENCE)
+
+
+def test_many_jobs_may_be_given_as_dicts_with_options(app: Headrace) -> None:
+    app.task(name="add")(lambda a, b: a + b)
+    first, second = app.enqueue_many(
+        [{"task": "add", "args": [1, 2], "queue": "fast"}, {"task": "elsewhere", "kwargs": {"x": 1}, "priority": 7}]
+    )
+    assert (first.task, first.args, first.queue) == ("add", (1, 2), "fast")
+    assert (second.task, second.kwargs, second.priority) == ("elsewhere", {"x": 1}, 7)
+
+
+@pytest.mark.parametrize(
+    ("call", "rule"),
+    [
+        ({"args": [1]}, "a dict with a task"),
+        ({"task": "add", "args": 5}, "args must be a list"),
+        ({"task": "add", "kwargs": [1]}, "kwargs a dict"),
+        ({"task": "add", "prioriti": 5}, "did you mean 'priority'"),
+        ({"task": ""}, "task name"),
+    ],
+)
+def test_a_dict_that_is_no_call_is_refused_and_nothing_is_stored(
+    app: Headrace, call: dict[str, Any], rule: str
+) -> None:
+    with pytest.raises(InvalidJob, match=rule):
+        app.enqueue_many([{"task": "fine"}, call])
+    assert app.jobs.count() == 0
 
 
 def test_no_thread_of_a_closed_app_is_left(folder: Path, kind: str) -> None:

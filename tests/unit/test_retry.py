@@ -281,3 +281,11 @@ def test_a_policy_of_defaults_is_the_default_policy() -> None:
 def test_a_function_can_not_be_stored_with_one_call_and_the_error_says_where_it_belongs() -> None:
     with pytest.raises(ConfigError, match="belongs on the task"):
         Retry(backoff=lambda attempt, error: 1).policy()
+
+
+def test_the_longest_wait_of_all_retries_is_known_beforehand() -> None:
+    assert Retry(limit=3, jitter=0).longest_wait() == 1 + 2 + 4
+    assert Retry(limit=3, jitter=0.1).longest_wait() == pytest.approx(7.7)
+    assert Retry(limit=4, backoff=[1, 5], jitter=0).longest_wait() == 1 + 5 + 5 + 5
+    assert Retry(limit=0).longest_wait() == 0
+    assert Retry(backoff=lambda attempt, error: 1).longest_wait() is None

@@ -6,7 +6,7 @@ import contextlib
 import functools
 import importlib
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
@@ -18,7 +18,7 @@ from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.options import Options, check_task_name, checked
 from headrace.core.settings import Settings
-from headrace.core.words import why
+from headrace.core.words import short, why
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.job import Job
@@ -115,13 +115,27 @@ class Headrace:
         """Like enqueue(), without blocking the event loop."""
         return await self._as_task(task).aenqueue(*args, **kwargs)
 
-    def enqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
-        """Store many jobs in one commit: all of them or, if one is not valid, none."""
-        return self._submitter.submit_many(calls)
+    def enqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
+        """Store many jobs in one commit: all of them or, if one is not valid, none.
 
-    async def aenqueue_many(self, calls: Iterable[Call[R]]) -> list[Job[R]]:
+        A call is `task.bind(1, 2)`, or a dict with `task`, `args`, `kwargs` and any options.
+        """
+        return self._submitter.submit_many(map(self._as_call, calls))
+
+    async def aenqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
         """Like enqueue_many(), without blocking the event loop."""
-        return await in_thread(self._submitter.submit_many, calls)
+        return await in_thread(self.enqueue_many, calls)
+
+    def _as_call(self, call: Any) -> Call[Any]:
+        if isinstance(call, Call):
+            return call
+        if not isinstance(call, Mapping) or "task" not in call:
+            raise InvalidJob(f"enqueue_many: expected task.bind(...) or a dict with a task, got {short(call)}")
+        options = {name: value for name, value in call.items() if name not in ("task", "args", "kwargs")}
+        args, kwargs = call.get("args", ()), call.get("kwargs", {})
+        if not isinstance(args, list | tuple) or not isinstance(kwargs, Mapping):
+            raise InvalidJob(f"enqueue_many: args must be a list and kwargs a dict, got {short(call)}")
+        return self._as_task(call["task"]).using(**options).bind(*args, **kwargs)
 
     def _as_task(self, task: Any) -> Task[..., Any, Any]:
         if isinstance(task, Task):

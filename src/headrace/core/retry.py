@@ -110,6 +110,12 @@ class Retry(Struct, frozen=True, omit_defaults=True):
         except OverflowError:  # far beyond any cap
             return self.cap
 
+    def longest_wait(self) -> float | None:
+        """The most seconds all retries together may wait; None if a function decides."""
+        if callable(self.backoff):
+            return None
+        return sum(self.bounded(self._plain(attempt), 1.0) for attempt in range(1, self.limit + 1))
+
     def policy(self) -> RetryPolicy:
         """This retry as plain data, to be stored with one job."""
         if callable(self.backoff):

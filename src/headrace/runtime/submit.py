@@ -95,7 +95,7 @@ class Submitter:
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Store all jobs in one commit, or none if any of them is not valid."""
         now = self._clock.now()
-        news = [self._new(_ensured(call), now) for call in calls]
+        news = [self._new(call, now) for call in calls]
         if news:
             self._engine.insert(news, whole=True)
         jobs: list[Job[Any]] = [Job(self._hub, new) for new in news]
@@ -138,12 +138,6 @@ class Submitter:
             self._recipes.clear()
         self._recipes[id(call.options)] = (call.task, call.options, recipe)
         return recipe
-
-
-def _ensured(call: Any) -> Call[Any]:
-    if not isinstance(call, Call):
-        raise InvalidJob(f"enqueue_many: expected calls such as task.bind(1, 2), got {call!r}")
-    return call
 
 
 def _or(value: Any, default: Any) -> Any:

@@ -28,6 +28,7 @@ class Threads:
         self._alive = 0
         self._idle = 0
         self._made = 0
+        self._stuck = 0
         self._stopping = False
 
     def ensure(self) -> None:
@@ -41,9 +42,16 @@ class Threads:
                 threading.Thread(target=self._work, name=name, daemon=True).start()
 
     def abandon_one(self) -> None:
-        """A thread overran its job's timeout: it no longer counts, so that another may take its place."""
+        """A thread is left to its job, which overran its timeout or lost its lease: another may take its place."""
         with self._lock:
             self._alive -= 1
+            self._stuck += 1
+            if self._stuck % self._crew.concurrency == 0:
+                log.error(
+                    "%d threads are stuck in jobs that were given up and do not stop; they hold memory until they "
+                    "end. Tasks that may hang belong into isolation='process', where they can be killed",
+                    self._stuck,
+                )
 
     def stop(self) -> None:
         self._stopping = True
@@ -60,7 +68,8 @@ class Threads:
                     break
                 run = crew.begin(claim, plan, slot)
                 if not crew.end(run, self._perform(run)):
-                    return  # timed out and replaced meanwhile, the slot given away
+                    self._stuck -= 1
+                    return  # given up and replaced meanwhile, the slot given away
                 if crew.ready_async:
                     break  # coroutines wait for a slot as well
             crew.free_slot(slot)
