@@ -92,11 +92,11 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
 ) -> None:
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
-        stopped = fleet.start(lease=1, heartbeat=0.3)
+        stopped = fleet.start(lease=3, heartbeat=0.5)
         until((tmp_path / "began-1").exists)
         stopped.send_signal(signal.SIGSTOP)
         (tmp_path / "go-1").touch()
-        fleet.start(lease=1, heartbeat=0.3)
+        fleet.start(lease=3, heartbeat=0.5)
         until((tmp_path / "began-2").exists, what="the second attempt")
         stopped.send_signal(signal.SIGCONT)
         until(lambda: any(entry.event == "lease lost" for entry in job.history()), what="'lease lost' in the history")

@@ -206,3 +206,16 @@ def test_at_most_one_means_one(app: Headrace) -> None:
     assert app.run_worker(drain=True, at_most=1) == 0
     assert sum(job.refresh().state == "completed" for job in jobs) == 1
     assert app.jobs.count(state="running") == 0
+
+
+def test_whoever_waits_for_the_end_is_told_even_if_the_end_goes_wrong(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken(worker_id: str) -> None:
+        raise OSError("no more")
+
+    monkeypatch.setattr(app.engine, "sign_off", broken)
+    monkeypatch.setattr("threading.excepthook", lambda args: None)
+    worker = app.worker().start()
+    worker.request_stop()
+    assert worker.join(PATIENCE)

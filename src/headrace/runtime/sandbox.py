@@ -93,11 +93,13 @@ class Sandbox:
         return self.reason is None and self._process.is_alive()
 
     def bury(self) -> int | None:
-        """Wait for the dead child and return its exit code."""
-        self._process.kill()
-        self._process.join(5)
-        self._pipe.close()
-        return self._process.exitcode
+        """End the child, wait for it and return its exit code. Called twice, it does no more."""
+        with self._lock:  # two threads that close one pipe could close a stranger's that took its number
+            self._process.kill()
+            self._process.join(5)
+            if self._run is None:  # else whoever listens there hears its end, and buries it once more
+                self._pipe.close()
+            return self._process.exitcode
 
 
 def _errand(plan: Plan, claim: Claim) -> Errand:

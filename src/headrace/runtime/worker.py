@@ -198,7 +198,10 @@ class Worker:
         except BaseException:
             log.exception("worker %s ends after an error", self.id)
         finally:
-            self._close()
+            try:
+                self._close()
+            finally:
+                self.stopped.set()  # whoever waits for the end must not wait for ever, whatever went wrong in it
 
     def _guarded_turn(self) -> float | None:
         """A turn that survives the store being away, and anything else."""
@@ -304,7 +307,6 @@ class Worker:
         self._presence.close()
         self._bell.close()
         log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)
-        self.stopped.set()
 
     def _queue_words(self) -> str:
         queues = self._settings.queues

@@ -131,7 +131,7 @@ class SqliteEngine:
 
     def attend(self, worker: WorkerRow) -> presence.LockedPresence:
         self.prepare()
-        held = presence.LockedPresence(self.store.folder, worker.id)
+        held = presence.LockedPresence(self.store.folder, worker.id, worker.concurrency)
         self.renew(worker, (), 0)
         return held
 

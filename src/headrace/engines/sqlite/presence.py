@@ -22,23 +22,21 @@ except ImportError:  # Windows: no such locks, so the lease alone decides
 
 _SUFFIX = ".alive"
 _REF = struct.Struct("=q")
-_SLOTS = 4096
 
 
 class LockedPresence:
     """The lock a worker holds as long as it lives, and its list of begun claims."""
 
-    def __init__(self, folder: Path, worker_id: str) -> None:
+    def __init__(self, folder: Path, worker_id: str, slots: int) -> None:
         self._path = folder / f"{worker_id}{_SUFFIX}"
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
         if locks is not None:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.ftruncate(self._fd, _SLOTS * _REF.size)
-        self._begun = mmap.mmap(self._fd, _SLOTS * _REF.size)
+        os.ftruncate(self._fd, slots * _REF.size)
+        self._begun = mmap.mmap(self._fd, slots * _REF.size)
 
     def starting(self, slot: int, ref: int) -> None:
-        if slot < _SLOTS:
-            _REF.pack_into(self._begun, slot * _REF.size, ref)
+        _REF.pack_into(self._begun, slot * _REF.size, ref)
 
     def close(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -51,8 +49,8 @@ def _begun_if_dead(path: Path) -> set[int] | None:
     fd = os.open(path, os.O_RDWR)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        data = os.read(fd, _SLOTS * _REF.size)
-        if len(data) < _SLOTS * _REF.size:
+        data = os.read(fd, os.fstat(fd).st_size)
+        if not data:
             return None  # it is just signing on
         return {ref for (ref,) in _REF.iter_unpack(data) if ref}
     except BlockingIOError:
