@@ -26,7 +26,7 @@ _numbers = itertools.count(1)
 class Run:
     """One attempt under way."""
 
-    __slots__ = ("abort", "claim", "context", "deadline", "number", "plan", "slot", "started", "thread")
+    __slots__ = ("abort", "claim", "context", "deadline", "lost", "number", "plan", "slot", "started", "thread")
 
     def __init__(self, claim: Claim, plan: Plan, slot: int, line: Line) -> None:
         self.number = next(_numbers)
@@ -38,6 +38,7 @@ class Run:
         self.deadline = NEVER if timeout is None else self.started + timeout
         self.context = JobContext(claim, None if timeout is None else line.now() + int(timeout * 1000), line)
         self.thread: int | None = None
+        self.lost = False
         self.abort: Callable[[str], Any] | None = None
 
     def stop(self, reason: str) -> None:
@@ -82,8 +83,15 @@ class Crew:
         return run
 
     def end(self, run: Run, outcome: Outcome | None) -> bool:
-        """Hand in the outcome of a run; False if the run was ended by somebody else before."""
+        """Hand in the outcome of a run; False if the run was ended by somebody else before.
+
+        What a run with a lost lease still brings is handed in all the same: the version decides whether it counts,
+        and a refusal shows in the job's history.
+        """
         if self.running.pop(run.number, None) is None:
+            if run.lost and outcome is not None:
+                self.done.append(outcome)
+                self.ring()
             return False
         if outcome is not None:
             self.done.append(outcome)

@@ -8,6 +8,7 @@ import time
 from typing import Any
 
 from headrace.core.model import Outcome
+from headrace.core.outcomes import release
 from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
 from headrace.runtime.plan import conclude, settle_delay
@@ -101,7 +102,10 @@ class Loop:
 
     def _over(self, task: asyncio.Task[None]) -> None:
         run = self._tasks.pop(task)
-        if not task.cancelled() and (error := task.exception()) is not None:
+        if task.cancelled():
+            if run.lost:
+                self._crew.end(run, release(run.claim, "its lease was lost", self._crew.now()))
+        elif (error := task.exception()) is not None:
             self._crew.end(run, conclude(run.plan, run.claim, error, self._crew.now))
         self._crew.return_slot(run.slot)
         self._fill()

@@ -138,7 +138,8 @@ class Pulse:
         self._withdraw(lost)
         for run in list(self._crew.running.values()):
             if run.claim.id in lost:
-                log.warning("job %s (%s): %s; its result will not count", run.claim.id, run.claim.task, reason)
+                log.warning("job %s (%s): %s; its result will hardly count", run.claim.id, run.claim.task, reason)
+                run.lost = True
                 self._end(run, None, reason)
         for job_id in lost:
             self._reports.drop(job_id)
