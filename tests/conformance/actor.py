@@ -29,7 +29,7 @@ def wait_for_a_word() -> None:
 
 def hold(engine: Engine, worker: str, jobs: str, begun: str, ended: str = "0") -> None:
     """Sign on, claim some jobs, begin a few of them, end a few of these, and sit there."""
-    presence = engine.attend(worker_row(worker, concurrency=int(jobs)))
+    presence = engine.attend(worker_row(worker, concurrency=max(int(jobs), 1)))
     claims = claim(engine, int(jobs), worker=worker)
     for slot, claimed in enumerate(claims[: int(begun)]):
         presence.starting(slot, claimed.ref)

@@ -124,7 +124,7 @@ def test_a_cancel_of_a_running_job_fences_its_worker_out_at_once(engine: Engine)
     assert (stored.state, stored.finished_at, stored.lease_until) == (State.CANCELLED, NOW + SECOND, None)
     assert "ann" in (stored.reason or "")
     assert settle(engine, succeed(claimed)) == [succeed(claimed)]
-    assert engine.renew(worker_row(), [lease_of(claimed)], HOUR, now=NOW).lost == {"job"}
+    assert engine.renew(worker_row(), [lease_of(claimed)], HOUR, now=NOW).lost == {lease_of(claimed)}
     assert row(engine) == stored
 
 

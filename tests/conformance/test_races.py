@@ -156,7 +156,7 @@ def test_a_renewal_just_before_the_reaper_saves_the_job(engine: Engine, other: E
 def test_a_renewal_just_after_the_reaper_does_not_bring_it_back(engine: Engine, other: Engine) -> None:
     claimed = submit_and_claim(engine)
     other.reap(10, now=RAN_OUT)
-    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=RAN_OUT).lost == {"job"}
+    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=RAN_OUT).lost == {lease_of(claimed)}
     assert row(other).state is State.PENDING
 
 

@@ -56,7 +56,7 @@ def test_many_leases_are_renewed_at_once_and_the_lost_ones_named(engine: Engine)
     claims = claim(engine, 500)
     settle(engine, *(release(claimed) for claimed in claims[::5]))
     answer = engine.renew(worker_row(), [lease_of(claimed) for claimed in claims], LEASE, now=NOW + SECOND)
-    assert answer.lost == {claimed.id for claimed in claims[::5]}
+    assert answer.lost == {lease_of(claimed) for claimed in claims[::5]}
     held = [row(engine, claimed.id).lease_until for claimed in claims[1::5]]
     assert set(held) == {NOW + SECOND + LEASE}
 
@@ -65,31 +65,31 @@ def test_many_leases_are_renewed_at_once_and_the_lost_ones_named(engine: Engine)
 def test_a_lease_of_another_version_is_lost(engine: Engine, other: int) -> None:
     claimed = submit_and_claim(engine)
     answer = engine.renew(worker_row(), [Lease("job", claimed.version + other)], HOUR, now=NOW)
-    assert answer.lost == {"job"}
+    assert answer.lost == {Lease("job", claimed.version + other)}
     assert row(engine).lease_until == RAN_OUT
 
 
 def test_a_lease_of_a_job_that_never_was_is_lost(engine: Engine) -> None:
-    assert engine.renew(worker_row(), [Lease("ghost", 2)], LEASE, now=NOW).lost == {"ghost"}
+    assert engine.renew(worker_row(), [Lease("ghost", 2)], LEASE, now=NOW).lost == {Lease("ghost", 2)}
 
 
 def test_a_cancelled_job_is_reported_lost_so_that_its_worker_stops(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
-    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=NOW).lost == {"job"}
+    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=NOW).lost == {lease_of(claimed)}
     assert (row(engine).state, row(engine).lease_until) == (State.CANCELLED, None)
 
 
 def test_a_settled_job_is_not_held_any_more(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     settle(engine, succeed(claimed))
-    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=NOW).lost == {"job"}
+    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=NOW).lost == {lease_of(claimed)}
 
 
 def test_a_reaped_job_is_lost_even_when_nobody_has_taken_it_yet(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     engine.reap(10, now=RAN_OUT)
-    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=RAN_OUT).lost == {"job"}
+    assert engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=RAN_OUT).lost == {lease_of(claimed)}
     assert (row(engine).state, row(engine).lease_until) == (State.PENDING, None)
 
 
@@ -97,7 +97,7 @@ def test_a_late_renewal_does_not_take_a_job_from_its_new_worker(engine: Engine) 
     old = submit_and_claim(engine, worker="old")
     engine.reap(10, now=RAN_OUT)
     new = claim_one(engine, worker="new", now=RAN_OUT)
-    assert engine.renew(worker_row("old"), [lease_of(old)], HOUR, now=RAN_OUT).lost == {"job"}
+    assert engine.renew(worker_row("old"), [lease_of(old)], HOUR, now=RAN_OUT).lost == {lease_of(old)}
     assert (row(engine).worker, row(engine).lease_until) == ("new", RAN_OUT + LEASE)
     assert settle(engine, succeed(new)) == []
 
@@ -106,7 +106,7 @@ def test_a_late_renewal_does_not_take_a_job_from_its_new_worker(engine: Engine) 
 def test_a_lease_that_ran_out_is_not_revived_although_nobody_has_reaped_it(engine: Engine, late: int) -> None:
     claimed = submit_and_claim(engine)
     answer = engine.renew(worker_row(), [lease_of(claimed)], LEASE, now=RAN_OUT + late)
-    assert answer.lost == {"job"}
+    assert answer.lost == {lease_of(claimed)}
     assert row(engine).lease_until == RAN_OUT
     assert [job.id for job in engine.reap(10, now=RAN_OUT + late)] == ["job"]
 
@@ -125,7 +125,7 @@ def test_a_lease_named_twice_is_held_once_and_not_lost(engine: Engine) -> None:
 def test_a_held_and_a_stale_lease_of_one_job_count_as_lost_without_harm_to_the_held(engine: Engine) -> None:
     claimed = submit_and_claim(engine)
     both = [Lease("job", claimed.version - 1), lease_of(claimed)]
-    assert engine.renew(worker_row(), both, LEASE, now=NOW + SECOND).lost == {"job"}
+    assert engine.renew(worker_row(), both, LEASE, now=NOW + SECOND).lost == {both[0]}
     assert row(engine).lease_until == NOW + SECOND + LEASE
 
 

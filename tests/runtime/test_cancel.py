@@ -89,7 +89,9 @@ def test_a_running_thread_is_told_and_what_it_returns_counts_for_nothing(app: He
     with pytest.raises(JobCancelled):
         job.result(PATIENCE)
     assert reasons == ["the job was cancelled or its lease is lost"]
-    assert [str(filing.event) for filing in filings(app, job.id)] == ["cancel"]
+    eventually(lambda: len(filings(app, job.id)) == 2, "the refusal of what it returned")
+    assert [str(filing.event) for filing in filings(app, job.id)] == ["cancel", "lease lost"]
+    assert job.refresh().state == "cancelled"
 
 
 def test_a_thread_that_notices_nothing_frees_its_place(app: Headrace) -> None:

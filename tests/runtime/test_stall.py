@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from types import SimpleNamespace
+from typing import cast
 
 import pytest
 
@@ -10,7 +11,7 @@ from headrace import Headrace
 from headrace.core.clock import SystemClock
 from headrace.core.settings import Settings
 from headrace.runtime import trade as trading
-from headrace.runtime.context import SilentLine
+from headrace.runtime.context import Line
 from headrace.runtime.crew import Crew
 from headrace.runtime.plan import Planner
 from headrace.runtime.trade import STALLED, Trade
@@ -21,7 +22,7 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
 ) -> None:
     app.task(name="nothing")(lambda: None)
     clock = SystemClock()
-    crew = Crew(1, clock, lambda: None, SilentLine(clock.now))
+    crew = Crew(1, clock, lambda: None, cast(Line, SimpleNamespace(now=clock.now)))
     trade = Trade("somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None)
     monotonic = 1000.0
     monkeypatch.setattr(trading, "time", SimpleNamespace(monotonic=lambda: monotonic))

@@ -7,6 +7,7 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
@@ -93,17 +94,21 @@ class Headrace:
 
     def _importable(self, name: str) -> Task[..., Any, Any] | None:
         module, _, attribute = name.rpartition(".")
-        allowed = self.settings.importable
-        if not module or not any(module == root or module.startswith(f"{root}.") for root in allowed):
+        if not self._allows(module) or any(part.startswith("_") for part in name.split(".")):
             return None
         try:
-            function = getattr(importlib.import_module(module), attribute, None)
-        except Exception as error:  # user code runs at import; what it raises is not the worker's end
+            found = getattr(importlib.import_module(module), attribute, None)
+        except BaseException as error:  # user code runs at import; even its sys.exit() is not the worker's end
             _tell_import_error(name, error)
             return None
-        if isinstance(function, Task):
-            return function
-        return Task(function, name, Options(), self._submitter) if callable(function) else None
+        # A function that the module only imported from elsewhere is not one the user has listed.
+        if not isinstance(found, Task | FunctionType | BuiltinFunctionType) or not self._allows(found.__module__):
+            return None
+        return found if isinstance(found, Task) else Task(found, name, Options(), self._submitter)
+
+    def _allows(self, module: str | None) -> bool:
+        roots = self.settings.importable
+        return bool(module) and any(module == root or f"{module}".startswith(f"{root}.") for root in roots)
 
     # -- submitting
 
@@ -120,6 +125,8 @@ class Headrace:
 
         A call is `task.bind(1, 2)`, or a dict with `task`, `args`, `kwargs` and any options.
         """
+        if not isinstance(calls, Iterable):
+            raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
         return self._submitter.submit_many(map(self._as_call, calls))
 
     async def aenqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
@@ -299,7 +306,7 @@ def _place(function: Any) -> str:
     return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
 
 
-def _tell_import_error(task: str, error: Exception) -> None:
+def _tell_import_error(task: str, error: BaseException) -> None:
     import logging  # deferred: a sixth of what `import headrace` would cost
 
     logging.getLogger("headrace.app").warning("task %r can't be imported: %s", task, why(error))

@@ -60,6 +60,8 @@ def _sqlite_path(url: str) -> Path:
     path = unquote(rest[1:])
     if not path:
         raise ConfigError(f"url: {url!r} names no file; use memory:// for a store without one")
+    if "\x00" in path:
+        raise ConfigError(f"url: {url!r} has a NUL (%00) in it, which no file name can have")
     return Path(path).absolute()
 
 

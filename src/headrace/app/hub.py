@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from msgspec import structs
+
 from headrace.app.why import explain
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
-from headrace.core.model import Changes, Filter, JobRow
-from headrace.core.states import Event
+from headrace.core.model import Changes, Filter, JobRow, Page
+from headrace.core.states import Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.engines.protocol import Engine
 from headrace.errors import JobNotFound
@@ -51,13 +53,24 @@ class AppHub:
         return rows[0]
 
     def move(self, which: Filter, event: Event) -> list[str]:
-        """Apply the event to all that match, a bounded batch at a time."""
+        """Apply the event once to each job that matches now, a bounded batch at a time.
+
+        They are found first, without holding up any writer, and then moved by id: a revived job that is finished
+        again meanwhile must not be revived a second time.
+        """
+        if which.ids:
+            return self.engine.desk.move(which, event, len(which.ids))
         moved: list[str] = []
-        while True:
-            batch = self.engine.desk.move(which, event, _AT_ONCE)
-            moved += batch
-            if len(batch) < _AT_ONCE:
-                return moved
+        states = tuple(state for state in (which.states or sources(event)) if state in sources(event))
+        page = Page([], None) if not states else self._matching(which, states, None)
+        while page.jobs:
+            ids = tuple(row.id for row in page.jobs)
+            moved += self.engine.desk.move(Filter(ids=ids, states=states), event, len(ids))
+            page = self._matching(which, states, page.cursor) if page.cursor else Page([], None)
+        return moved
+
+    def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> Page:
+        return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor)
 
     def amend(self, job_id: str, changes: Changes) -> bool:
         return self.engine.desk.amend(job_id, changes)

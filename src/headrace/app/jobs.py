@@ -8,13 +8,12 @@ from typing import Any, overload
 
 from headrace.app.hub import AppHub
 from headrace.core.model import Filter
-from headrace.core.options import check_moment
+from headrace.core.options import check_limit, check_moment, check_text
 from headrace.core.states import Event, State
+from headrace.core.words import short
 from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.twin import twin
-
-_MOST = 10_000
 
 
 class JobPage(Sequence[Job[Any]]):
@@ -49,15 +48,13 @@ class Jobs:
 
     def get(self, job_id: str) -> Job[Any]:
         """The job with this id, or JobNotFound."""
-        return Job(self._hub, self._hub.row(job_id))
+        return Job(self._hub, self._hub.row(check_text("job id", job_id)))
 
     def find(self, /, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
         """The matching jobs, newest first, at most `limit` of them."""
-        if type(limit) is not int or not 1 <= limit <= _MOST:
-            raise InvalidJob(f"limit: expected 1 to {_MOST}, got {limit!r}")
         if cursor is not None and not isinstance(cursor, str):
-            raise InvalidJob(f"cursor {cursor!r} is not one that find() returned")
-        page = self._hub.engine.desk.find(as_filter(filters), limit, cursor)
+            raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned")
+        page = self._hub.engine.desk.find(as_filter(filters), check_limit("limit", limit), cursor)
         return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
 
     def count(self, /, **filters: Any) -> int:
@@ -115,9 +112,7 @@ def as_filter(given: dict[str, Any]) -> Filter:
         elif name in ("since", "until"):
             values[name] = check_moment(name, value) if isinstance(value, datetime) else _wrong_time(name, value)
         else:
-            values[name] = getattr(value, "name", value)
-            if not isinstance(values[name], str):
-                raise InvalidJob(f"{name}: expected text, got {value!r}")
+            values[name] = check_text(name, getattr(value, "name", value))
     if () in (values.get("ids"), values.get("states")):
         values["ids"] = ("",)  # none of these: no id is empty
     return Filter(**values)
@@ -127,15 +122,14 @@ def _states(value: Any) -> tuple[State, ...]:
     try:
         return tuple(State(state) for state in ([value] if isinstance(value, str) else value))
     except (ValueError, TypeError):
-        raise InvalidJob(f"state: {value!r} is not one of {', '.join(State)}") from None
+        raise InvalidJob(f"state: {short(value)} is not one of {', '.join(State)}") from None
 
 
 def _ids(value: Any) -> tuple[str, ...]:
-    ids = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value, None)
-    if not all(isinstance(job_id, str) for job_id in ids):
-        raise InvalidJob(f"ids: expected a list of ids, got {value!r}")
-    return ids
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise InvalidJob(f"ids: expected a list of ids, got {short(value)}")
+    return tuple(check_text("ids", job_id) for job_id in value)
 
 
 def _wrong_time(name: str, value: Any) -> int:
-    raise InvalidJob(f"{name}: expected a datetime with a time zone, got {value!r}")
+    raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")

@@ -10,7 +10,7 @@ from msgspec import Struct
 from headrace.app.hub import AppHub
 from headrace.core.clock import to_datetime
 from headrace.core.model import Filter
-from headrace.core.options import check_queue
+from headrace.core.options import check_limit, check_queue
 from headrace.core.states import NOT_STARTED, Event, State
 from headrace.runtime.job import Job
 from headrace.runtime.twin import twin
@@ -62,7 +62,7 @@ class Queue:
 
     def peek(self, n: int = 10) -> list[Job[Any]]:
         """The next jobs in the order they will run."""
-        return [Job(self._hub, row) for row in self._hub.engine.desk.peek(self.name, n)]
+        return [Job(self._hub, row) for row in self._hub.engine.desk.peek(self.name, check_limit("n", n))]
 
     def clear(self) -> int:
         """Delete every job that has not started; how many there were."""

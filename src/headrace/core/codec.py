@@ -123,7 +123,10 @@ def dump_call(args: Sequence[Tree], kwargs: Mapping[str, Tree], limit: int | Non
         if type(name) is not str:
             raise InvalidJob(f"the keyword argument name {short(name)} is not a str")
     named = kwargs if _plain_names(kwargs) else {"$dict": [[*pair] for pair in kwargs.items()]}
-    return dump_tree({"args": args, "kwargs": named}, limit)
+    try:
+        return dump_tree({"args": args, "kwargs": named}, limit)
+    except UnicodeEncodeError:  # all values have been lowered, so it is a name
+        raise InvalidJob(f"keyword arguments: one of {short(list(kwargs))} has a lone surrogate in its name") from None
 
 
 def dump_tree(tree: Tree, limit: int | None = None) -> str:

@@ -307,7 +307,7 @@ class WorkerRow(Struct, frozen=True, array_like=True):
 class Renewal(Struct, frozen=True):
     """The answer to a renewal: leases that are no longer held, and what an operator wishes."""
 
-    lost: frozenset[str]
+    lost: frozenset[Lease]
     wish: str
 
 

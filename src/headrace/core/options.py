@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
+from itertools import islice
 from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType, structs
@@ -13,15 +14,19 @@ from headrace.core import ids
 from headrace.core.clock import instant_ms, to_ms
 from headrace.core.model import Isolation
 from headrace.core.retry import Retry, as_retry
-from headrace.core.words import nearest
+from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 LONGEST_TIMEOUT = 86_400
 _LONGEST_WAIT = 100 * 365 * 86_400
+_LAST_MOMENT = 253_402_300_799_999  # of the year 9999, after which Python has no dates
+_MOST_WORDS = 100
+_MOST_ROWS = 10_000
 _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 # Lone surrogates have no UTF-8, so no store could hold them.
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+_SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 
 
@@ -67,7 +72,7 @@ def checked(given: Mapping[str, Any]) -> Options:
 def check_queue(name: str, value: Any) -> str:
     if not isinstance(value, str) or not _QUEUE.fullmatch(value):
         raise InvalidJob(
-            f"{name}: {value!r} is not a queue name; use 1 to 50 letters, digits, '_', '-' or '.', "
+            f"{name}: {short(value)} is not a queue name; use 1 to 50 letters, digits, '_', '-' or '.', "
             "beginning with a letter or digit"
         )
     return value
@@ -75,24 +80,58 @@ def check_queue(name: str, value: Any) -> str:
 
 def check_task_name(value: Any) -> str:
     if not isinstance(value, str) or not _TASK.fullmatch(value):
-        raise InvalidJob(f"task name: {value!r} must have 1 to 100 characters and no blanks")
+        raise InvalidJob(f"task name: {short(value)} must have 1 to 100 characters and no blanks")
     return value
 
 
 def check_priority(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
         raise InvalidJob(
-            f"{name}: {value!r} is not a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY} (higher runs first)"
+            f"{name}: {short(value)} is not a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY} (higher runs first)"
         )
     return value
 
 
 def check_moment(name: str, value: Any) -> int:
     if not isinstance(value, datetime):
-        raise InvalidJob(f"{name}: expected a datetime with a time zone, got {value!r}")
+        raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
     if value.utcoffset() is None:
-        raise InvalidJob(f"{name}: {value!r} has no time zone; use datetime.now(UTC) or .replace(tzinfo=...)")
+        raise InvalidJob(f"{name}: {short(value)} has no time zone; use datetime.now(UTC) or .replace(tzinfo=...)")
     return instant_ms(value)
+
+
+def check_run_at(name: str, value: Any) -> int:
+    moment = check_moment(name, value)
+    if moment < 0:
+        raise InvalidJob(f"{name}: {short(value)} lies before 1970; to run a job at once, leave {name} out")
+    if moment > _LAST_MOMENT:
+        raise InvalidJob(f"{name}: {short(value)} lies after the year 9999")
+    return moment
+
+
+def check_text(name: str, value: Any) -> str:
+    """Text that a store can be asked for."""
+    if not isinstance(value, str):
+        raise InvalidJob(f"{name}: expected text, got {short(value)}")
+    if _SURROGATE.search(value):
+        raise InvalidJob(f"{name}: {short(value)} has a lone surrogate, which is no character; decode it properly")
+    return value
+
+
+def check_limit(name: str, value: Any) -> int:
+    """How many rows to read at once."""
+    if type(value) is not int or not 1 <= value <= _MOST_ROWS:
+        raise InvalidJob(f"{name}: expected 1 to {_MOST_ROWS}, got {short(value)}")
+    return value
+
+
+def check_patience(name: str, value: Any) -> float | None:
+    """How long to wait, in seconds; None, for any length of time, is also what a longer time than can be counted is."""
+    if value is None:
+        return None
+    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+        raise InvalidJob(f"{name}: expected seconds, or None to wait for any length of time, got {short(value)}")
+    return None if value > _LONGEST_WAIT else max(value, 0)
 
 
 def _suggestion(name: str) -> str:
@@ -103,7 +142,7 @@ def _suggestion(name: str) -> str:
 def _seconds(name: str, value: Any, least: float, most: float) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not least <= seconds <= most:
-        raise InvalidJob(f"{name}: expected seconds (or a timedelta) from {least:g} to {most:g}, got {value!r}")
+        raise InvalidJob(f"{name}: expected seconds (or a timedelta) from {least:g} to {most:g}, got {short(value)}")
     return to_ms(seconds)
 
 
@@ -128,13 +167,13 @@ def _retry(name: str, value: Any) -> Retry:
 
 def _isolation(name: str, value: Any) -> Isolation:
     if value not in ("thread", "async", "process"):
-        raise InvalidJob(f"{name}: expected 'thread', 'async' or 'process', got {value!r}")
+        raise InvalidJob(f"{name}: expected 'thread', 'async' or 'process', got {short(value)}")
     return value  # type: ignore[no-any-return]
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidJob(f"{name}: expected True or False, got {value!r}")
+        raise InvalidJob(f"{name}: expected True or False, got {short(value)}")
     return value
 
 
@@ -143,17 +182,20 @@ def _id(name: str, value: Any) -> str:
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
-    words = list(value) if isinstance(value, Iterable) and not isinstance(value, str | bytes) else [value, None]
+    listed = isinstance(value, Iterable) and not isinstance(value, str | bytes)
+    words = list(islice(value, _MOST_WORDS + 1)) if listed else [None]
+    if len(words) > _MOST_WORDS:
+        raise InvalidJob(f"{name}: at most {_MOST_WORDS} words are allowed")
     if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in words):
         raise InvalidJob(
-            f"{name}: expected a list of words of 1 to 100 characters, none of them a control character, got {value!r}"
+            f"{name}: expected a list of words of 1 to 100 characters, none of them a control character, got {short(value)}"
         )
     return tuple(dict.fromkeys(words))
 
 
 def _metadata(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidJob(f"{name}: expected a dict with text keys, got {value!r}")
+        raise InvalidJob(f"{name}: expected a dict with text keys, got {short(value)}")
     return dict(value)
 
 
@@ -161,7 +203,7 @@ _CHECKS = {
     "queue": check_queue,
     "priority": check_priority,
     "delay": _delay,
-    "run_at": check_moment,
+    "run_at": check_run_at,
     "expires": _expires,
     "timeout": _timeout,
     "retry": _retry,

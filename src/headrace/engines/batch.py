@@ -11,6 +11,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Generic, TypeVar
 
+from headrace.errors import EngineUnavailable
+
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -35,13 +37,28 @@ class Answer(Generic[R]):
 
 
 def flush_each(flush: Flush[T, R], items: Sequence[T]) -> list[Answer[R]]:
-    """Flush all items at once; if that fails, one by one, so that a bad one fails alone."""
+    """Flush all items at once; if that fails, one by one, so that a bad one fails alone.
+
+    A store that is away is no item's fault: it is asked once, or an outage would last as often as there are callers.
+    """
     try:
         return [Answer(value, None) for _, value in zip(items, flush(list(items)), strict=True)]
+    except EngineUnavailable as error:
+        return [Answer(None, error), *_likewise(error, items[1:])]
     except Exception as error:
         if len(items) == 1:
             return [Answer(None, error)]
-    return [flush_each(flush, [item])[0] for item in items]
+    answers: list[Answer[R]] = []
+    while len(answers) < len(items):
+        answers += flush_each(flush, [items[len(answers)]])
+        if isinstance(away := answers[-1].error, EngineUnavailable):
+            answers += _likewise(away, items[len(answers) :])
+    return answers
+
+
+def _likewise(error: EngineUnavailable, items: Sequence[T]) -> list[Answer[R]]:
+    """For each an error of its own: one that several threads raise would gather the tracebacks of all."""
+    return [Answer(None, EngineUnavailable(*error.args)) for _ in items]
 
 
 class _Place(Generic[T, R]):

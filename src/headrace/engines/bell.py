@@ -33,25 +33,24 @@ _numbers = itertools.count()
 class SocketBell:
     """A listener that other processes reach by its socket."""
 
-    def __init__(self, address: str, changed: Callable[[], bool]) -> None:
-        self._address = address
+    def __init__(self, find_address: Callable[[], str], changed: Callable[[], bool]) -> None:
+        self._find_address = find_address
         self._changed = changed
+        self._address, self._socket = _bound_at(find_address())
+        # Rings of its own process go another way: no cleaner of folders can cut it.
         self._rung = False
-        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        self._socket.setblocking(False)
-        try:
-            self._socket.bind(address)
-        except OSError:
-            self._socket.close()
-            raise
+        self._own, self._rope = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+        self._own.setblocking(False)
+        self._rope.setblocking(False)
         self._poll = select.poll()
         self._poll.register(self._socket, select.POLLIN)
+        self._poll.register(self._own, select.POLLIN)
 
     def wait(self, timeout: float | None) -> bool:
         deadline = None if timeout is None else time.monotonic() + timeout
         while True:
             left = _BACKSTOP if deadline is None else min(_BACKSTOP, deadline - time.monotonic())
-            if self._heard(max(left, 0.0)) or self._changed():
+            if self._heard(max(left, 0.0)) or self._changed() or self._bound_anew():
                 return True
             if deadline is not None and time.monotonic() >= deadline:
                 return False
@@ -60,23 +59,54 @@ class SocketBell:
         # A datagram under way serves this ring too: whoever it wakes reads the store only afterwards.
         if not self._rung:
             self._rung = True
-            with contextlib.suppress(OSError):
-                self._socket.sendto(b"", socket.MSG_DONTWAIT, self._address)
+            try:
+                self._rope.send(b"")
+            except OSError:
+                self._rung = False
 
     def close(self) -> None:
         with contextlib.suppress(OSError):
             os.unlink(self._address)
-        self._socket.close()
+        for end in (self._socket, self._own, self._rope):
+            end.close()
 
     def _heard(self, seconds: float) -> bool:
         if not self._poll.poll(math.ceil(seconds * 1000)):
             return False
-        with contextlib.suppress(BlockingIOError):
-            while True:
-                self._socket.recv(1)
+        for end in (self._socket, self._own):
+            with contextlib.suppress(BlockingIOError):
+                while True:
+                    end.recv(1)
         # Only now: a ring that set the mark while its datagram was cleared above would silence all that follow.
         self._rung = False
         return True
+
+    def _bound_anew(self) -> bool:
+        """Whether the socket was gone from its folder and is there again: rings may have been lost meanwhile."""
+        if os.path.lexists(self._address):
+            return False
+        try:
+            address, fresh = _bound_at(self._find_address())
+        except OSError:
+            return False  # the backstop serves, until the folder is to be had again
+        self._poll.unregister(self._socket)
+        self._socket.close()
+        self._address, self._socket = address, fresh
+        self._poll.register(fresh, select.POLLIN)
+        return True
+
+
+def _bound_at(address: str) -> tuple[str, socket.socket]:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(address)
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    made.setblocking(False)
+    try:
+        made.bind(address)
+    except OSError:
+        made.close()
+        raise
+    return address, made
 
 
 class PollBell:
@@ -110,17 +140,15 @@ class Belfry:
     def __init__(self, folder: Path) -> None:
         self._folder = str(folder)
         self._sockets = hasattr(socket, "AF_UNIX")
-        self._short: str | None = None
+        self._held: int | None = None
         self._sender: tuple[int, socket.socket] | None = None
         self._seen: tuple[int, list[str]] | None = None
 
     def listen(self, topic: str, changed: Callable[[], bool]) -> Bell:
         if self._sockets:
+            name = f"{topic}-{os.getpid()}-{next(_numbers)}{_SUFFIX}"
             try:
-                address = os.path.join(self._reachable(), f"{topic}-{os.getpid()}-{next(_numbers)}{_SUFFIX}")
-                with contextlib.suppress(FileNotFoundError):
-                    os.unlink(address)
-                return SocketBell(address, changed)
+                return SocketBell(lambda: self._place(name), changed)
             except OSError:
                 self._sockets = False  # a path too long, or a filesystem without sockets
         return PollBell(changed)
@@ -129,9 +157,10 @@ class Belfry:
         """Wake every listener of the topic; the sockets of dead listeners are cleared away."""
         if not self._sockets:
             return
-        for name in self._listeners():
-            if name.startswith(f"{topic}-"):
-                self._send(os.path.join(self._reachable(), name))
+        with contextlib.suppress(OSError):  # a folder that is gone has no listeners; they come back to it by themselves
+            for name in self._listeners():
+                if name.startswith(f"{topic}-"):
+                    self._send(os.path.join(self._reachable(), name))
 
     def _send(self, address: str) -> None:
         try:
@@ -145,25 +174,27 @@ class Belfry:
     def _listeners(self) -> list[str]:
         # The folder is listed again only when it changed. A change within the clock's grain of an earlier one
         # would not show, so a fresh time stamp is not trusted.
-        try:
-            stamp = os.stat(self._folder).st_mtime_ns
-            if self._seen is not None and self._seen[0] == stamp:
-                return self._seen[1]
-            names = [name for name in os.listdir(self._folder) if name.endswith(_SUFFIX)]
-        except FileNotFoundError:
-            return []
+        stamp = os.stat(self._folder).st_mtime_ns
+        if self._seen is not None and self._seen[0] == stamp:
+            return self._seen[1]
+        names = [name for name in os.listdir(self._folder) if name.endswith(_SUFFIX)]
         self._seen = (stamp, names) if time.time_ns() - stamp > _TRUSTED_AFTER_NS else None
         return names
 
+    def _place(self, name: str) -> str:
+        """Where to bind a socket of this name; the folder is made again if somebody cleared it away."""
+        with contextlib.suppress(FileExistsError):
+            os.mkdir(self._folder, 0o700)
+        return os.path.join(self._reachable(), name)
+
     def _reachable(self) -> str:
         """The folder by a name short enough for a socket's address; on Linux there always is one."""
-        if self._short is None and len(os.fsencode(self._folder)) <= _LONGEST_PATH - _LONGEST_NAME:
-            self._short = self._folder
-        elif self._short is None:
-            descriptor = os.open(self._folder, os.O_RDONLY)  # the name is good as long as this is open
-            weakref.finalize(self, os.close, descriptor)
-            self._short = f"/proc/self/fd/{descriptor}"
-        return self._short
+        if len(os.fsencode(self._folder)) <= _LONGEST_PATH - _LONGEST_NAME:
+            return self._folder
+        if self._held is None or not os.path.samestat(os.fstat(self._held), os.stat(self._folder)):
+            self._held = os.open(self._folder, os.O_RDONLY)  # the name is good as long as this is open
+            weakref.finalize(self, os.close, self._held)
+        return f"/proc/self/fd/{self._held}"
 
     def _socket(self) -> socket.socket:
         if self._sender is None or self._sender[0] != os.getpid():

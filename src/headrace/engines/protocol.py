@@ -83,7 +83,10 @@ class HotEngine(Protocol):
         ...
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
-        """Extend the leases that are still held and not yet run out, and record the worker as alive."""
+        """Extend the leases that are still held and not yet run out, and record the worker as alive.
+
+        It answers with the leases that are lost, not with ids: the same job may be leased to this worker anew.
+        """
         ...
 
     def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
@@ -197,6 +200,10 @@ class Engine(HotEngine, Protocol):
 
     def facts(self) -> dict[str, str | int]:
         """What an operator should know of the store: file, sizes, versions, settings."""
+        ...
+
+    def disconnect(self) -> None:
+        """Close every connection; the store stays."""
         ...
 
     def close(self) -> None:

@@ -17,7 +17,13 @@ from typing import NamedTuple
 
 import msgspec
 
+_encode = msgspec.json.Encoder().encode
 _HEADER = re.compile(r"^-- name: (\w+)(?: \(each (\w+): (\w+)\))?[ \t]*$", re.MULTILINE)
+
+
+def as_json(value: object) -> str:
+    """The value as the JSON text a statement takes for a batch."""
+    return _encode(value).decode()
 
 
 class Migration(NamedTuple):

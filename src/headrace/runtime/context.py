@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
 from typing import Any, Protocol
@@ -13,6 +13,7 @@ from headrace.core.model import Claim, Note
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.twin import in_thread
 
+_LONGEST_LINE = 100_000
 LEVELS = ("debug", "info", "warning", "error")
 
 
@@ -123,7 +124,10 @@ class JobContext:
 
 def _clean(message: object) -> str:
     # SQLite ends a text at a NUL in places; lone surrogates have no UTF-8.
-    return str(message).replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+    text = str(message)
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[: _LONGEST_LINE - 1]}…"
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
 
 
 current: ContextVar[JobContext] = ContextVar("headrace_job")
@@ -135,17 +139,3 @@ def current_job() -> JobContext:
         return current.get()
     except LookupError:
         raise HeadraceError("current_job() was called outside of a running job") from None
-
-
-class SilentLine:
-    """For tests and inline runs: notes are kept in a list, leases hold."""
-
-    def __init__(self, now: Callable[[], int]) -> None:
-        self.now = now
-        self.notes: list[Note] = []
-
-    def note(self, note: Note) -> None:
-        self.notes.append(note)
-
-    def renew(self, claim: Claim) -> bool:
-        return True

@@ -26,7 +26,19 @@ _numbers = itertools.count(1)
 class Run:
     """One attempt under way."""
 
-    __slots__ = ("abort", "claim", "context", "deadline", "lost", "number", "plan", "slot", "started", "thread")
+    __slots__ = (
+        "abort",
+        "claim",
+        "context",
+        "cut_off",
+        "deadline",
+        "lost",
+        "number",
+        "plan",
+        "slot",
+        "started",
+        "thread",
+    )
 
     def __init__(self, claim: Claim, plan: Plan, slot: int, line: Line) -> None:
         self.number = next(_numbers)
@@ -38,7 +50,7 @@ class Run:
         self.deadline = NEVER if timeout is None else self.started + timeout
         self.context = JobContext(claim, None if timeout is None else line.now() + int(timeout * 1000), line)
         self.thread: int | None = None
-        self.lost = False
+        self.lost = self.cut_off = False
         self.abort: Callable[[str], Any] | None = None
 
     def stop(self, reason: str) -> None:
@@ -65,6 +77,7 @@ class Crew:
         self.presence: Presence | None = None
         self.low_water = 0
         self.began = 0
+        self.stuck = 0  # slots of coroutines that were ended and do not end
         self.next_check = NEVER
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None

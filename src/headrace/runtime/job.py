@@ -11,7 +11,7 @@ import msgspec
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
-from headrace.core.options import check_moment, check_priority, check_queue
+from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
 from headrace.core.redact import redact_call
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
@@ -169,8 +169,9 @@ class Job(Generic[R]):
 
     def wait(self, timeout: float | None = None) -> State:
         """Wait until the job is finished, through its retries, and return its final state."""
-        if not self.refresh().is_finished and not self._hub.wait(self.id, timeout):
-            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {timeout:g} s: {self.why()}")
+        patience = check_patience("timeout", timeout)
+        if not self.refresh().is_finished and not self._hub.wait(self.id, patience):
+            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {patience:g} s: {self.why()}")
         return self.refresh().state
 
     def result(self, timeout: float | None = None) -> R:
@@ -180,9 +181,10 @@ class Job(Generic[R]):
 
     async def await_(self, timeout: float | None = None) -> State:
         """Like wait(), without blocking the event loop."""
+        patience = check_patience("timeout", timeout)
         await self.arefresh()
-        if not self.is_finished and not await self._hub.await_finish(self.id, timeout):
-            raise TimeoutError(f"job {self.id} is not finished after {timeout:g} s: {await self.awhy()}")
+        if not self.is_finished and not await self._hub.await_finish(self.id, patience):
+            raise TimeoutError(f"job {self.id} is not finished after {patience:g} s: {await self.awhy()}")
         return (await self.arefresh()).state
 
     async def aresult(self, timeout: float | None = None) -> R:
@@ -229,7 +231,7 @@ class Job(Generic[R]):
             raise InvalidJob("update() needs at least one of priority, run_at, queue")
         changes = Changes(
             priority=None if priority is None else check_priority("priority", priority),
-            run_at=None if run_at is None else check_moment("run_at", run_at),
+            run_at=None if run_at is None else check_run_at("run_at", run_at),
             queue=None if queue is None else check_queue("queue", queue),
         )
         changed = self._hub.amend(self.id, changes)

@@ -5,7 +5,9 @@ from __future__ import annotations
 import asyncio
 from typing import Generic, TypeVar
 
-from headrace.engines.batch import Flush, flush_each
+from headrace.core.words import why
+from headrace.engines.batch import Answer, Flush, flush_each
+from headrace.errors import EngineUnavailable
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -31,16 +33,32 @@ class Lane(Generic[T, R]):
         return await future
 
     async def _drive(self) -> None:
+        batch: list[tuple[T, asyncio.Future[R]]] = []
         try:
             while self._waiting:
                 batch, self._waiting = self._waiting[:_MOST], self._waiting[_MOST:]
                 answers = await asyncio.to_thread(flush_each, self._flush, [item for item, _ in batch])
                 for (_, future), answer in zip(batch, answers, strict=True):
-                    if future.done():  # its caller was cancelled; the job is stored all the same
-                        continue
-                    if answer.error is None:
-                        future.set_result(answer.get())
-                    else:
-                        future.set_exception(answer.error)
+                    _resolve(future, answer)
+        except asyncio.CancelledError:
+            self._give_up(batch, "the event loop is ending; whether the job was stored is not known")
+            raise
+        except Exception as error:  # above all, no thread is to be had any more
+            self._give_up(batch, f"the job could not be handed to the store: {why(error)}")
         finally:
             self._driver = None
+
+    def _give_up(self, batch: list[tuple[T, asyncio.Future[R]]], reason: str) -> None:
+        """Tell those under way and those who wait: nobody else would."""
+        left, self._waiting = [*batch, *self._waiting], []
+        for _, future in left:
+            _resolve(future, Answer(None, EngineUnavailable(reason)))
+
+
+def _resolve(future: asyncio.Future[R], answer: Answer[R]) -> None:
+    if future.done():  # its caller was cancelled; the job is stored all the same
+        return
+    if answer.error is None:
+        future.set_result(answer.get())
+    else:
+        future.set_exception(answer.error)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
+import logging
 import threading
 import time
 from typing import Any
@@ -11,7 +13,11 @@ from headrace.core.model import Outcome
 from headrace.core.outcomes import release
 from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
-from headrace.runtime.plan import conclude, settle_delay
+from headrace.runtime.plan import broken_backoff, settle_delay
+
+log = logging.getLogger("headrace.worker")
+
+_GRACE = 5.0  # for a coroutine to end after it was cancelled
 
 
 class Loop:
@@ -25,6 +31,8 @@ class Loop:
         self._tasks: dict[asyncio.Task[None], Run] = {}
         self._asked = 0.0
         self._answered = 0.0
+        self._stopping = False
+        self._endings: set[asyncio.Task[None]] = set()
 
     def wake(self) -> None:
         """Have waiting claims started; the loop itself starts with the first one."""
@@ -39,8 +47,10 @@ class Loop:
         loop, thread = self._loop, self._thread
         if loop is None or thread is None:
             return
-        loop.call_soon_threadsafe(self._cancel_all)
-        loop.call_soon_threadsafe(loop.stop)
+        self._stopping = True
+        with contextlib.suppress(RuntimeError):  # it is closed already
+            loop.call_soon_threadsafe(self._cancel_all)
+            loop.call_soon_threadsafe(loop.stop)
         thread.join(patience)
 
     # -- the watchdog's questions
@@ -71,12 +81,19 @@ class Loop:
         assert loop is not None
         asyncio.set_event_loop(loop)
         try:
-            loop.run_forever()
+            self._run_until_stopped(loop)
             if self._tasks:
                 loop.run_until_complete(asyncio.wait(list(self._tasks), timeout=1.0))
             loop.run_until_complete(loop.shutdown_asyncgens())
         finally:
             loop.close()
+
+    def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._stopping:
+            try:
+                loop.run_forever()
+            except BaseException:  # a SystemExit or KeyboardInterrupt of a job's subtask; the others go on
+                log.exception("a job's subtask tried to end the event loop")
 
     def _fill(self) -> None:
         crew = self._crew
@@ -95,18 +112,43 @@ class Loop:
     def _aborter(self, task: asyncio.Task[None]) -> Any:
         loop = asyncio.get_running_loop()
 
+        def cancel(reason: str) -> None:
+            task.cancel(reason)
+            loop.call_later(_GRACE, self._abandon, task)
+
         def abort(reason: str) -> None:
-            loop.call_soon_threadsafe(task.cancel, reason)
+            loop.call_soon_threadsafe(cancel, reason)
 
         return abort
 
     def _over(self, task: asyncio.Task[None]) -> None:
-        run = self._tasks.pop(task)
-        if task.cancelled():
-            if run.lost:
-                self._crew.end(run, release(run.claim, "its lease was lost", self._crew.now()))
-        elif (error := task.exception()) is not None:
-            self._crew.end(run, conclude(run.plan, run.claim, error, self._crew.now))
+        run = self._tasks.pop(task, None)
+        if run is None:
+            return  # abandoned meanwhile
+        if run.lost:
+            self._crew.end(run, release(run.claim, "its lease was lost", self._crew.now()))
+        elif run.number in self._crew.running:  # it did not get as far as its own outcome
+            cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
+            error = cancelled if task.cancelled() else task.exception() or cancelled
+            last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
+            self._endings.add(last)
+            last.add_done_callback(self._endings.discard)
+        self._return_slot(run)
+
+    async def _end_failed(self, run: Run, error: BaseException) -> None:
+        self._crew.end(run, await self._failure(run, error))
+
+    def _abandon(self, task: asyncio.Task[None]) -> None:
+        """A coroutine that does not obey its cancellation must not keep its slot for ever."""
+        run = self._tasks.pop(task, None)
+        if run is not None:
+            log.error("job %s (%s) ignores its cancellation; its slot is given away", run.claim.id, run.claim.task)
+            self._return_slot(run)
+
+    def _return_slot(self, run: Run) -> None:
+        if run.cut_off:
+            self._crew.stuck -= 1
+            self._crew.ring()  # there is room again
         self._crew.return_slot(run.slot)
         self._fill()
 
@@ -127,10 +169,13 @@ class Loop:
         except asyncio.CancelledError as error:
             if run.context.cancel_requested:
                 raise  # ended by the worker, which has recorded why
-            failure: BaseException = error
+            return await self._failure(run, error)
         except BaseException as error:  # SystemExit of a task must not end the worker
-            failure = error
+            return await self._failure(run, error)
+
+    async def _failure(self, run: Run, error: BaseException) -> Outcome:
+        plan, now = run.plan, self._crew.now
         try:
-            return plan.failure(claim, failure, await settle_delay(plan.delay(claim, failure)), now())
-        except Exception:  # a broken backoff function: told by the sync path
-            return conclude(plan, claim, failure, now)
+            return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
+        except Exception as broken:
+            return broken_backoff(plan, run.claim, error, broken, now())

@@ -100,9 +100,11 @@ def describe(error: BaseException) -> ErrorInfo:
     try:
         text = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
         message = str(error)
-    except Exception as broken:  # an exception whose own __str__ raises
+    except BaseException as broken:  # an exception whose own __str__ raises, whatever it raises
         text, message = "", f"<{type(error).__name__} that can't be shown: {type(broken).__name__}>"
-    return ErrorInfo(type(error).__qualname__, _clean(message, _LONGEST_MESSAGE), _clean(text, _LONGEST_TRACEBACK))
+    return ErrorInfo(
+        _clean(type(error).__qualname__, 200), _clean(message, _LONGEST_MESSAGE), _clean(text, _LONGEST_TRACEBACK)
+    )
 
 
 def _own_frames(tb: TracebackType | None) -> TracebackType | None:
@@ -189,11 +191,12 @@ def conclude(plan: Plan, claim: Claim, error: BaseException, now: Callable[[], i
         if isinstance(delay, Awaitable):
             delay = asyncio.run(settle_delay(delay))
         return plan.failure(claim, error, delay, now())
-    except Exception as broken:
-        return _broken_backoff(plan, claim, error, broken, now())
+    except BaseException as broken:  # a backoff function may even try to exit
+        return broken_backoff(plan, claim, error, broken, now())
 
 
-def _broken_backoff(plan: Plan, claim: Claim, error: BaseException, broken: Exception, now: int) -> Outcome:
+def broken_backoff(plan: Plan, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
+    """The outcome of an error whose backoff function raised one of its own."""
     told, why = describe(error), describe(broken)
     extra = f"{told.message} (and its backoff function raised {why.type}: {why.message})"
     return outcomes.fail(

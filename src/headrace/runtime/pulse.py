@@ -35,7 +35,7 @@ class Reports(Protocol):
 
     def describe(self) -> WorkerRow: ...
     def held(self) -> Iterable[Claim]: ...
-    def drop(self, job_id: str) -> None: ...
+    def drop(self, lease: Lease) -> None: ...
     def obey(self, wish: str) -> None: ...
 
 
@@ -70,9 +70,8 @@ class Pulse:
 
     def renew_one(self, claim: Claim) -> bool:
         """Renew a single lease at a job's own request."""
-        lease = Lease(claim.id, claim.version)
         try:
-            return not self._engine.renew(self._reports.describe(), (lease,), self._lease_ms).lost
+            return not self._engine.renew(self._reports.describe(), (lease_of(claim),), self._lease_ms).lost
         except EngineUnavailable:
             return True  # not known to be lost; the regular beats count the failures
 
@@ -110,7 +109,7 @@ class Pulse:
     # -- leases
 
     def _beat(self) -> None:
-        leases = [Lease(claim.id, claim.version) for claim in self._reports.held()]
+        leases = [lease_of(claim) for claim in self._reports.held()]
         reported = self._reports.describe()
         try:
             renewal = self._engine.renew(reported, leases, self._lease_ms)
@@ -129,25 +128,24 @@ class Pulse:
         log.warning("renewal %d of %d failed: %s", self._failures, _FAILURES, error)
         if self._failures >= _FAILURES:
             self._failures = 0
-            ids = {claim.id for claim in self._reports.held()}
-            log.error("abandoning %d leases after %d failed renewals", len(ids), _FAILURES)
-            self._lose(ids, f"{_FAILURES} renewals failed")
+            leases = frozenset(lease_of(claim) for claim in self._reports.held())
+            log.error("abandoning %d leases after %d failed renewals", len(leases), _FAILURES)
+            self._lose(leases, f"{_FAILURES} renewals failed")
 
-    def _lose(self, ids: Iterable[str], reason: str) -> None:
-        lost = set(ids)
+    def _lose(self, lost: frozenset[Lease], reason: str) -> None:
         self._withdraw(lost)
         for run in list(self._crew.running.values()):
-            if run.claim.id in lost:
+            if lease_of(run.claim) in lost:
                 log.warning("job %s (%s): %s; its result will hardly count", run.claim.id, run.claim.task, reason)
                 run.lost = True
                 self._end(run, None, reason)
-        for job_id in lost:
-            self._reports.drop(job_id)
+        for lease in lost:
+            self._reports.drop(lease)
 
-    def _withdraw(self, lost: set[str]) -> None:
+    def _withdraw(self, lost: frozenset[Lease]) -> None:
         """What was fetched ahead and is cancelled meanwhile must not begin."""
         for waiting in (self._crew.ready, self._crew.ready_async):
-            for entry in [entry for entry in list(waiting) if entry[0].id in lost]:
+            for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
                     waiting.remove(entry)
 
@@ -195,6 +193,10 @@ class Pulse:
             )
 
 
+def lease_of(claim: Claim) -> Lease:
+    return Lease(claim.id, claim.version)
+
+
 def stack_of(thread: int | None) -> str:
     """Where a thread is just now, from the task's own code on."""
     frame = sys._current_frames().get(thread) if thread is not None else None
@@ -207,8 +209,11 @@ def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, rea
     """End a run from outside: record the outcome, tell or stop its task, and make room for the next one."""
     if not crew.end(run, outcome):
         return
+    if run.plan.isolation == "async":  # a coroutine gives its slot back when its cancellation is through
+        run.cut_off = True
+        crew.stuck += 1
     run.stop(reason)
-    if run.plan.isolation != "async":  # a coroutine gives its slot back when its cancellation is through
+    if run.plan.isolation != "async":
         threads.abandon_one()
         crew.free_slot(run.slot)
         threads.ensure()

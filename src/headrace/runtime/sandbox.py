@@ -24,6 +24,7 @@ from headrace.runtime.plan import Plan, conclude
 from headrace.runtime.sandbox_child import Errand, serve
 
 log = logging.getLogger("headrace.sandbox")
+_LOOK = 1.0
 _spawn = multiprocessing.get_context("spawn")
 _outcome = msgspec.json.Decoder(Outcome)
 _note = msgspec.json.Decoder(Note)
@@ -66,6 +67,10 @@ class Sandbox:
         """Send the job and pass on its notes and renewals until its outcome comes."""
         self._pipe.send_bytes(b"J" + msgspec.json.encode(_errand(run.plan, run.claim)))
         while True:
+            # Not only by the pipe's end: a process the job started may hold it open after the job's own death.
+            while not self._pipe.poll(_LOOK):
+                if not self._process.is_alive():
+                    raise EOFError
             message = self._pipe.recv_bytes()
             kind, body = message[:1], message[1:]
             if kind == b"O":
@@ -76,10 +81,6 @@ class Sandbox:
                 self._pipe.send_bytes(b"r" + (b"1" if run.context.still_held() else b"0"))
             elif kind == b"E":
                 raise ConfigError(body.decode())
-
-    def ask_to_stop(self, reason: str) -> None:
-        with contextlib.suppress(OSError):
-            self._pipe.send_bytes(b"C" + reason.encode())
 
     def _kill_during(self, run: Run, reason: str) -> None:
         # A kill that came late would hit the next job of this process, which did nothing wrong.
@@ -125,7 +126,7 @@ class Sandboxes:
     def perform(self, run: Run, now: Callable[[], int]) -> Outcome:
         try:
             sandbox = self._take()
-        except OSError as error:  # no memory or no file handles for another process
+        except Exception as error:  # no memory or handles for another process, or none allowed here
             return conclude(run.plan, run.claim, error, now)
         try:
             outcome = sandbox.perform(run)

@@ -44,7 +44,6 @@ class _Parent:
         self._sending = threading.Lock()
         self.errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
         self._renewals: queue.SimpleQueue[bool] = queue.SimpleQueue()
-        self.context: JobContext | None = None
 
     def listen(self) -> None:
         """Read what the worker sends. When the worker is gone, so are we."""
@@ -56,8 +55,6 @@ class _Parent:
                     self.errands.put(msgspec.json.decode(body, type=Errand))
                 elif kind == b"r":
                     self._renewals.put(body == b"1")
-                elif kind == b"C" and self.context is not None:
-                    self.context.tell(body.decode())
         os._exit(1)
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
@@ -96,13 +93,11 @@ def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
     plan = Planner(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
     assert plan is not None
     deadline = None if errand.timeout is None else _clock.now() + int(errand.timeout * 1000)
-    parent.context = JobContext(errand.claim, deadline, parent)
-    token = current.set(parent.context)
+    token = current.set(JobContext(errand.claim, deadline, parent))
     try:
         return run_inline(plan, errand.claim, _blocking(task), _clock.now)
     finally:
         current.reset(token)
-        parent.context = None
 
 
 def _blocking(task: Task[..., Any, Any]) -> Any:

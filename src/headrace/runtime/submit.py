@@ -6,7 +6,6 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 from weakref import WeakKeyDictionary
 
-import msgspec
 from msgspec import UNSET, Struct
 
 from headrace.core import codec, ids
@@ -16,6 +15,7 @@ from headrace.core.options import Options
 from headrace.core.states import State
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
+from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.job import Hub, Job
 from headrace.runtime.task import Call, Task
@@ -159,7 +159,7 @@ def _recipe(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> 
         lifo=_or(options.lifo, False),
         job_id=_or(options.job_id, None),
         options=_stored_options(task, overrides, options),
-        tags=_json(options.tags) if options.tags else None,
+        tags=as_json(options.tags) if options.tags else None,
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
     )
 
@@ -177,7 +177,7 @@ def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Opti
             n for n, name in enumerate(task.signature.positional) if name.lower() in {word.lower() for word in redact}
         ),
     )
-    return None if stored == JobOptions() else _json(stored)
+    return None if stored == JobOptions() else as_json(stored)
 
 
 def _metadata(value: Any, limit: int) -> str:
@@ -185,7 +185,3 @@ def _metadata(value: Any, limit: int) -> str:
         return codec.encode(value, limit=limit, where="metadata")
     except PayloadTooLarge as error:
         raise PayloadTooLarge(f"metadata: {error}") from None
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()

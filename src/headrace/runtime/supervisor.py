@@ -10,7 +10,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType
 from typing import NoReturn
 
@@ -104,7 +104,7 @@ class Supervisor:
 
     def run(self) -> int:
         """Supervise until stopped; 0 if everybody ended in order."""
-        with _signals(self._stop):
+        with _signals(self._stop), _children_awaited():
             while not self._stopping or any(seat.pid for seat in self._seats):
                 for seat in self._seats:
                     self._look_after(seat)
@@ -119,11 +119,18 @@ class Supervisor:
 
     def _look_after(self, seat: _Seat) -> None:
         if seat.pid is not None:
-            ended, status = os.waitpid(seat.pid, os.WNOHANG)
-            if ended:
-                self._ended(seat, os.waitstatus_to_exitcode(status))
+            self._look_for_end(seat, seat.pid)
         if seat.pid is None and not self._stopping and time.monotonic() >= seat.start_at:
             self._start(seat)
+
+    def _look_for_end(self, seat: _Seat, pid: int) -> None:
+        try:
+            ended, status = os.waitpid(pid, os.WNOHANG)
+        except ChildProcessError:  # somebody else took note of its end
+            self._ended(seat, None)
+            return
+        if ended:
+            self._ended(seat, os.waitstatus_to_exitcode(status))
 
     def _start(self, seat: _Seat) -> None:
         seat.pid = os.fork()
@@ -131,7 +138,7 @@ class Supervisor:
         if seat.pid == 0:
             _be_a_worker(self._make_worker)
 
-    def _ended(self, seat: _Seat, code: int) -> None:
+    def _ended(self, seat: _Seat, code: int | None) -> None:
         pid, seat.pid = seat.pid, None
         if self._stopping or code == RECYCLED:
             seat.start_at = time.monotonic()
@@ -139,8 +146,7 @@ class Supervisor:
         healthy = time.monotonic() - seat.started > _HEALTHY_AFTER
         seat.backoff = _BACKOFF_FIRST if healthy else min(max(seat.backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         seat.start_at = time.monotonic() + seat.backoff
-        end = f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
-        log.error("worker process %s %s; a new one starts in %.1f s", pid, end, seat.backoff)
+        log.error("worker process %s %s; a new one starts in %.1f s", pid, _told(code), seat.backoff)
 
     def _pass_on_signals(self) -> None:
         if not self._stopping:
@@ -158,6 +164,25 @@ class Supervisor:
             if seat.pid is not None:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(seat.pid, number)
+
+
+def _told(code: int | None) -> str:
+    if code is None:
+        return "ended, nobody knows how"
+    return f"was killed by signal {-code}" if code < 0 else f"ended with code {code}"
+
+
+@contextlib.contextmanager
+def _children_awaited() -> Iterator[None]:
+    """Where SIGCHLD is ignored, as in the children of some service managers, no exit code is kept for us."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
 
 
 def _be_a_worker(make_worker: Callable[[], Worker]) -> NoReturn:

@@ -53,25 +53,25 @@ class Task(Generic[P, C, R]):
         _check_isolation(self)
         functools.update_wrapper(self, function)
 
-    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
         return self.function(*args, **kwargs)
 
-    def bind(self, *args: Any, **kwargs: Any) -> Call[R]:
+    def bind(self, /, *args: Any, **kwargs: Any) -> Call[R]:
         """The call as a value, for enqueue_many and for building larger things."""
         return Call(cast("Task[..., Any, R]", self), self.overrides, args, kwargs)
 
-    def enqueue(self, *args: Any, **kwargs: Any) -> Job[R]:
+    def enqueue(self, /, *args: Any, **kwargs: Any) -> Job[R]:
         """Store a job that runs this task with these arguments."""
         return self._submits.submit(self.bind(*args, **kwargs))
 
-    async def aenqueue(self, *args: Any, **kwargs: Any) -> Job[R]:
+    async def aenqueue(self, /, *args: Any, **kwargs: Any) -> Job[R]:
         """Like enqueue(), without blocking the event loop."""
         return await self._submits.asubmit(self.bind(*args, **kwargs))
 
     delay = enqueue
     """The name Celery uses for it."""
 
-    def using(self, **options: Any) -> Task[P, C, R]:
+    def using(self, /, **options: Any) -> Task[P, C, R]:
         """A cheap copy of this task with other options for the calls made through it."""
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)

@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 import threading
 
-from headrace.core.model import Outcome
+from headrace.core.model import ErrorInfo, Outcome
+from headrace.core.outcomes import fail
 from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
 from headrace.runtime.plan import conclude
@@ -67,7 +68,7 @@ class Threads:
                 except IndexError:
                     break
                 run = crew.begin(claim, plan, slot)
-                if not crew.end(run, self._perform(run)):
+                if not crew.end(run, self._outcome(run)):
                     self._stuck -= 1
                     return  # given up and replaced meanwhile, the slot given away
                 if crew.ready_async:
@@ -88,6 +89,14 @@ class Threads:
             finally:
                 self._idle -= 1
         return None
+
+    def _outcome(self, run: Run) -> Outcome:
+        try:
+            return self._perform(run)
+        except BaseException as error:  # a defect of ours; but the thread, its slot and the job must not be lost
+            log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task)
+            told = ErrorInfo(type(error).__name__, "the worker could not run it; its log tells more")
+            return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._crew.now())
 
     def _perform(self, run: Run) -> Outcome:
         crew, claim, plan = self._crew, run.claim, run.plan

@@ -43,7 +43,7 @@ class Trade:
         self._serves_all = settings.queues is None
         self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
         self._progress = (0, 0.0)
-        self.held: dict[str, Claim] = {}
+        self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self.claimed = self.completed = self.failed = 0
 
     @property
@@ -57,7 +57,7 @@ class Trade:
         crew.low_water = ahead // 2
         if crew.waiting > crew.low_water:
             return 0
-        room = max(self._concurrency + ahead - len(crew.running) - crew.waiting, 0)
+        room = max(self._concurrency + ahead - len(crew.running) - crew.stuck - crew.waiting, 0)
         return room if self._at_most is None else min(room, self._at_most - self.claimed)
 
     def exchange(self, room: int) -> tuple[list[Claim], int | None]:
@@ -117,7 +117,7 @@ class Trade:
 
     def _took(self, claims: list[Claim]) -> None:
         for claim in claims:
-            self.held[claim.id] = claim
+            self.held[claim.id, claim.version] = claim
         self.claimed += len(claims)
         if claims:
             self._rota.took(Counter([claim.queue for claim in claims]))
@@ -126,7 +126,7 @@ class Trade:
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
-            claim = self.held.pop(outcome.id, None)
+            claim = self.held.pop((outcome.id, outcome.version), None)
             if outcome.state is State.COMPLETED:
                 self.completed += 1
             elif outcome.state in (State.FAILED, State.RETRYING):

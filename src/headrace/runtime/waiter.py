@@ -26,8 +26,9 @@ class Waiter:
 
     def wait(self, job_id: str, timeout: float | None) -> bool:
         """Block until the job is over; False if the timeout passed first."""
-        future = self._await(job_id)
+        future = self._register(job_id)
         try:
+            self._look_at(job_id)
             future.result(timeout)
         except TimeoutError:
             return False
@@ -37,8 +38,9 @@ class Waiter:
 
     async def await_finish(self, job_id: str, timeout: float | None) -> bool:
         """The same for coroutines."""
-        future = await asyncio.to_thread(self._await, job_id)
+        future = self._register(job_id)
         try:
+            await asyncio.to_thread(self._look_at, job_id)
             await asyncio.wait_for(asyncio.wrap_future(future), timeout)
         except TimeoutError:
             return False
@@ -58,19 +60,22 @@ class Waiter:
         thread.join(_LINGER)
         self._give_up(EngineUnavailable("the app was closed while this job was waited for"))
 
-    def _await(self, job_id: str) -> Future[None]:
+    def _register(self, job_id: str) -> Future[None]:
+        """The caller must `_forget` it, whatever happens."""
         future: Future[None] = Future()
         with self._lock:
-            self._awaited.setdefault(job_id, []).append(future)
             if self._thread is None:
-                self._stop = threading.Event()
-                self._thread = threading.Thread(
-                    target=self._watch, args=(self._stop,), name="headrace-waiter", daemon=True
-                )
-                self._thread.start()
-        if self._engine.desk.finished([job_id]):  # it may have ended before the watcher knew of it
-            self._resolve({job_id})
+                stop = threading.Event()
+                thread = threading.Thread(target=self._watch, args=(stop,), name="headrace-waiter", daemon=True)
+                thread.start()
+                self._thread, self._stop = thread, stop
+            self._awaited.setdefault(job_id, []).append(future)
         return future
+
+    def _look_at(self, job_id: str) -> None:
+        """It may have ended before the watcher knew of it."""
+        if self._engine.desk.finished([job_id]):
+            self._resolve({job_id})
 
     def _forget(self, job_id: str, future: Future[None]) -> None:
         with self._lock:

@@ -20,7 +20,7 @@ import msgspec
 
 from headrace.core import outcomes
 from headrace.core.clock import Clock
-from headrace.core.model import Claim, Note, WorkerRow
+from headrace.core.model import Claim, Lease, Note, WorkerRow
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
@@ -167,8 +167,8 @@ class Worker:
     def held(self) -> Iterable[Claim]:
         return list(self._trade.held.values())
 
-    def drop(self, job_id: str) -> None:
-        self._trade.held.pop(job_id, None)
+    def drop(self, lease: Lease) -> None:
+        self._trade.held.pop((lease.id, lease.version), None)
 
     def obey(self, wish: str) -> None:
         if wish == "stop" and self._stop_at is None:
@@ -221,6 +221,8 @@ class Worker:
         """Settle and claim once; the seconds to sleep, unless rung."""
         crew, trade = self._crew, self._trade
         room = 0 if self._paused or self._stop_at is not None else trade.room()
+        if self._paused:
+            trade.give_back()
         claims, next_at = trade.exchange(room)
         crew.place(trade.planned(claims))
         self._threads.ensure()
@@ -274,7 +276,7 @@ class Worker:
             if self._stop_at is not None and time.monotonic() >= self._stop_at:
                 self._release_runs()
             pause = self._guarded_settle()
-            if not crew.running and not crew.done:
+            if not crew.running and not crew.done and not self._trade.held:
                 return
             left = (self._stop_at or 0.0) - time.monotonic()
             if left < -_OUTAGE_LONGEST:
@@ -298,15 +300,19 @@ class Worker:
 
     def _close(self) -> None:
         self._state = "stopped"
-        self._threads.stop()
-        self._loop.stop(1.0)
-        self._pulse.stop()
-        self._sandboxes.stop()
+        with contextlib.ExitStack() as steps:  # from the last to the first, each one even if another fails
+            steps.callback(self._bell.close)
+            steps.callback(self._presence.close)
+            steps.callback(self._sign_off)
+            steps.callback(self._sandboxes.stop)
+            steps.callback(self._pulse.stop)
+            steps.callback(self._loop.stop, 1.0)
+            steps.callback(self._threads.stop)
+        log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)
+
+    def _sign_off(self) -> None:
         with contextlib.suppress(EngineUnavailable):
             self._engine.sign_off(self.id)
-        self._presence.close()
-        self._bell.close()
-        log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)
 
     def _queue_words(self) -> str:
         queues = self._settings.queues

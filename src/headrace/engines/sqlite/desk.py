@@ -20,6 +20,7 @@ from headrace.core.model import (
     WorkerRow,
 )
 from headrace.core.states import TRANSITIONS, Event, State, sources
+from headrace.engines.sql import as_json
 from headrace.engines.sqlite.reaper import file_moves
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, scalar
@@ -64,7 +65,7 @@ class SqliteDesk:
             seqs = _matching(db, which, sources(event), limit)
             if not seqs:
                 return []
-            ids = _names.decode(scalar(db, SQL["ids_of"], {"seqs": _json(seqs)}))
+            ids = _names.decode(scalar(db, SQL["ids_of"], {"seqs": as_json(seqs)}))
             _move(db, seqs, event, by, at)
         for topic in _topics(event):
             self._office.ring(topic)
@@ -78,12 +79,12 @@ class SqliteDesk:
             if not seqs:
                 return False
             if changes.queue is not None:
-                db.execute(SQL["add_queues"], {"names": _json([changes.queue]), "now": at})
+                db.execute(SQL["add_queues"], {"names": as_json([changes.queue]), "now": at})
             told = changes.in_words()
             source = State(scalar(db, SQL["state_of"], {"seq": seqs[0]}))
             target = _state_after(source, changes.run_at, at)
             file_moves(db, seqs, Event.AMEND, target, told + _signed(by), at)
-            amended = {**msgspec.structs.asdict(changes), "state": target, "seqs": _json(seqs)}
+            amended = {**msgspec.structs.asdict(changes), "state": target, "seqs": as_json(seqs)}
             db.execute(SQL["amend"], amended)
         self._office.ring("work")
         return True
@@ -91,10 +92,10 @@ class SqliteDesk:
     # -- jobs
 
     def get(self, ids: Sequence[str]) -> list[JobRow]:
-        return _rows.decode(self._ask("get", ids=_json(ids)))
+        return _rows.decode(self._ask("get", ids=as_json(ids)))
 
     def finished(self, ids: Collection[str]) -> set[str]:
-        return set(ids) - set(_names.decode(self._ask("unfinished", ids=_json(list(ids)))))
+        return set(ids) - set(_names.decode(self._ask("unfinished", ids=as_json(list(ids)))))
 
     def find(self, which: Filter, limit: int, cursor: str | None = None) -> Page:
         before = _position(cursor)
@@ -139,8 +140,11 @@ class SqliteDesk:
 
     def wish(self, worker_id: str, wish: str) -> bool:
         self._office.prepare()
-        with self._office.store.writing() as db:
-            known = db.execute(SQL["wish"], {"id": worker_id, "wish": wish}).rowcount == 1
+        try:
+            with self._office.store.writing() as db:
+                known = db.execute(SQL["wish"], {"id": worker_id, "wish": wish}).rowcount == 1
+        except UnicodeEncodeError:  # a lone surrogate: there is no such worker
+            return False
         self._office.ring("orders")
         return known
 
@@ -151,10 +155,6 @@ class SqliteDesk:
         self._office.prepare()
         with self._office.store.reading() as db:
             return scalar(db, sql, values)
-
-
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
 
 
 def _signed(by: str | None) -> str:
@@ -169,7 +169,7 @@ def _topics(event: Event) -> tuple[str, ...]:
 
 
 def _move(db: sqlite3.Connection, seqs: list[int], event: Event, by: str | None, at: int) -> None:
-    batch = {"seqs": _json(seqs), "now": at}
+    batch = {"seqs": as_json(seqs), "now": at}
     if event is not Event.DELETE:
         target = next(iter(TRANSITIONS[event].targets))
         file_moves(db, seqs, event, target, f"by {by}" if by else None, at)
@@ -224,7 +224,7 @@ def _conditions(which: Filter, states: Collection[State]) -> tuple[str, dict[str
         terms.append(f"job.state = {listed}" if len(states) == 1 else f"job.state IN ({listed})")
     if which.ids:
         terms.append("job.id IN (SELECT value FROM json_each(:ids))")
-        values["ids"] = _json(which.ids)
+        values["ids"] = as_json(which.ids)
     return " AND ".join(terms) or "true", values
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 from pathlib import Path
-from types import ModuleType
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -30,22 +30,21 @@ from headrace.core.model import (
 from headrace.core.states import Event, State
 from headrace.engines.bell import Belfry
 from headrace.engines.protocol import Bell
+from headrace.engines.sql import as_json
 from headrace.engines.sqlite import health, intake, presence, reaper, schema
 from headrace.engines.sqlite.desk import SqliteDesk
 from headrace.engines.sqlite.statements import SQL, Completion
-from headrace.engines.sqlite.store import Durability, Store, scalar
+from headrace.engines.sqlite.store import Durability, Store, explained, scalar
 from headrace.errors import EngineUnavailable, SchemaMismatch
 
-_encode = msgspec.json.Encoder().encode
+if TYPE_CHECKING:
+    from headrace.engines.sqlite.scratch import Scratch
+
 _claims = msgspec.json.Decoder(list[Claim])
 _names = msgspec.json.Decoder(list[str])
+_leases = msgspec.json.Decoder(list[Lease])
 _numbers = msgspec.json.Decoder(list[int])
 _BATCH_OF_TIME = 5000
-
-
-def as_json(value: object) -> str:
-    """The value as the JSON text a statement takes for a batch."""
-    return _encode(value).decode()
 
 
 class SqliteEngine:
@@ -59,9 +58,12 @@ class SqliteEngine:
         auto_migrate: bool = True,
         clock: Clock | None = None,
     ) -> None:
-        self.temporary = path is None
-        self.store = Store(path or _scratch().new_path(), "off" if self.temporary else durability)
-        self.url = "memory://" if self.temporary else f"sqlite:///{self.store.path}"
+        if path is None:
+            self._scratch: Scratch | None = _new_scratch()
+            self.store = Store(self._scratch.path, "off", make_room=self._scratch.make_room)
+        else:
+            self._scratch, self.store = None, Store(path, durability)
+        self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
         self.desk = SqliteDesk(self)
         self._auto_migrate = auto_migrate
@@ -107,11 +109,11 @@ class SqliteEngine:
         with self.store.writing() as db:
             db.execute(SQL["attend"], msgspec.structs.astuple(worker))
             wish = scalar(db, SQL["wish_of"], {"id": worker.id})
-            lost: frozenset[str] = frozenset()
+            lost: frozenset[Lease] = frozenset()
             if leases:
                 batch = {"lease": as_json(leases), "now": at}
                 if db.execute(SQL["renew"], {**batch, "until": at + ttl}).rowcount != len(leases):
-                    lost = frozenset(_names.decode(scalar(db, SQL["lost"], batch)))
+                    lost = frozenset(_leases.decode(scalar(db, SQL["lost"], batch)))
         return Renewal(lost, wish)
 
     def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
@@ -131,7 +133,9 @@ class SqliteEngine:
 
     def attend(self, worker: WorkerRow) -> presence.LockedPresence:
         self.prepare()
-        held = presence.LockedPresence(self.store.folder, worker.id, worker.concurrency)
+        with explained(self.store.path):
+            self.store.make_folder()
+            held = presence.LockedPresence(self.store.folder, worker.id, worker.concurrency)
         self.renew(worker, (), 0)
         return held
 
@@ -196,20 +200,23 @@ class SqliteEngine:
         self.prepare()
         return health.facts(self.store)
 
-    def close(self) -> None:
+    def disconnect(self) -> None:
         self._belfry.close()
         self.store.close()
-        if self.temporary:
-            _scratch().remove(self.store.path)
+
+    def close(self) -> None:
+        self.disconnect()
+        if self._scratch is not None:
+            self._scratch.remove()
         self._ready = False  # the file may be another one when it is opened again
         self._known_queues.clear()
 
 
-def _scratch() -> ModuleType:
+def _new_scratch() -> Scratch:
     # Deferred: a store with a name needs none of what this loads.
-    from headrace.engines.sqlite import scratch
+    from headrace.engines.sqlite.scratch import Scratch
 
-    return scratch
+    return Scratch()
 
 
 def _note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:

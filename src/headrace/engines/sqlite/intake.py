@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.model import NewJob
+from headrace.engines.sql import as_json
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import scalar
 from headrace.errors import DuplicateJob
@@ -54,7 +55,7 @@ def _write(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> int:
 
 
 def _free(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:
-    ids = msgspec.json.encode([job.id for job in jobs]).decode()
+    ids = as_json([job.id for job in jobs])
     seen = set(_names.decode(scalar(db, SQL["taken"], {"ids": ids})))
     free = []
     for job in jobs:
@@ -65,4 +66,4 @@ def _free(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:
 
 def _tag(db: sqlite3.Connection, jobs: list[NewJob]) -> None:
     if jobs:
-        db.execute(SQL["insert_tags"], {"j": msgspec.json.encode(jobs).decode()})
+        db.execute(SQL["insert_tags"], {"j": as_json(jobs)})

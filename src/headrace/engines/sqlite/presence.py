@@ -21,6 +21,7 @@ except ImportError:  # Windows: no such locks, so the lease alone decides
     locks = None
 
 _SUFFIX = ".alive"
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _REF = struct.Struct("=q")
 
 
@@ -29,7 +30,7 @@ class LockedPresence:
 
     def __init__(self, folder: Path, worker_id: str, slots: int) -> None:
         self._path = folder / f"{worker_id}{_SUFFIX}"
-        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o600)
+        self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         if locks is not None:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
         os.ftruncate(self._fd, slots * _REF.size)
@@ -46,7 +47,7 @@ class LockedPresence:
 
 
 def _begun_if_dead(path: Path) -> set[int] | None:
-    fd = os.open(path, os.O_RDWR)
+    fd = os.open(path, os.O_RDWR | _NO_LINK)
     try:
         fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         data = os.read(fd, os.fstat(fd).st_size)
@@ -62,15 +63,19 @@ def _begun_if_dead(path: Path) -> set[int] | None:
 def find_dead(folder: Path) -> dict[str, set[int]]:
     """The workers that died without signing off, each with the claims it had begun."""
     dead: dict[str, set[int]] = {}
-    if locks is None:
-        return dead
-    for name in os.listdir(folder):
-        if name.endswith(_SUFFIX):
-            with contextlib.suppress(OSError):
-                begun = _begun_if_dead(folder / name)
-                if begun is not None:
-                    dead[name.removesuffix(_SUFFIX)] = begun
+    for name in _signs_of_life(folder) if locks is not None else ():
+        with contextlib.suppress(OSError):
+            begun = _begun_if_dead(folder / name)
+            if begun is not None:
+                dead[name.removesuffix(_SUFFIX)] = begun
     return dead
+
+
+def _signs_of_life(folder: Path) -> list[str]:
+    try:
+        return [name for name in os.listdir(folder) if name.endswith(_SUFFIX)]
+    except FileNotFoundError:  # cleared away under us: again the lease alone decides
+        return []
 
 
 def bury(folder: Path, worker_id: str) -> None:

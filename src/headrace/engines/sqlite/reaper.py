@@ -9,6 +9,7 @@ import msgspec
 
 from headrace.core.model import Reaped
 from headrace.core.states import Event, State
+from headrace.engines.sql import as_json
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, scalar
 
@@ -16,13 +17,9 @@ _overdue = msgspec.json.Decoder(list[tuple[int, str, int]])
 _reaped = msgspec.json.Decoder(list[Reaped])
 
 
-def _json(value: object) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 def reap(store: Store, dead: Mapping[str, set[int]], limit: int, now: int) -> list[Reaped]:
     """Take overdue jobs away; what a dead worker had not begun is released, its attempt given back."""
-    question = {"now": now, "dead": _json(list(dead)), "limit": limit}
+    question = {"now": now, "dead": as_json(list(dead)), "limit": limit}
     with store.reading() as db:
         if not dead and not _overdue.decode(scalar(db, SQL["overdue"], question)):
             return []  # the usual case needs no turn at the write lock
@@ -33,7 +30,7 @@ def reap(store: Store, dead: Mapping[str, set[int]], limit: int, now: int) -> li
         _expire(db, again, State.PENDING, now)
         _expire(db, failed, State.FAILED, now)
         if len(rows) < limit:
-            db.execute(SQL["sign_off"], {"ids": _json(list(dead))})
+            db.execute(SQL["sign_off"], {"ids": as_json(list(dead))})
         return _answer(db, rows)
 
 
@@ -52,7 +49,7 @@ def _sort(rows: list[tuple[int, str, int]], dead: Mapping[str, set[int]]) -> tup
 def _expire(db: sqlite3.Connection, seqs: list[int], target: State, now: int) -> None:
     if not seqs:
         return
-    lost = {"seqs": _json(seqs), "target": target, "now": now}
+    lost = {"seqs": as_json(seqs), "target": target, "now": now}
     final = target is State.FAILED
     db.execute(SQL["file_lost"], {**lost, "detail": "attempts used up" if final else "recovered"})
     if final:
@@ -63,7 +60,7 @@ def _expire(db: sqlite3.Connection, seqs: list[int], target: State, now: int) ->
 def _release(db: sqlite3.Connection, seqs: list[int], now: int) -> None:
     if seqs:
         file_moves(db, seqs, Event.RELEASE, State.PENDING, "its worker died before it began", now)
-        db.execute(SQL["release"], {"seqs": _json(seqs)})
+        db.execute(SQL["release"], {"seqs": as_json(seqs)})
 
 
 def _answer(db: sqlite3.Connection, rows: list[tuple[int, str, int]]) -> list[Reaped]:
@@ -73,7 +70,7 @@ def _answer(db: sqlite3.Connection, rows: list[tuple[int, str, int]]) -> list[Re
     return [
         reaped
         for worker, seqs in by_worker.items()
-        for reaped in _reaped.decode(scalar(db, SQL["reaped"], {"worker": worker, "seqs": _json(seqs)}))
+        for reaped in _reaped.decode(scalar(db, SQL["reaped"], {"worker": worker, "seqs": as_json(seqs)}))
     ]
 
 
@@ -81,12 +78,12 @@ def lapse(db: sqlite3.Connection, now: int, limit: int) -> None:
     """Cancel jobs whose `expires` passed before they started."""
     seqs = msgspec.json.decode(scalar(db, SQL["lapsed"], {"now": now, "limit": limit}), type=list[int])
     file_moves(db, seqs, Event.LAPSE, State.CANCELLED, "expired before it started", now)
-    db.execute(SQL["move_cancel"], {"seqs": _json(seqs), "now": now, "reason": "expired"})
+    db.execute(SQL["move_cancel"], {"seqs": as_json(seqs), "now": now, "reason": "expired"})
 
 
 def file_moves(
     db: sqlite3.Connection, seqs: list[int], event: Event, target: str, detail: str | None, now: int
 ) -> None:
     """File where these jobs come from, before they are moved."""
-    moved = {"seqs": _json(seqs), "event": event, "target": target, "detail": detail, "now": now}
+    moved = {"seqs": as_json(seqs), "event": event, "target": target, "detail": detail, "now": now}
     db.execute(SQL["file_moves"], moved)

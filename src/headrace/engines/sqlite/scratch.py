@@ -1,20 +1,41 @@
-"""Stores without a name: a file in a private folder that goes when its engine is closed.
+"""Stores without a name: a file in a private folder that goes when its engine is closed, or at the latest at exit.
 
-A real file, so that `memory://` behaves like every other store, in threads and in child processes too.
+A real file, so that `memory://` behaves like every other store, in threads and in child processes too. Only the
+process that made the folder removes it: a forked child that closes its app must not take its parent's jobs along.
 """
 
 from __future__ import annotations
 
+import os
 import shutil
 import tempfile
+import weakref
 from pathlib import Path
 
-
-def new_path() -> Path:
-    """A path in a fresh private folder."""
-    return Path(tempfile.mkdtemp(prefix="headrace-")) / "memory.db"
+from headrace.errors import EngineUnavailable
 
 
-def remove(path: Path) -> None:
-    """Remove the folder with everything in it."""
-    shutil.rmtree(path.parent, ignore_errors=True)
+class Scratch:
+    """The folder of one store."""
+
+    def __init__(self) -> None:
+        self._folder = Path(tempfile.mkdtemp(prefix="headrace-"))
+        self._maker = os.getpid()
+        self.path = self._folder / "memory.db"
+        weakref.finalize(self, _remove, self._folder, self._maker)
+
+    def make_room(self) -> None:
+        """The folder again, if it is gone: a closed engine may be used once more."""
+        self._folder.mkdir(mode=0o700, exist_ok=True)
+        # Its name was free meanwhile, in a place where everybody may write.
+        if hasattr(os, "getuid") and self._folder.lstat().st_uid != os.getuid():
+            raise EngineUnavailable(f"{self._folder} was taken by another user; open a new app")
+
+    def remove(self) -> None:
+        """Remove the folder with everything in it."""
+        _remove(self._folder, self._maker)
+
+
+def _remove(folder: Path, maker: int) -> None:
+    if os.getpid() == maker:
+        shutil.rmtree(folder, ignore_errors=True)

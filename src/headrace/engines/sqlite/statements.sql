@@ -133,7 +133,7 @@ FROM json_each(:lease) AS lease
 WHERE headrace_jobs.id = lease.id AND headrace_jobs.version = lease.version AND lease_until > :now;
 
 -- name: lost (each lease: Lease)
-SELECT json_group_array(lease.id) FROM json_each(:lease) AS lease
+SELECT json_group_array(json_array(lease.id, lease.version)) FROM json_each(:lease) AS lease
 WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
                   WHERE job.id = lease.id AND job.version = lease.version AND job.lease_until > :now);
 

@@ -12,10 +12,11 @@ unprotected. So before a fork every connection is closed; parent and child open 
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import sqlite3
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any, Literal
 from weakref import WeakSet
@@ -32,7 +33,13 @@ _READS_AWAITED = 1.0  # how long a fork waits for reads under way
 class Store:
     """The file and everything that is open on it in this process."""
 
-    def __init__(self, path: Path, durability: Durability = "normal", patience: float = 5.0) -> None:
+    def __init__(
+        self,
+        path: Path,
+        durability: Durability = "normal",
+        patience: float = 5.0,
+        make_room: Callable[[], None] | None = None,
+    ) -> None:
         if sqlite3.sqlite_version_info < OLDEST_SQLITE:
             found, needed = sqlite3.sqlite_version, ".".join(map(str, OLDEST_SQLITE))
             raise ConfigError(f"Python is linked with SQLite {found}; headrace needs {needed} or newer")
@@ -40,9 +47,11 @@ class Store:
         self.folder = path.with_name(path.name + ".d")
         self.durability = durability
         self._patience = patience
+        self._make_room = make_room
         self._watchers = 0
         self.start_afresh()
-        _stores.add(self)
+        with _forks.lock:  # not in the middle of a fork, which would miss this one
+            _forks.stores.add(self)
 
     def start_afresh(self) -> None:
         """Begin with nothing open, as in a forked child."""
@@ -130,7 +139,7 @@ class Store:
     def _open_writer(self) -> sqlite3.Connection:
         with self._lock:
             if self._writer is None:
-                self.folder.mkdir(parents=True, exist_ok=True)
+                self.make_folder()
                 self._turnstile.open()
                 # One at a time: SQLite turns down, without waiting, whoever makes a new file WAL beside another.
                 self._turnstile.enter()
@@ -139,6 +148,12 @@ class Store:
                 finally:
                     self._turnstile.leave()
             return self._writer
+
+    def make_folder(self) -> None:
+        """Make sure of the folder beside the file, ours alone; a cleaner may have removed it under us."""
+        if self._make_room is not None:
+            self._make_room()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
 
     def connect(self, cache_kilobytes: int = 2000) -> sqlite3.Connection:
         """A new connection with our settings, in autocommit, for use by one thread at a time."""
@@ -173,10 +188,13 @@ class Store:
 
     # -- around a fork
 
-    def make_way(self) -> None:
-        """Close everything, and keep it closed, until `go_on`."""
+    def stand_still(self) -> None:
+        """Let nobody read or write any more until `go_on`."""
         self._lock.acquire()
         self._gate.acquire()
+
+    def make_way(self) -> None:
+        """Once nobody reads any more, close everything."""
         self._gate.wait_for(lambda: not self._reads, _READS_AWAITED)
         self.close()
 
@@ -185,31 +203,46 @@ class Store:
         self._lock.release()
 
 
-_stores: WeakSet[Store] = WeakSet()
+class _Forks:
+    """Sees every store of the process through its forks, of which there is one at a time.
+
+    Two threads that fork at once would each wait for a store that the other one halted, or set going again what the
+    other is about to copy. So the first thing a fork takes, and the last it gives back, is this lock.
+    """
+
+    def __init__(self) -> None:
+        self.stores: WeakSet[Store] = WeakSet()
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        self.lock = threading.RLock()
+        self._halted: list[list[Store]] = []  # one list for each fork under way; a fork may come inside of another
+
+    def before(self) -> None:
+        self.lock.acquire()
+        halted: list[Store] = []
+        self._halted.append(halted)
+        for store in list(self.stores):
+            store.stand_still()
+            halted.append(store)
+            store.make_way()
+
+    def after_in_parent(self) -> None:
+        for store in self._halted.pop():
+            store.go_on()
+        self.lock.release()
+
+    def after_in_child(self) -> None:
+        self.start_afresh()
+        for store in list(self.stores):
+            store.start_afresh()
 
 
-_halted: list[Store] = []  # those that made way for the fork under way
-
-
-def _before_fork() -> None:
-    for store in list(_stores):
-        store.make_way()
-        _halted.append(store)
-
-
-def _after_fork_in_parent() -> None:
-    while _halted:
-        _halted.pop().go_on()
-
-
-def _after_fork_in_child() -> None:
-    _halted.clear()
-    for store in list(_stores):
-        store.start_afresh()
-
-
+_forks = _Forks()
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork_in_parent, after_in_child=_after_fork_in_child)
+    os.register_at_fork(
+        before=_forks.before, after_in_parent=_forks.after_in_parent, after_in_child=_forks.after_in_child
+    )
 
 
 class Writing:
@@ -247,10 +280,19 @@ _ADVICE = {
 }
 
 
+_FILE_ADVICE = {
+    errno.EACCES: "all that share a store must run as one user, who may write there",
+    errno.EPERM: "all that share a store must run as one user, who may write there",
+    errno.ELOOP: "a link is in the place of a file of headrace's own; remove it",
+    errno.ENOSPC: _ADVICE["SQLITE_FULL"],
+}
+
+
 def translated(error: BaseException, path: Path) -> BaseException:
     """An error of SQLite or of the file system as EngineUnavailable that says what to do; any other as it is."""
-    if isinstance(error, PermissionError | FileNotFoundError | NotADirectoryError):
-        return EngineUnavailable(f"{path}: {error}")
+    if isinstance(error, OSError):
+        advice = _FILE_ADVICE.get(error.errno or 0)
+        return EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
     name = getattr(error, "sqlite_errorname", None) or ""
     advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
     return error if advice is None else EngineUnavailable(f"{path}: {error}; {advice}")

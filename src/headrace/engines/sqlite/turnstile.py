@@ -24,6 +24,7 @@ except ImportError:  # Windows: SQLite's busy handler does the waiting
     locks = None
 
 _PAUSE = 0.0002
+_NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class Turnstile:
@@ -36,7 +37,7 @@ class Turnstile:
 
     def open(self) -> None:
         if locks is not None and self._fd < 0:
-            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT, 0o666)
+            self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
 
     def enter(self) -> None:
         if locks is None:
