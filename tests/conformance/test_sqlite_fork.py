@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -10,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.sqlite.store import _forks
 from tests.conformance.build import NOW, new_job, states
-from tests.conformance.stores import Child
+from tests.conformance.stores import PATIENCE, Child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
@@ -69,3 +71,50 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(short
     engine.close()
     assert answer == [True]
     assert found == {"before", "child"}
+
+
+def test_threads_that_fork_at_once_neither_hang_nor_leave_a_store_halted(short_folder: Path) -> None:
+    engines = [SqliteEngine(short_folder / f"q{number}.db", durability="off") for number in range(3)]
+    for engine in engines:
+        engine.insert([new_job("before")], now=NOW)
+    codes: list[int] = []
+
+    def fork_often() -> None:
+        for _ in range(40):
+            pid = os.fork()
+            if pid == 0:
+                os._exit(0)
+            codes.append(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    try:
+        forkers = [threading.Thread(target=fork_often, daemon=True) for _ in range(4)]
+        for forker in forkers:
+            forker.start()
+        for forker in forkers:
+            forker.join(PATIENCE)
+    finally:
+        sys.setswitchinterval(before)
+    assert not any(forker.is_alive() for forker in forkers)
+    assert codes == [0] * 160
+    for engine in engines:
+        assert engine.insert([new_job("after")], now=NOW) == [True]
+        engine.close()
+
+
+def test_a_fork_inside_the_hooks_of_a_fork_sets_nothing_going_too_early(short_folder: Path) -> None:
+    engine = SqliteEngine(short_folder / "q.db")
+    engine.insert([new_job("before")], now=NOW)
+    _forks.before()
+    child = Child(lambda _: engine.insert([new_job("child")], now=NOW))
+    assert child.hear() == [True]
+    child.end()
+    seen: list[bool] = []
+    looking = threading.Thread(target=lambda: seen.append(engine.store._lock.acquire(blocking=False)))
+    looking.start()
+    looking.join()
+    _forks.after_in_parent()
+    assert seen == [False]  # the outer fork still holds it
+    assert set(states(engine)) == {"before", "child"}
+    engine.close()

@@ -142,6 +142,19 @@ def test_log_lines_come_in_order_with_their_level_attempt_and_fields(task: Regis
     assert asyncio.run(job.alogs()) == job.logs()
 
 
+def test_a_line_of_the_log_is_cut_at_a_bound(app: Headrace, worker: Worker) -> None:
+    @app.task
+    def talks() -> None:
+        current_job().log("x" * 100_000)
+        current_job().log("y" * 100_001)
+
+    job = talks.enqueue()
+    job.result(PATIENCE)
+    whole, cut = [line.message for line in job.logs()]
+    assert whole == "x" * 100_000
+    assert cut == "y" * 99_999 + "…"
+
+
 def test_any_text_may_be_logged_but_only_at_known_levels(app: Headrace, worker: Worker) -> None:
     @app.task
     def chatty() -> None:

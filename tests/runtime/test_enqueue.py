@@ -20,6 +20,7 @@ from headrace import (
     Headrace,
     HeadraceError,
     InvalidJob,
+    Job,
     JobNotFound,
     PayloadTooLarge,
     Retry,
@@ -277,7 +278,7 @@ def test_many_are_stored_all_or_none(app: Headrace, add: Any) -> None:
         app.enqueue_many([add.bind(1, 1), add.using(job_id="taken").bind(2, 2), add.bind(3, 3)])
     with pytest.raises(DuplicateJob, match="twin"):
         app.enqueue_many([add.using(job_id="twin").bind(1, 1), add.using(job_id="twin").bind(2, 2)])
-    with pytest.raises(InvalidJob, match="expected task.bind"):
+    with pytest.raises(InvalidJob, match=r"expected task\.bind"):
         app.enqueue_many([add.bind(1, 1), add])
 
     def broken() -> Any:
@@ -440,9 +441,12 @@ def test_whoever_waits_when_the_app_is_closed_is_told(app: Headrace, add: Any) -
 
 def test_many_jobs_may_be_given_as_dicts_with_options(app: Headrace) -> None:
     app.task(name="add")(lambda a, b: a + b)
-    first, second = app.enqueue_many(
-        [{"task": "add", "args": [1, 2], "queue": "fast"}, {"task": "elsewhere", "kwargs": {"x": 1}, "priority": 7}]
-    )
+    calls: list[dict[str, Any]] = [
+        {"task": "add", "args": [1, 2], "queue": "fast"},
+        {"task": "elsewhere", "kwargs": {"x": 1}, "priority": 7},
+    ]
+    jobs: list[Job[Any]] = app.enqueue_many(calls)
+    first, second = jobs
     assert (first.task, first.args, first.queue) == ("add", (1, 2), "fast")
     assert (second.task, second.kwargs, second.priority) == ("elsewhere", {"x": 1}, 7)
 

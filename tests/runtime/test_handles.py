@@ -396,3 +396,63 @@ def test_a_job_failed_in_a_worker_tells_the_same_through_every_handle(app: Headr
         asyncio.run(app.jobs.get(job.id).aresult(0))
     assert str(here.value) == str(there.value)
     assert job.why().startswith("It is over: failed (attempts_used_up) at 20")
+
+
+# -- what no store can be asked for
+
+STRANGE = "\ud800"
+
+
+@pytest.mark.parametrize("name", ["queue", "task", "tag", "worker", "text"])
+def test_a_filter_with_half_a_character_is_refused_by_name(still: Headrace, name: str) -> None:
+    with pytest.raises(InvalidJob, match=f"{name}: .* lone surrogate"):
+        still.jobs.find(**{name: STRANGE})  # type: ignore[arg-type]
+
+
+def test_ids_with_half_a_character_are_refused(still: Headrace) -> None:
+    for act in (
+        lambda: still.jobs.get(STRANGE),
+        lambda: still.jobs.get(7),  # type: ignore[arg-type]
+        lambda: still.jobs.count(ids=[STRANGE]),
+        lambda: still.jobs.cancel(ids=[7]),
+    ):
+        with pytest.raises(InvalidJob, match="id"):
+            act()
+
+
+def test_no_worker_has_half_a_character_in_its_name(still: Headrace) -> None:
+    assert still.pause_worker(STRANGE) is False
+    assert still.stop_worker(STRANGE) is False
+
+
+def test_an_argument_with_half_a_character_in_its_name_is_refused(still: Headrace) -> None:
+    @still.task
+    def anything(**options: int) -> None: ...
+
+    with pytest.raises(InvalidJob, match=r"lone surrogate in its name"):
+        anything.enqueue(**{STRANGE: 1})
+    assert still.jobs.count() == 0
+
+
+@pytest.mark.parametrize("n", [0, -1, 10_001, "3", True, None, 2**70])
+def test_a_peek_is_bounded(still: Headrace, n: Any) -> None:
+    with pytest.raises(InvalidJob, match="n: expected 1 to 10000"):
+        still.queue("default").peek(n)
+
+
+@pytest.mark.parametrize("timeout", ["5", float("nan")])
+def test_a_wait_that_is_no_time_is_refused_also_for_a_job_that_is_over(still: Headrace, add: Any, timeout: Any) -> None:
+    job = add.enqueue(1, 2)
+    drain(still)
+    with pytest.raises(InvalidJob, match="timeout"):
+        job.wait(timeout)
+    with pytest.raises(InvalidJob, match="timeout"):
+        asyncio.run(job.aresult(timeout))
+
+
+def test_a_job_can_be_moved_to_no_time_outside_of_the_calendar(still: Headrace, add: Any) -> None:
+    job = add.using(delay=60).enqueue(1, 2)
+    for moment in (datetime.min, datetime.max):
+        with pytest.raises(InvalidJob, match=r"run_at: .* lies"):
+            job.update(run_at=moment.replace(tzinfo=UTC))
+    assert still.jobs.count(since=datetime.min.replace(tzinfo=UTC), until=datetime.max.replace(tzinfo=UTC)) == 1

@@ -151,6 +151,9 @@ async def fetch(url: str) -> bytes:
 
 add("1", 2)  # wrong: arg-type
 add(1)  # wrong: call-arg
+add.enqueue("1", 2)  # wrong: arg-type
+add.using(priority=9).enqueue(1)  # wrong: call-arg
+fetch.aenqueue(5)  # wrong: arg-type
 text: str = add.enqueue(1, 2).result()  # wrong: assignment
 fetch.enqueue("x").result().decode().upper().nothing  # wrong: attr-defined
 add.enqueue(1, 2).status  # wrong: attr-defined

@@ -10,7 +10,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engines.batch import Batch
+from headrace.engines.batch import Batch, flush_each
+from headrace.errors import EngineUnavailable
 
 PATIENCE = 10.0
 
@@ -208,3 +209,38 @@ def test_an_interrupt_of_one_that_waits_strands_neither_its_companions_nor_newco
     interrupted.set()
     assert [future.result(2) for future in futures] == ["stored first", "stored second", "stored newcomer"]
     assert batch.call("later") == "stored later"
+
+
+# -- a store that is away
+
+
+def test_a_store_that_is_away_is_asked_once_for_all_and_each_is_told() -> None:
+    """Were each item tried alone, an outage would last for the last one as often as there are callers."""
+    asked: list[list[int]] = []
+
+    def flush(items: list[int]) -> list[str]:
+        asked.append(items)
+        raise EngineUnavailable("away")
+
+    answers = flush_each(flush, [1, 2, 3])
+    assert asked == [[1, 2, 3]]
+    errors = [answer.error for answer in answers]
+    assert [str(error) for error in errors] == ["away"] * 3
+    assert len(set(map(id, errors))) == 3
+
+
+def test_a_store_that_goes_away_while_items_are_tried_alone_is_asked_no_more() -> None:
+    asked: list[list[int]] = []
+
+    def flush(items: list[int]) -> list[str]:
+        asked.append(items)
+        if len(items) > 1:
+            raise ValueError("one of them is bad")
+        if items == [2]:
+            raise EngineUnavailable("away")
+        return ["stored"]
+
+    answers = flush_each(flush, [1, 2, 3, 4])
+    assert asked == [[1, 2, 3, 4], [1], [2]]
+    assert answers[0].get() == "stored"
+    assert all(isinstance(answer.error, EngineUnavailable) for answer in answers[1:])

@@ -6,6 +6,7 @@ import os
 import queue
 import shutil
 import socket
+import stat
 import subprocess
 import sys
 import tempfile
@@ -92,7 +93,7 @@ def test_a_ring_wakes_a_waiter_in_another_thread(bell: SocketBell, belfry: Belfr
 def test_a_ring_while_the_last_one_is_taken_in_does_not_silence_the_next(bell: SocketBell) -> None:
     """A ringer that comes between the receiver's first look and its clearing of the rest."""
 
-    inner = bell._socket
+    inner = bell._own
 
     class MeddledSocket:
         def recv(self, *arguments: int) -> bytes:
@@ -103,9 +104,9 @@ def test_a_ring_while_the_last_one_is_taken_in_does_not_silence_the_next(bell: S
             return getattr(inner, name)
 
     bell.ring()
-    bell._socket = MeddledSocket()  # type: ignore[assignment]
+    bell._own = MeddledSocket()  # type: ignore[assignment]
     assert bell.wait(0)
-    bell._socket = inner
+    bell._own = inner
     bell.wait(0)  # takes in whatever the meddling rings left behind
     bell.ring()
     assert bell.wait(0), "the bell is dumb from here on"
@@ -241,6 +242,65 @@ def test_a_belfry_works_again_after_it_was_closed(belfry: Belfry) -> None:
     assert bell.wait(0)
     belfry.close()
     bell.close()
+
+
+# -- where a cleaner of temporary files came by
+
+
+@pytest.fixture(params=["short path", "long path"])
+def cleared(request: pytest.FixtureRequest, folder: Path) -> Path:
+    if request.param == "long path" and not sys.platform.startswith("linux"):
+        pytest.skip("elsewhere a long path has no short name")
+    made = folder / ("d" if request.param == "short path" else "long" * 25)
+    made.mkdir()
+    return made
+
+
+def test_a_listener_whose_folder_was_cleared_away_hears_its_own_process_and_then_all_others(cleared: Path) -> None:
+    listening, ringing = Belfry(cleared), Belfry(cleared)
+    bell = listening.listen("work", never)
+    ringing.ring("work")
+    assert bell.wait(0)
+    shutil.rmtree(cleared)
+    ringing.ring("work")  # no listener, and no error
+    for _ in range(2):
+        bell.ring()
+        assert bell.wait(0)
+    assert bell.wait(0)  # it is bound anew, and what was rung meanwhile may be lost
+    assert not bell.wait(0)
+    ringing.ring("work")
+    assert bell.wait(0)
+    assert stat.S_IMODE(cleared.stat().st_mode) == 0o700
+    bell.close()
+    assert sockets_in(cleared) == []
+    listening.close()
+    ringing.close()
+
+
+def test_a_folder_that_was_cleared_away_can_be_listened_in(cleared: Path) -> None:
+    belfry = Belfry(cleared)
+    belfry.listen("work", never).close()
+    shutil.rmtree(cleared)
+    bell = belfry.listen("work", never)
+    assert isinstance(bell, SocketBell)
+    belfry.ring("work")
+    assert bell.wait(0)
+    bell.close()
+    belfry.close()
+
+
+def test_a_ring_that_could_not_be_sent_does_not_silence_the_next(bell: SocketBell) -> None:
+    rope = bell._rope
+
+    class CutRope:
+        def send(self, _: bytes) -> int:
+            raise OSError("no buffer space")
+
+    bell._rope = CutRope()  # type: ignore[assignment]
+    bell.ring()
+    bell._rope = rope
+    bell.ring()
+    assert bell.wait(0)
 
 
 # -- where sockets don't serve

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -10,11 +11,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import UNSET
 
-from headrace.core.options import OPTION_NAMES, Options, check_task_name, checked
+from headrace.core.clock import to_datetime
+from headrace.core.options import OPTION_NAMES, Options, check_patience, check_task_name, checked
 from headrace.core.retry import Retry
 from headrace.errors import InvalidJob
 
 A_CENTURY = 100 * 365 * 86_400
+LAST_MOMENT = datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
+WORDS = tuple(f"t{n}" for n in range(100))
 
 
 @pytest.mark.parametrize(
@@ -33,6 +37,8 @@ A_CENTURY = 100 * 365 * 86_400
         ("run_at", datetime(2030, 1, 1, tzinfo=UTC), 1_893_456_000_000),
         ("run_at", datetime(2030, 1, 1, 2, tzinfo=timezone(timedelta(hours=2))), 1_893_456_000_000),
         ("run_at", datetime(2030, 1, 1, 0, 0, 0, 1, tzinfo=UTC), 1_893_456_000_001),
+        ("run_at", datetime(1970, 1, 1, tzinfo=UTC), 0),
+        ("run_at", LAST_MOMENT, 253_402_300_799_999),
         ("expires", None, None),
         ("expires", 3600, 3_600_000),
         ("timeout", None, None),
@@ -47,6 +53,7 @@ A_CENTURY = 100 * 365 * 86_400
         ("tags", ["a", "b", "a"], ("a", "b")),
         ("tags", (word for word in ["x", "y"]), ("x", "y")),
         ("tags", [], ()),
+        ("tags", WORDS, WORDS),
         ("metadata", {"who": "ann"}, {"who": "ann"}),
         ("redact", ("password",), ("password",)),
     ],
@@ -82,6 +89,10 @@ def test_a_right_value_is_stored_in_its_plain_form(option: str, given: Any, stor
         ("run_at", datetime(2030, 1, 1)),
         ("run_at", "2030-01-01"),
         ("run_at", 1_893_456_000),
+        ("run_at", datetime(1969, 12, 31, 23, 59, 59, tzinfo=UTC)),
+        ("run_at", datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=14)))),
+        ("run_at", LAST_MOMENT + timedelta(microseconds=1)),
+        ("run_at", datetime(9999, 12, 31, 23, tzinfo=timezone(timedelta(hours=-2)))),
         ("expires", 0),
         ("expires", -5),
         ("timeout", 0),
@@ -104,6 +115,9 @@ def test_a_right_value_is_stored_in_its_plain_form(option: str, given: Any, stor
         ("tags", [1]),
         ("tags", ["\ud800"]),
         ("tags", ["nul\x00"]),
+        ("tags", [f"t{n}" for n in range(101)]),
+        ("tags", itertools.count()),
+        ("tags", itertools.repeat("endless")),
         ("metadata", ["a"]),
         ("metadata", {1: 2}),
         ("redact", "password"),
@@ -115,6 +129,45 @@ def test_a_wrong_value_is_refused_by_name(option: str, value: Any) -> None:
     with pytest.raises(InvalidJob, match=option) as caught:
         checked({option: value})
     assert isinstance(caught.value, ValueError)
+
+
+class Unspeakable:
+    def __repr__(self) -> str:
+        raise RuntimeError("no name")
+
+
+@pytest.mark.parametrize("value", [Unspeakable(), 10**5000, "x" * 10_000], ids=["no repr", "endless", "long"])
+@pytest.mark.parametrize("option", sorted(set(OPTION_NAMES) - {"retry"}))
+def test_a_value_that_is_hard_to_show_is_refused_in_few_words(option: str, value: Any) -> None:
+    with pytest.raises(InvalidJob, match=option) as caught:
+        checked({option: value})
+    assert len(str(caught.value)) < 250
+
+
+@given(st.datetimes(timezones=st.timezones() | st.just(timezone(timedelta(hours=14)))))
+def test_every_time_that_is_taken_can_be_shown_again_and_is_not_earlier(moment: datetime) -> None:
+    try:
+        taken = checked({"run_at": moment}).run_at
+    except InvalidJob as error:
+        assert moment < datetime(1970, 1, 1, tzinfo=UTC) or moment > LAST_MOMENT, error  # noqa: PT017
+        return
+    shown = to_datetime(taken)
+    assert shown is not None
+    assert timedelta(microseconds=-100) < shown - moment < timedelta(milliseconds=1, microseconds=100)
+
+
+@pytest.mark.parametrize(
+    ("given", "seconds"),
+    [(None, None), (0, 0), (1.5, 1.5), (-3, 0), (float("inf"), None), (10**400, None), (float("-inf"), 0)],
+)
+def test_a_wait_may_be_so_long(given: Any, seconds: float | None) -> None:
+    assert check_patience("timeout", given) == seconds
+
+
+@pytest.mark.parametrize("given", ["5", True, float("nan"), timedelta(seconds=1), [], Unspeakable()])
+def test_a_wait_may_not_be_so(given: Any) -> None:
+    with pytest.raises(InvalidJob, match="timeout: expected seconds"):
+        check_patience("timeout", given)
 
 
 def test_an_unknown_option_is_refused_with_the_nearest_one_that_exists() -> None:

@@ -19,8 +19,6 @@ from headrace.core.tags import Tree, ensure_shallow, lift
 from headrace.core.words import short, why
 from headrace.errors import CorruptPayload, InvalidJob
 
-LIMIT = 1_048_576
-
 # A text this short can't hold an integer that some Python would refuse to read (see lowering.LONGEST_PLAIN_INT).
 _SHORT = 600
 _PLAIN = frozenset({str, int, bool, NoneType})
@@ -171,12 +169,3 @@ def verify(text: str, expected: int) -> None:
     found = checksum(text)
     if found != expected:
         raise CorruptPayload(f"payload is damaged: its checksum is {found}, {expected} was stored with it")
-
-
-def check_size(text: str, limit: int = LIMIT) -> None:
-    """Refuse a text over `limit` bytes of UTF-8; exactly `limit` is accepted."""
-    if len(text) * 4 <= limit:
-        return
-    size = len(text) if text.isascii() else len(text.encode("utf-8", "surrogatepass"))
-    if size > limit:
-        raise too_large(f"{size:,}", limit)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
@@ -87,7 +88,8 @@ def check_task_name(value: Any) -> str:
 def check_priority(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
         raise InvalidJob(
-            f"{name}: {short(value)} is not a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY} (higher runs first)"
+            f"{name}: {short(value)} is not a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY} "
+            "(higher runs first)"
         )
     return value
 
@@ -129,7 +131,7 @@ def check_patience(name: str, value: Any) -> float | None:
     """How long to wait, in seconds; None, for any length of time, is also what a longer time than can be counted is."""
     if value is None:
         return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or value != value:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf <= value:  # nan
         raise InvalidJob(f"{name}: expected seconds, or None to wait for any length of time, got {short(value)}")
     return None if value > _LONGEST_WAIT else max(value, 0)
 
@@ -183,12 +185,13 @@ def _id(name: str, value: Any) -> str:
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes)
-    words = list(islice(value, _MOST_WORDS + 1)) if listed else [None]
+    words: list[Any] = list(islice(value, _MOST_WORDS + 1)) if listed else [None]
     if len(words) > _MOST_WORDS:
         raise InvalidJob(f"{name}: at most {_MOST_WORDS} words are allowed")
     if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in words):
         raise InvalidJob(
-            f"{name}: expected a list of words of 1 to 100 characters, none of them a control character, got {short(value)}"
+            f"{name}: expected a list of words of 1 to 100 characters, "
+            f"none of them a control character, got {short(value)}"
         )
     return tuple(dict.fromkeys(words))
 

@@ -60,11 +60,11 @@ class Task(Generic[P, C, R]):
         """The call as a value, for enqueue_many and for building larger things."""
         return Call(cast("Task[..., Any, R]", self), self.overrides, args, kwargs)
 
-    def enqueue(self, /, *args: Any, **kwargs: Any) -> Job[R]:
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Store a job that runs this task with these arguments."""
         return self._submits.submit(self.bind(*args, **kwargs))
 
-    async def aenqueue(self, /, *args: Any, **kwargs: Any) -> Job[R]:
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
         """Like enqueue(), without blocking the event loop."""
         return await self._submits.asubmit(self.bind(*args, **kwargs))
 

@@ -6,6 +6,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
+from collections.abc import Iterable
 from typing import TypeVar
 
 from headrace.core import outcomes
@@ -100,10 +101,13 @@ class Trade:
     def idle(self) -> None:
         self._pace.idle()
 
-    def give_back(self) -> None:
-        """Return what no runner has begun."""
+    def give_back(self, claims: Iterable[Claim] = ()) -> None:
+        """Return these and whatever no runner has begun."""
         now = self._crew.now()
-        self._crew.done.extend(outcomes.give_back(claim, now) for claim in self._crew.take_back())
+        unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._crew.take_back())]
+        if unbegun:
+            self._crew.done.extend(unbegun)
+            self._crew.ring()
 
     def give_back_if_stalled(self) -> None:
         """If nothing that was fetched ahead gets its turn, let other workers have it."""
@@ -113,7 +117,6 @@ class Trade:
         elif time.monotonic() - at >= STALLED:
             self.give_back()
             self._pace.stalled()
-            self._crew.ring()
 
     def _took(self, claims: list[Claim]) -> None:
         for claim in claims:

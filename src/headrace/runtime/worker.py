@@ -221,10 +221,11 @@ class Worker:
         """Settle and claim once; the seconds to sleep, unless rung."""
         crew, trade = self._crew, self._trade
         room = 0 if self._paused or self._stop_at is not None else trade.room()
-        if self._paused:
-            trade.give_back()
         claims, next_at = trade.exchange(room)
-        crew.place(trade.planned(claims))
+        if self._paused:  # meanwhile, or with jobs at hand that were fetched before
+            trade.give_back(claims)
+        else:
+            crew.place(trade.planned(claims))
         self._threads.ensure()
         self._upkeep()
         if len(claims) == room > 0 and crew.waiting <= crew.low_water:

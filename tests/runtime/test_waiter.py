@@ -1,0 +1,89 @@
+"""Whoever waits for a job leaves nothing behind, however the wait ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace import EngineUnavailable, Headrace
+from headrace.runtime.waiter import Waiter
+from tests.runtime.kit import PATIENCE
+
+
+@pytest.fixture
+def job_id(app: Headrace) -> str:
+    app.task(name="idle")(lambda: None)
+    return app.enqueue("idle").id
+
+
+def test_a_wait_that_is_cancelled_while_it_begins_is_forgotten(
+    app: Headrace, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiter = Waiter(app.engine)
+    finished = app.engine.desk.finished
+    inside, go_on = threading.Event(), threading.Event()
+
+    def slow(ids: Any) -> set[str]:
+        inside.set()
+        assert go_on.wait(PATIENCE)
+        return finished(ids)
+
+    monkeypatch.setattr(app.engine.desk, "finished", slow)
+
+    async def main() -> None:
+        waiting = asyncio.create_task(waiter.await_finish(job_id, None))
+        assert await asyncio.to_thread(inside.wait, PATIENCE)
+        waiting.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await waiting
+        go_on.set()
+
+    asyncio.run(main())  # its end waits for the threads it used
+    assert waiter._awaited == {}
+    waiter.close()
+
+
+Way = Callable[[Waiter, str], object]
+WAYS: dict[str, Way] = {
+    "thread": lambda waiter, job_id: waiter.wait(job_id, PATIENCE),
+    "coroutine": lambda waiter, job_id: asyncio.run(waiter.await_finish(job_id, PATIENCE)),
+}
+
+
+@pytest.mark.parametrize("wait", WAYS.values(), ids=WAYS)
+def test_a_wait_at_a_store_that_is_away_is_forgotten(
+    app: Headrace, job_id: str, monkeypatch: pytest.MonkeyPatch, wait: Way
+) -> None:
+    waiter = Waiter(app.engine)
+
+    def away(ids: Any) -> set[str]:
+        if threading.current_thread().name == "headrace-waiter":
+            return set()  # by its own errors the watcher would forget everybody
+        raise EngineUnavailable("away")
+
+    monkeypatch.setattr(app.engine.desk, "finished", away)
+    with pytest.raises(EngineUnavailable):
+        wait(waiter, job_id)
+    assert waiter._awaited == {}
+    waiter.close()
+
+
+def test_a_wait_for_which_no_thread_can_be_started_is_forgotten(
+    app: Headrace, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    waiter = Waiter(app.engine)
+
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            waiter.wait(job_id, PATIENCE)
+    assert waiter._awaited == {}
+    assert waiter.wait(job_id, 0.01) is False
+    waiter.close()
