@@ -34,6 +34,7 @@ from headrace.core.codec import (
 )
 from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
 
+LIMIT = 1_048_576
 ZONES = ["UTC", "Europe/Vienna", "America/Argentina/Buenos_Aires", "Etc/GMT+5", "Australia/Lord_Howe"]
 TAGS = ["$int", "$float", "$datetime", "$date", "$time", "$timedelta", "$decimal", "$uuid", "$bytes"]
 TAGS += ["$tuple", "$set", "$frozenset", "$dict", "$", "$object"]

@@ -177,15 +177,20 @@ class Headrace:
 
     def pause_worker(self, worker_id: str) -> bool:
         """Have a worker start no more jobs; False if it is not known."""
-        return self.engine.desk.wish(worker_id, "pause")
+        return self._wish(worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
         """Have a paused worker start jobs again."""
-        return self.engine.desk.wish(worker_id, "run")
+        return self._wish(worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
         """Have a worker finish what it runs and end."""
-        return self.engine.desk.wish(worker_id, "stop")
+        return self._wish(worker_id, "stop")
+
+    def _wish(self, worker_id: str, wish: str) -> bool:
+        if not isinstance(worker_id, str):
+            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
+        return self.engine.desk.wish(worker_id, wish)
 
     aqueues = twin(queues)
     aworkers = twin(workers)
@@ -207,7 +212,7 @@ class Headrace:
         supervised = chosen.processes > 1 or chosen.max_jobs is not None or chosen.max_memory is not None
         if not supervised or drain or at_most is not None:
             return run_here(make())
-        self.engine.close()  # no connection may cross the fork
+        self.engine.disconnect()  # no connection may cross the fork
         return Supervisor(make, chosen.processes, chosen.shutdown_timeout).run()
 
     def _with(self, settings: dict[str, Any]) -> Settings:

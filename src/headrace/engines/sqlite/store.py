@@ -186,6 +186,11 @@ class Store:
             self._writer = self._watcher = None
             self._turnstile.close()
 
+    def __del__(self) -> None:
+        # A store that nobody closed: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
+        with contextlib.suppress(Exception):
+            self.close()
+
     # -- around a fork
 
     def stand_still(self) -> None:
