@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import zlib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +29,7 @@ def stored(file: Path) -> Iterator[Headrace]:
 def damage(file: Path, job_id: str, **columns: Any) -> None:
     """What a bad disk, or a hand that meant well, may do to a row."""
     changes = ", ".join(f"{name} = :{name}" for name in columns)
-    with sqlite3.connect(file) as db:
+    with closing(sqlite3.connect(file)) as db, db:
         db.execute(f"UPDATE headrace_jobs SET {changes} WHERE id = :id", {**columns, "id": job_id})
     db.close()
 
@@ -71,7 +72,7 @@ def test_a_damaged_payload_fails_its_job_alone(stored: Headrace, file: Path, kin
             jobs[1].result(PATIENCE)
     assert ran == [(1, 2), (1, 2)]
     assert (jobs[1].reason, jobs[1].attempt) == ("corrupt_payload", 1)
-    with sqlite3.connect(file) as db:
+    with closing(sqlite3.connect(file)) as db, db:
         assert db.execute("SELECT job_id, reason FROM headrace_dead").fetchall() == [(jobs[1].id, "corrupt_payload")]
     db.close()
     with pytest.raises(CorruptPayload):

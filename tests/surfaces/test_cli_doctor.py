@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import msgspec
@@ -121,7 +122,7 @@ def test_migrate_says_what_ran_and_then_that_nothing_is_left(shell: Shell) -> No
 
 def test_a_store_of_a_newer_headrace_is_refused_and_left_as_it_is(shell: Shell) -> None:
     shell("migrate")
-    with sqlite3.connect(shell.folder / "headrace.db") as db:
+    with closing(sqlite3.connect(shell.folder / "headrace.db")) as db, db:
         db.execute("INSERT INTO headrace_schema (version, name, applied_at) VALUES (999, 'future', 0)")
     db.close()
     for command in (("migrate",), ("jobs",), ("enqueue", "x")):

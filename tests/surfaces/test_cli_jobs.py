@@ -6,6 +6,7 @@ import json
 import sqlite3
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -149,7 +150,7 @@ def test_what_json_has_no_word_for_is_tagged_as_enqueue_takes_it(shell: Shell, a
 
 
 def test_a_damaged_payload_can_be_looked_at(shell: Shell, app: Headrace) -> None:
-    with sqlite3.connect(shell.folder / "headrace.db") as db:
+    with closing(sqlite3.connect(shell.folder / "headrace.db")) as db, db:
         db.execute("UPDATE headrace_jobs SET payload = '{' WHERE id = 'now-00001'")
     db.close()
     shown = shell("jobs", "show", "now-00001")

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -383,7 +384,7 @@ def test_every_table_and_column_is_explained(tmp_path: Path) -> None:
     with Headrace(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
         app.queues()
     storage = REFERENCE["storage"]
-    with sqlite3.connect(tmp_path / "jobs.db") as db:
+    with closing(sqlite3.connect(tmp_path / "jobs.db")) as db, db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         for table in tables:
             explained = {row[0] for row in table_rows(storage.section(f"`{table}`"))}

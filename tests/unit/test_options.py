@@ -151,6 +151,7 @@ def test_every_time_that_is_taken_can_be_shown_again_and_is_not_earlier(moment: 
     except InvalidJob as error:
         assert moment < datetime(1970, 1, 1, tzinfo=UTC) or moment > LAST_MOMENT, error  # noqa: PT017
         return
+    assert isinstance(taken, int)
     shown = to_datetime(taken)
     assert shown is not None
     assert timedelta(microseconds=-100) < shown - moment < timedelta(milliseconds=1, microseconds=100)

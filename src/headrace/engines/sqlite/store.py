@@ -164,16 +164,20 @@ class Store:
             check_same_thread=False,
             cached_statements=256,
         )
-        connection.execute("PRAGMA page_size=4096")
-        connection.execute("PRAGMA journal_mode=WAL")
-        connection.execute(f"PRAGMA synchronous={self.durability.upper()}")
-        for setting in (
-            "wal_autocheckpoint=4000",  # 16 MB: at the usual 1000 pages a third of single inserts' time is checkpoints
-            "foreign_keys=ON",
-            "temp_store=MEMORY",
-            f"cache_size=-{cache_kilobytes}",
-        ):
-            connection.execute(f"PRAGMA {setting}")
+        try:
+            for setting in (
+                "page_size=4096",
+                "journal_mode=WAL",
+                f"synchronous={self.durability.upper()}",
+                "wal_autocheckpoint=4000",  # at the usual 1000 pages, a third of single inserts' time is checkpoints
+                "foreign_keys=ON",
+                "temp_store=MEMORY",
+                f"cache_size=-{cache_kilobytes}",
+            ):
+                connection.execute(f"PRAGMA {setting}")
+        except BaseException:
+            connection.close()
+            raise
         return connection
 
     def close(self) -> None:
