@@ -29,9 +29,9 @@ def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(fleet: SimpleNamespa
     jobs, seed = 20_000, 20261115
     rng = random.Random(seed)
     with _app(url) as app:
-        touch = app.task_by_name("touch").using(retry=10)
+        touch = app.task_by_name("touch")
         stored = app.enqueue_many([touch.bind(n) for n in range(jobs)])
-        workers = [fleet.start(concurrency=4, prefetch=200) for _ in range(4)]
+        workers = [fleet.start(concurrency=4) for _ in range(4)]
         kills = 0
         deadline = time.monotonic() + 90
         while app.jobs.count(state="completed") < jobs:
@@ -40,7 +40,7 @@ def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(fleet: SimpleNamespa
             victim = rng.randrange(4)
             workers[victim].kill()
             workers[victim].wait()
-            workers[victim] = fleet.start(concurrency=4, prefetch=200)
+            workers[victim] = fleet.start(concurrency=4)
             kills += 1
         assert kills >= 3, "the storm was over before it began"
 
