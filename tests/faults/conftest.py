@@ -37,13 +37,14 @@ def fleet(url: str, tmp_path: Path) -> Iterator[SimpleNamespace]:
     """Starts worker processes and ends those that are left."""
     processes: list[subprocess.Popen[bytes]] = []
 
-    def start(**settings: object) -> subprocess.Popen[bytes]:
+    def start(stderr: int | None = None, **settings: object) -> subprocess.Popen[bytes]:
         extra = {f"HEADRACE_{name.upper()}": str(value) for name, value in settings.items()}
         path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])
         process = subprocess.Popen(
             [sys.executable, "-m", "tests.faults.crew_app"],
             env={**os.environ, "HEADRACE_URL": url, "PYTHONPATH": path, **extra},
             cwd=tmp_path,
+            stderr=stderr,
         )
         processes.append(process)
         return process

@@ -6,6 +6,7 @@ import importlib
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -219,3 +220,38 @@ def test_a_second_signal_to_the_supervisor_hurries_its_workers(
         supervisor.send_signal(signal.SIGTERM)
         assert supervisor.wait(20) == 0
         assert (job.refresh().state, job.attempt) == ("pending", 0)
+
+
+def test_sigusr1_prints_every_stack_and_the_work_goes_on(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
+    with _app(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        worker = fleet.start(stderr=subprocess.PIPE)
+        until((tmp_path / "began-1").exists)
+        worker.send_signal(signal.SIGUSR1)
+        (tmp_path / "go-1").touch()
+        assert job.result(20) == "attempt 1"
+        worker.send_signal(signal.SIGTERM)
+        _, told = worker.communicate(timeout=20)
+        assert worker.returncode == 0
+        assert b"in hold" in told, "where the job was"
+        assert b"pulse.py" in told, "and the worker's own threads"
+
+
+def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNamespace, url: str) -> None:
+    with _app(url) as app:
+        supervisor = fleet.start(max_jobs=5, concurrency=1, prefetch=0)
+        workers = set()
+        for n in range(12):
+            job = app.enqueue("touch", n)
+            assert job.result(20) == 2 * n
+            workers.add(job.refresh().worker)
+            if n % 6 == 5:  # between two looks of the worker at itself
+                until(partial(_is_gone, app, job.worker), what="the end of a worn-out worker")
+        assert len(workers) >= 2
+        assert supervisor.poll() is None
+        supervisor.send_signal(signal.SIGTERM)
+        assert supervisor.wait(20) == 0
+
+
+def _is_gone(app: Headrace, worker: str | None) -> bool:
+    return worker not in {known.id for known in app.workers()}

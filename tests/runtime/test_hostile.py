@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, JobFailed, Retry, Snooze, Worker
+from headrace import EngineUnavailable, Headrace, JobFailed, Retry, Snooze, Worker, current_job
 from headrace.runtime import loop as looping
 from tests.runtime.kit import PATIENCE, Gate, eventually
 
@@ -231,3 +231,32 @@ def test_an_argument_may_be_called_self(app: Headrace, worker: Worker) -> None:
         return facts
 
     assert app.task(about).enqueue(self=1, task=2).result(PATIENCE) == {"self": 1, "task": 2}
+
+
+def test_three_failed_renewals_tell_the_job_to_stop_and_the_version_decides_about_its_result(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, reasons = Gate(), []
+
+    @app.task
+    def long() -> str:
+        ctx = current_job()
+        gate.pass_through()
+        eventually(lambda: ctx.cancel_requested, "the request to stop")
+        reasons.append(ctx.cancel_reason)
+        return "finished all the same"
+
+    with app.worker(lease=30, heartbeat=0.05) as worker:
+        job = long.enqueue()
+        gate.wait_until_reached()
+
+        def away(*_: Any, **__: Any) -> Any:
+            raise EngineUnavailable("away")
+
+        with monkeypatch.context() as outage:
+            outage.setattr(app.engine, "renew", away)
+            gate.open()
+            eventually(lambda: reasons, "the job told")
+        assert reasons == ["3 renewals failed"]
+        assert job.result(PATIENCE) == "finished all the same", "nobody else had taken it meanwhile"
+        assert not list(worker.held())
