@@ -70,7 +70,7 @@ class Queue:
         return len(self._hub.move(Filter(queue=self.name, states=states), Event.DELETE))
 
     def pause(self) -> None:
-        """Let no worker take jobs from this queue; those that run go on."""
+        """Let no worker take jobs from this queue; those that run, or were fetched a moment before, go on."""
         self._hub.engine.desk.pause_queue(self.name, True)
 
     def resume(self) -> None:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
 from itertools import islice
-from typing import Any
+from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -170,7 +170,7 @@ def _retry(name: str, value: Any) -> Retry:
 def _isolation(name: str, value: Any) -> Isolation:
     if value not in ("thread", "async", "process"):
         raise InvalidJob(f"{name}: expected 'thread', 'async' or 'process', got {short(value)}")
-    return value  # type: ignore[no-any-return]
+    return cast(Isolation, value)
 
 
 def _flag(name: str, value: Any) -> bool:
