@@ -39,7 +39,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def open_engine(settings: Settings, clock: Clock) -> Engine:
-    """The engine for the URL. Nothing is touched until it is used."""
+    """The engine for the URL. A named store is not touched until it is used."""
     parts = urlsplit(settings.url)
     if parts.scheme == "memory":
         return SqliteEngine(None, clock=clock)

@@ -30,7 +30,6 @@ class Run:
         "abort",
         "claim",
         "context",
-        "cut_off",
         "deadline",
         "lost",
         "number",
@@ -50,7 +49,7 @@ class Run:
         self.deadline = NEVER if timeout is None else self.started + timeout
         self.context = JobContext(claim, None if timeout is None else line.now() + int(timeout * 1000), line)
         self.thread: int | None = None
-        self.lost = self.cut_off = False
+        self.lost = False
         self.abort: Callable[[str], Any] | None = None
 
     def stop(self, reason: str) -> None:
@@ -77,7 +76,7 @@ class Crew:
         self.presence: Presence | None = None
         self.low_water = 0
         self.began = 0
-        self.stuck = 0  # slots of coroutines that were ended and do not end
+        self.cut_off: set[int] = set()  # coroutines that were ended and have not ended; only their loop changes it
         self.next_check = NEVER
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None

@@ -106,15 +106,17 @@ class Loop:
             run = crew.begin(claim, plan, slot)
             task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{claim.id}")
             self._tasks[task] = run
-            run.abort = self._aborter(task)
+            run.abort = self._aborter(run, task)
             task.add_done_callback(self._over)
 
-    def _aborter(self, task: asyncio.Task[None]) -> Any:
+    def _aborter(self, run: Run, task: asyncio.Task[None]) -> Any:
         loop = asyncio.get_running_loop()
 
         def cancel(reason: str) -> None:
-            task.cancel(reason)
-            loop.call_later(_GRACE, self._abandon, task)
+            if task in self._tasks:  # and not over meanwhile
+                self._crew.cut_off.add(run.number)
+                task.cancel(reason)
+                loop.call_later(_GRACE, self._abandon, task)
 
         def abort(reason: str) -> None:
             loop.call_soon_threadsafe(cancel, reason)
@@ -146,8 +148,8 @@ class Loop:
             self._return_slot(run)
 
     def _return_slot(self, run: Run) -> None:
-        if run.cut_off:
-            self._crew.stuck -= 1
+        if run.number in self._crew.cut_off:
+            self._crew.cut_off.discard(run.number)
             self._crew.ring()  # there is room again
         self._crew.return_slot(run.slot)
         self._fill()

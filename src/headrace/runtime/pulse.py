@@ -209,11 +209,8 @@ def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, rea
     """End a run from outside: record the outcome, tell or stop its task, and make room for the next one."""
     if not crew.end(run, outcome):
         return
-    if run.plan.isolation == "async":  # a coroutine gives its slot back when its cancellation is through
-        run.cut_off = True
-        crew.stuck += 1
     run.stop(reason)
-    if run.plan.isolation != "async":
+    if run.plan.isolation != "async":  # a coroutine gives its slot back when its cancellation is through
         threads.abandon_one()
         crew.free_slot(run.slot)
         threads.ensure()

@@ -47,10 +47,10 @@ class Threads:
         with self._lock:
             self._alive -= 1
             self._stuck += 1
-            if self._stuck % self._crew.concurrency == 0:
+            if self._stuck >= 2 * self._crew.concurrency and self._stuck % self._crew.concurrency == 0:
                 log.error(
-                    "%d threads are stuck in jobs that were given up and do not stop; they hold memory until they "
-                    "end. Tasks that may hang belong into isolation='process', where they can be killed",
+                    "%d threads are still in jobs that were given up; they hold memory until these end. Tasks that "
+                    "may hang belong into isolation='process', where they can be killed",
                     self._stuck,
                 )
 
@@ -69,7 +69,8 @@ class Threads:
                     break
                 run = crew.begin(claim, plan, slot)
                 if not crew.end(run, self._outcome(run)):
-                    self._stuck -= 1
+                    with self._lock:
+                        self._stuck -= 1
                     return  # given up and replaced meanwhile, the slot given away
                 if crew.ready_async:
                     break  # coroutines wait for a slot as well

@@ -58,7 +58,7 @@ class Trade:
         crew.low_water = ahead // 2
         if crew.waiting > crew.low_water:
             return 0
-        room = max(self._concurrency + ahead - len(crew.running) - crew.stuck - crew.waiting, 0)
+        room = max(self._concurrency + ahead - len(crew.running) - len(crew.cut_off) - crew.waiting, 0)
         return room if self._at_most is None else min(room, self._at_most - self.claimed)
 
     def exchange(self, room: int) -> tuple[list[Claim], int | None]:
