@@ -16,7 +16,8 @@ HeadraceError
 ├── UnsupportedByEngine
 ├── InvalidSchedule (ValueError)
 └── ConfigError
-    └── SchemaMismatch              the store's tables are older or newer than this headrace
+    ├── SchemaMismatch              the store's tables are older or newer than this headrace
+    └── StoreMoved                  the jobs of this store were carried over to another one
 
 JobTimeout (TimeoutError)           what an attempt that ran out of time is recorded as
 
@@ -127,6 +128,17 @@ class ConfigError(HeadraceError):
 
 class SchemaMismatch(ConfigError):
     """The store's tables are not of the version this headrace works with."""
+
+
+class StoreMoved(ConfigError):
+    """The jobs of this store were carried over to another one; nothing was stored here."""
+
+    def __init__(self, other: str) -> None:
+        super().__init__(
+            f"the jobs of this store were carried over to {other}; use that URL, or bring this store back into use "
+            "with `headrace copy --reopen`"
+        )
+        self.other = other
 
 
 class JobTimeout(TimeoutError):

@@ -117,9 +117,9 @@ def test_migrations_come_in_the_order_of_their_numbers(package: Package) -> None
         }
     )
     assert load_migrations(name, ["0010_ten", "0001_one_thing", "0002_two"]) == [
-        Migration(1, "one_thing", "SELECT 1;"),
-        Migration(2, "two", "SELECT 2;"),
-        Migration(10, "ten", "SELECT 10;"),
+        Migration(1, "one_thing", "SELECT 1;", 1),
+        Migration(2, "two", "SELECT 2;", 2),
+        Migration(10, "ten", "SELECT 10;", 10),
     ]
 
 
@@ -132,12 +132,12 @@ def test_a_migration_that_is_missing_is_an_error_at_loading(package: Package) ->
 # -- what ships
 
 
-def test_every_statement_that_ships_is_whole_and_has_nothing_left_to_fill_in_but_rows() -> None:
+def test_every_statement_that_ships_is_whole_and_has_nothing_left_to_fill_in_but_rows_and_conditions() -> None:
     assert len(SQL) > 40
     for name, sql in SQL.items():
         assert sql, name
         assert sqlite3.complete_statement(sql + ";"), name
-        assert re.findall(r"\{\w+\}|--", sql) in ([], ["{rows}"]), name
+        assert re.findall(r"\{\w+\}|--", sql) in ([], ["{rows}"], ["{where}"]), name
 
 
 def test_every_migration_file_that_ships_is_listed() -> None:

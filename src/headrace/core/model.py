@@ -311,6 +311,41 @@ class Renewal(Struct, frozen=True):
     wish: str
 
 
+class DeadRow(Struct, frozen=True, array_like=True):
+    """An investigation record as stored. `snapshot` is the job as it was when it failed, in JSON."""
+
+    id: str
+    job_id: str
+    task: str
+    queue: str
+    reason: str
+    entered_at: int
+    status: str
+    resolved_at: int | None
+    resolved_by: str | None
+    snapshot: str
+
+
+class Parcel(Struct, frozen=True, array_like=True):
+    """One job with everything that was filed about it, as it is carried from one store to another."""
+
+    job: JobRow
+    history: list[Filing]
+    logs: list[LogLine]
+
+
+class Notice(Struct, frozen=True):
+    """What hangs at the door of a store while its jobs are carried over, and afterwards.
+
+    At a store that has `moved` nobody enqueues any more; at either nobody claims. `other` is the other store, without
+    its password.
+    """
+
+    kind: Literal["moved", "arriving"]
+    other: str
+    at: int
+
+
 class Changes(Struct, frozen=True):
     """What an operator may change of a job that has not started."""
 

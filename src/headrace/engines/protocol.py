@@ -9,10 +9,12 @@ and leaves it one higher.
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
+from headrace.core.clock import Clock
 from headrace.core.model import (
     Changes,
+    DeadRow,
     Depth,
     Exchanged,
     Filing,
@@ -22,8 +24,10 @@ from headrace.core.model import (
     LogLine,
     NewJob,
     Note,
+    Notice,
     Outcome,
     Page,
+    Parcel,
     QueueRow,
     Reaped,
     Renewal,
@@ -63,7 +67,8 @@ class HotEngine(Protocol):
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         """Store the jobs and ring for them; answer for each whether it is new (False: its id was taken).
 
-        With `whole`, a taken id raises DuplicateJob and nothing at all is stored.
+        With `whole`, a taken id raises DuplicateJob and nothing at all is stored. A store that has moved raises
+        StoreMoved.
         """
         ...
 
@@ -94,6 +99,13 @@ class HotEngine(Protocol):
 
         A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. A job that
         was only fetched ahead by a worker known to be dead gets its attempt back.
+        """
+        ...
+
+    def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
+        """Give back what the store has running under this worker beyond what it holds; the ids.
+
+        For claims whose answer was lost on its way to the worker: they were never begun and get their attempt back.
         """
         ...
 
@@ -161,14 +173,78 @@ class Desk(Protocol):
         ...
 
 
+class Porter(Protocol):
+    """Carries the contents of a store to another one, of whatever engine."""
+
+    def notice(self) -> Notice | None:
+        """What hangs at the door, None if the store is in use."""
+        ...
+
+    def post(self, notice: Notice | None) -> None:
+        """Hang out a notice or take it away.
+
+        From its return on the notice holds for everybody; no insert that began before is still under way.
+        """
+        ...
+
+    def pack(self, after: int, limit: int) -> list[Parcel]:
+        """The next jobs in the order of submission, from the one after `after` (a `seq`) on."""
+        ...
+
+    def unpack(self, parcels: Sequence[Parcel]) -> int:
+        """Store the jobs as they are, in this order behind those that are there; how many ids were new.
+
+        A job whose id is there already is left as it is. The sender's `seq` is not kept.
+        """
+        ...
+
+    def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
+        """The next investigation records by id, from the one after `after` on."""
+        ...
+
+    def unpack_dead(self, records: Sequence[DeadRow]) -> int:
+        """Store the records whose id is not there yet; how many."""
+        ...
+
+    def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
+        """Store queues with their settings, over those of the same names."""
+        ...
+
+
+class Joined(Protocol):
+    """A transaction that belongs to the caller: what is stored in it exists if, and only if, the caller commits."""
+
+    def insert(self, jobs: Sequence[NewJob]) -> None:
+        """Store the jobs; a taken id raises DuplicateJob. Workers are rung after the commit."""
+        ...
+
+    async def ainsert(self, jobs: Sequence[NewJob]) -> None:
+        """The same on an asynchronous connection."""
+        ...
+
+
 class Engine(HotEngine, Protocol):
     """A store: the hot path, the desk, its workers, bells and tables."""
 
     @property
-    def url(self) -> str: ...
+    def url(self) -> str:
+        """Where the store is, without its password."""
+        ...
+
+    @property
+    def clock(self) -> Clock:
+        """The store's time, which is what `now` is unless it is given."""
+        ...
 
     @property
     def desk(self) -> Desk: ...
+
+    @property
+    def porter(self) -> Porter: ...
+
+    def joined(self, connection: Any) -> Joined:
+        """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""
+        ...
 
     def attend(self, worker: WorkerRow) -> Presence:
         """Sign a worker on."""
@@ -178,8 +254,11 @@ class Engine(HotEngine, Protocol):
         """Forget a worker that ended in order."""
         ...
 
-    def listen(self, topic: str) -> Bell:
-        """A bell for "work" (jobs may be claimable), "done" (jobs finished) or "orders" (a worker is addressed)."""
+    def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
+        """A bell for "work" (jobs may be claimable), "done" (jobs finished) or "orders" (a worker is addressed).
+
+        Who names queues need not be rung for the work of others.
+        """
         ...
 
     def ring(self, topic: str) -> None:

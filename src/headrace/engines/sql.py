@@ -4,21 +4,25 @@ A statement may read a batch that is passed as one JSON parameter. Its header th
 
     -- name: settle (each o: Outcome)
 
-and the body says `FROM json_each(:o) AS o` and uses `o.id` or `o.version` like columns. `{Claim}` expands to the
-record's field names, for `json_array({Claim})`. Nothing else is replaced, and never a value.
+and the body says `FROM json_each(:o) AS o` (or what its database has for that) and uses `o.id` or `o.version` like
+columns. `{Claim}` expands to the record's field names, for `json_array({Claim})`. Parameters are written `:name` for
+every database. Nothing else is replaced, and never a value.
 """
 
 from __future__ import annotations
 
 import pkgutil
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 _encode = msgspec.json.Encoder().encode
 _HEADER = re.compile(r"^-- name: (\w+)(?: \(each (\w+): (\w+)\))?[ \t]*$", re.MULTILINE)
+_NEEDS = re.compile(r"^-- needs: (\d+)", re.MULTILINE)
+
+Extract = Callable[[str, int, str], str]
 
 
 def as_json(value: object) -> str:
@@ -27,21 +31,36 @@ def as_json(value: object) -> str:
 
 
 class Migration(NamedTuple):
+    """A step of the tables. `needs` is the oldest version of the code that can work with the tables after it."""
+
     version: int
     name: str
     script: str
+    needs: int = 0
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.version:04d}_{self.name}"
 
 
-def _columns_of(alias: str, record: type[msgspec.Struct], body: str) -> str:
-    position = {name: index for index, name in enumerate(record.__struct_fields__)}
-
-    def extract(match: re.Match[str]) -> str:
-        return f"json_extract({alias}.value, '$[{position[match[1]]}]')" if match[1] in position else match[0]
-
-    return re.sub(rf"\b{alias}\.(\w+)\b", extract, body)
+def _json_extract(alias: str, position: int, _kind: str) -> str:
+    return f"json_extract({alias}.value, '$[{position}]')"
 
 
-def load_statements(package: str, records: Mapping[str, type[msgspec.Struct]]) -> dict[str, str]:
+def _columns_of(alias: str, record: type[msgspec.Struct], body: str, extract: Extract) -> str:
+    place = {name: index for index, name in enumerate(record.__struct_fields__)}
+    kinds = record.__annotations__
+
+    def take_out(match: re.Match[str]) -> str:
+        name = match[1]
+        return extract(alias, place[name], str(kinds[name])) if name in place else match[0]
+
+    return re.sub(rf"\b{alias}\.(\w+)\b", take_out, body)
+
+
+def load_statements(
+    package: str, records: Mapping[str, type[msgspec.Struct]], extract: Extract = _json_extract
+) -> dict[str, str]:
     """The statements of `statements.sql` in the package, by name."""
     text = _read(package, "statements.sql")
     parts = _HEADER.split(text)[1:]
@@ -51,13 +70,23 @@ def load_statements(package: str, records: Mapping[str, type[msgspec.Struct]]) -
         sql = "\n".join(lines).strip().rstrip(";")
         for known, kind in records.items():
             sql = sql.replace(f"{{{known}}}", ", ".join(kind.__struct_fields__))
-        statements[name] = _columns_of(alias, records[record], sql) if alias else sql
+        statements[name] = _columns_of(alias, records[record], sql, extract) if alias else sql
     return statements
 
 
 def load_migrations(package: str, names: Sequence[str]) -> list[Migration]:
-    """The files `migrations/NNNN_name.sql` of the package, in the order of their numbers."""
-    return [Migration(int(name[:4]), name[5:], _read(package, f"migrations/{name}.sql")) for name in sorted(names)]
+    """The files `migrations/NNNN_name.sql` of the package, in the order of their numbers.
+
+    A line `-- needs: 3` says that code of version 3 goes on working after it, so that a deploy may migrate first and
+    replace the workers one by one. Without it, only code that knows the migration may.
+    """
+    loaded = []
+    for name in sorted(names):
+        script = _read(package, f"migrations/{name}.sql")
+        version = int(name[:4])
+        needs = _NEEDS.search(script)
+        loaded.append(Migration(version, name[5:], script, int(needs[1]) if needs else version))
+    return loaded
 
 
 def _read(package: str, name: str) -> str:

@@ -8,9 +8,9 @@ interpreter lock for every row (measured: 93 jobs/s against 10 000 beside one co
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
@@ -28,14 +28,21 @@ from headrace.core.model import (
     WorkerRow,
 )
 from headrace.core.states import Event, State
+from headrace.engines import presence
 from headrace.engines.bell import Belfry
-from headrace.engines.protocol import Bell
+from headrace.engines.protocol import Bell, Joined
+from headrace.engines.relational import reaper
+from headrace.engines.relational.desk import SqlDesk
+from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.porter import SqlPorter
+from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
-from headrace.engines.sqlite import health, intake, presence, reaper, schema
-from headrace.engines.sqlite.desk import SqliteDesk
-from headrace.engines.sqlite.statements import SQL, Completion
+from headrace.engines.sqlite import health, intake, schema
+from headrace.engines.sqlite.ledger import SqliteLedger
+from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Durability, Store, explained, scalar
-from headrace.errors import EngineUnavailable, SchemaMismatch
+from headrace.engines.sqlite.vigil import Vigil
+from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
     from headrace.engines.sqlite.scratch import Scratch
@@ -45,6 +52,7 @@ _names = msgspec.json.Decoder(list[str])
 _leases = msgspec.json.Decoder(list[Lease])
 _numbers = msgspec.json.Decoder(list[int])
 _BATCH_OF_TIME = 5000
+T = TypeVar("T")
 
 
 class SqliteEngine:
@@ -65,9 +73,11 @@ class SqliteEngine:
             self._scratch, self.store = None, Store(path, durability)
         self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
-        self.desk = SqliteDesk(self)
+        self.desk = SqlDesk(self)
+        self.porter = SqlPorter(self)
         self._auto_migrate = auto_migrate
         self._belfry = Belfry(self.store.folder)
+        self._vigil = Vigil(self.store, lambda: self.ring("work"))
         self._known_queues: set[str] = set()
         self._ready = False
 
@@ -76,10 +86,14 @@ class SqliteEngine:
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
         names = {job.queue for job in jobs}
-        with self.store.writing() as db:
-            if not names <= self._known_queues:
-                db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
-            fresh = intake.insert(db, jobs, whole)
+        try:
+            with self.store.writing() as db:
+                if not names <= self._known_queues:
+                    db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
+                fresh = intake.insert(db, jobs, whole)
+        except sqlite3.IntegrityError:
+            self._refuse_if_moved()
+            raise
         self._known_queues |= names
         self.ring("work")
         return fresh
@@ -119,7 +133,7 @@ class SqliteEngine:
     def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
         self.prepare()
         dead = presence.find_dead(self.store.folder)
-        reaped = reaper.reap(self.store, dead, limit, self.at(now))
+        reaped = reaper.reap(self, dead, limit, self.at(now))
         if len(reaped) < limit:
             for worker_id in dead:
                 presence.bury(self.store.folder, worker_id)
@@ -128,6 +142,18 @@ class SqliteEngine:
         if any(job.state is State.FAILED for job in reaped):
             self.ring("done")
         return reaped
+
+    def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
+        given_back = reaper.disown(self, worker, held, self.at(now))
+        if given_back:
+            self.ring("work")
+        return given_back
+
+    def joined(self, connection: Any) -> Joined:
+        # Deferred: most programs never get here.
+        from headrace.engines.sqlite.joined import SqliteJoined
+
+        return SqliteJoined(self, self._vigil, connection)
 
     # -- workers and bells
 
@@ -144,7 +170,7 @@ class SqliteEngine:
         with self.store.writing() as db:
             db.execute(SQL["sign_off"], {"ids": as_json([worker_id])})
 
-    def listen(self, topic: str) -> Bell:
+    def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
         if topic == "orders":  # rare, and heard at the next renewal anyway: no backstop that every commit sets off
             return self._belfry.listen(topic, lambda: False)
@@ -162,6 +188,18 @@ class SqliteEngine:
 
     def ring(self, topic: str) -> None:
         self._belfry.ring(topic)
+
+    # -- transactions by the names of their statements
+
+    def write(self, act: Callable[[Ledger], T]) -> T:
+        self.prepare()
+        with self.store.writing() as db:
+            return act(SqliteLedger(db))
+
+    def read(self, act: Callable[[Ledger], T]) -> T:
+        self.prepare()
+        with self.store.reading() as db:
+            return act(SqliteLedger(db))
 
     # -- the file
 
@@ -184,6 +222,11 @@ class SqliteEngine:
             schema.migrate(db, str(self.store.path), self.clock.now())
         self._ready = True
 
+    def _refuse_if_moved(self) -> None:
+        notice = self.porter.notice()
+        if notice is not None and notice.kind == "moved":
+            raise StoreMoved(notice.other)
+
     def schema(self) -> tuple[int, int]:
         with self.store.reading() as db:
             return schema.version_of(db), schema.CURRENT
@@ -201,6 +244,7 @@ class SqliteEngine:
         return health.facts(self.store)
 
     def disconnect(self) -> None:
+        self._vigil.close()
         self._belfry.close()
         self.store.close()
 
@@ -284,7 +328,7 @@ def _claim(db: sqlite3.Connection, want: Want, now: int) -> tuple[Exchanged, boo
     queues = _names.decode(names)
     lapsed = _is_past(lapses, now)
     if lapsed:
-        reaper.lapse(db, now, _BATCH_OF_TIME)
+        reaper.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)
         due, lapses, _ = db.execute(SQL["horizon"]).fetchone()
         if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
             return Exchanged([], [], now, tuple(queues)), True

@@ -7,7 +7,7 @@ import sqlite3
 from headrace.engines.sql import Migration, load_migrations
 from headrace.errors import SchemaMismatch
 
-MIGRATIONS: list[Migration] = load_migrations("headrace.engines.sqlite", ("0001_foundation",))
+MIGRATIONS: list[Migration] = load_migrations("headrace.engines.sqlite", ("0001_foundation", "0002_moving"))
 CURRENT = MIGRATIONS[-1].version
 
 
@@ -44,7 +44,7 @@ def migrate(connection: sqlite3.Connection, where: str, now: int) -> list[str]:
             "INSERT INTO headrace_schema (version, name, applied_at) VALUES (?, ?, ?)",
             (migration.version, migration.name, now),
         )
-    return [f"{migration.version:04d}_{migration.name}" for migration in missing]
+    return [migration.full_name for migration in missing]
 
 
 def _split(script: str) -> list[str]:

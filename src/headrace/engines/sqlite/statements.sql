@@ -100,9 +100,10 @@ ORDER BY n.key;
 SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
        (SELECT min(expires_at) FROM headrace_jobs
         WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
-       (SELECT json_group_array(name) FROM headrace_queues WHERE NOT paused);
+       (SELECT json_group_array(name) FROM headrace_queues
+        WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice'));
 
--- name: lapsed
+-- name: lock_lapsed
 SELECT json_group_array(seq) FROM (
     SELECT seq FROM headrace_jobs
     WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
@@ -138,10 +139,15 @@ WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
                   WHERE job.id = lease.id AND job.version = lease.version AND job.lease_until > :now);
 
 -- name: overdue
-SELECT json_group_array(json_array(seq, worker, attempt < max_attempts)) FROM (
+SELECT json_group_array(json_array(seq, worker, json(iif(attempt < max_attempts, 'true', 'false')))) FROM (
     SELECT seq, worker, attempt, max_attempts FROM headrace_jobs
     WHERE state = 'running' AND (lease_until <= :now OR worker IN (SELECT value FROM json_each(:dead)))
     LIMIT :limit);
+
+-- name: lock_disowned (each lease: Lease)
+SELECT json_group_array(seq) FROM headrace_jobs AS job
+WHERE job.state = 'running' AND job.worker = :worker
+  AND NOT EXISTS (SELECT 1 FROM json_each(:lease) AS lease WHERE job.id = lease.id AND job.version = lease.version);
 
 -- name: bury_lost
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
@@ -226,7 +232,46 @@ UPDATE headrace_jobs SET
     state = :state
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
--- Reading.
+-- Reading. The `where_` ones are the parts that `{where}` is made of.
+
+-- name: where_queue
+job.queue = :queue
+
+-- name: where_task
+job.task = :task
+
+-- name: where_worker
+job.worker = :worker
+
+-- name: where_since
+job.created_at >= :since
+
+-- name: where_until
+job.created_at < :until
+
+-- name: where_before
+job.seq < :before
+
+-- name: where_ids
+job.id IN (SELECT value FROM json_each(:ids))
+
+-- name: where_tag
+job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
+
+-- name: where_text
+(instr(job.id, :text) OR instr(job.task, :text) OR instr(job.payload, :text)
+ OR instr(coalesce(job.reason, ''), :text) OR instr(coalesce(job.metadata, ''), :text))
+
+-- name: find
+SELECT json_group_array(json_array({JobRow})) FROM (
+    SELECT * FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT :limit);
+
+-- name: count
+SELECT count(*) FROM headrace_jobs AS job WHERE {where};
+
+-- name: lock_matching
+SELECT json_group_array(seq) FROM (
+    SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq LIMIT :limit);
 
 -- name: get
 SELECT json_group_array(json_array({JobRow})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
@@ -296,3 +341,85 @@ SELECT json_group_array(json_array({WorkerRow})) FROM (
            min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
                              WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running
     FROM headrace_workers ORDER BY started_at, id);
+
+-- Carrying the contents over.
+
+-- name: notice
+SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+
+-- name: put_notice
+REPLACE INTO headrace_store (name, value) VALUES ('notice', :value);
+
+-- name: drop_notice
+DELETE FROM headrace_store WHERE name = 'notice';
+
+-- name: close_door
+CREATE TRIGGER IF NOT EXISTS headrace_moved BEFORE INSERT ON headrace_jobs
+BEGIN SELECT RAISE(ABORT, 'headrace: this store has moved'); END;
+
+-- name: open_door
+DROP TRIGGER IF EXISTS headrace_moved;
+
+-- name: pack_jobs
+SELECT json_group_array(json_array({JobRow})) FROM (
+    SELECT * FROM headrace_jobs WHERE seq > :after ORDER BY seq LIMIT :limit);
+
+-- name: pack_history
+SELECT json_group_array(json_array(job, json_array({Filing}))) FROM (
+    SELECT * FROM headrace_history WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
+
+-- name: pack_logs
+SELECT json_group_array(json_array(job, json_array({LogLine}))) FROM (
+    SELECT * FROM headrace_logs WHERE job IN (SELECT value FROM json_each(:seqs)) ORDER BY seq);
+
+-- name: unpack_jobs (each r: JobRow)
+INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
+                           payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
+                           lease_until, result, result_checksum, progress, reason, options, tags, metadata)
+SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
+       r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
+       r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
+       r.reason, r.options, r.tags, r.metadata
+FROM json_each(:r) AS r
+WHERE true
+ORDER BY r.key;
+
+-- name: unpack_tags (each r: JobRow)
+INSERT OR IGNORE INTO headrace_tags (tag, job)
+SELECT tag.value, job.seq
+FROM json_each(:r) AS r
+JOIN headrace_jobs AS job ON job.id = r.id
+JOIN json_each(r.tags) AS tag;
+
+-- name: unpack_history (each r: CarriedFiling)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
+                              detail, error_type, error_message, error_traceback)
+SELECT job.seq, r.at, r.event, r.source, r.target, r.version, r.attempt, r.worker, r.started_at,
+       r.finished_at, r.detail, r.error_type, r.error_message, r.error_traceback
+FROM json_each(:r) AS r
+JOIN headrace_jobs AS job ON job.id = r.job_id
+ORDER BY r.key;
+
+-- name: unpack_logs (each r: CarriedLine)
+INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
+SELECT job.seq, r.at, r.attempt, r.level, r.message, r.fields
+FROM json_each(:r) AS r
+JOIN headrace_jobs AS job ON job.id = r.job_id
+ORDER BY r.key;
+
+-- name: pack_dead
+SELECT json_group_array(json_array({DeadRow})) FROM (
+    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit);
+
+-- name: unpack_dead (each r: DeadRow)
+INSERT OR IGNORE INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by,
+                                     snapshot)
+SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at,
+       r.resolved_by, r.snapshot
+FROM json_each(:r) AS r;
+
+-- name: unpack_queues (each r: QueueRow)
+INSERT INTO headrace_queues (name, paused, created_at)
+SELECT r.name, r.paused, r.created_at FROM json_each(:r) AS r
+WHERE true
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, created_at = excluded.created_at;

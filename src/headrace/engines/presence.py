@@ -7,11 +7,15 @@ process in another container too, so nobody is declared dead who is not; for the
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import mmap
 import os
 import struct
+import tempfile
 from pathlib import Path
 from types import ModuleType
+
+from headrace.errors import ConfigError
 
 try:
     import fcntl
@@ -44,6 +48,25 @@ class LockedPresence:
             self._path.unlink()
         self._begun.close()
         os.close(self._fd)
+
+
+def local_folder(identity: str) -> Path:
+    """Where the workers of this host meet that serve the store of this identity, if the store itself has no folder."""
+    owner = os.getuid() if hasattr(os, "getuid") else "user"
+    base = Path(tempfile.gettempdir(), f"headrace-{owner}")
+    folder = base / hashlib.sha256(identity.encode()).hexdigest()[:16]
+    for path in (base, folder):
+        with contextlib.suppress(FileExistsError):
+            path.mkdir(0o700)
+        _refuse_foreign(path)
+    return folder
+
+
+def _refuse_foreign(path: Path) -> None:
+    # The temporary folder is everybody's: whoever made this one could tell us that workers died.
+    found = path.lstat()
+    if hasattr(os, "getuid") and (found.st_uid != os.getuid() or found.st_mode & 0o22 or not path.is_dir()):
+        raise ConfigError(f"{path} is not a folder of this user alone; remove it, or set TMPDIR to another place")
 
 
 def _begun_if_dead(path: Path) -> set[int] | None:

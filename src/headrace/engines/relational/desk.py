@@ -1,0 +1,182 @@
+"""The answers of a SQL database to operators and waiting callers, and what they may do to jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.model import (
+    Changes,
+    Depth,
+    Filing,
+    Filter,
+    JobRow,
+    LogLine,
+    Page,
+    QueueRow,
+    WorkerRow,
+)
+from headrace.core.states import TRANSITIONS, Event, State, sources
+from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.relational.reaper import file_moves
+from headrace.engines.rulings import movable, position, signed, state_after, topics_of
+from headrace.engines.sql import as_json
+
+_rows = msgspec.json.Decoder(list[JobRow])
+_names = msgspec.json.Decoder(list[str])
+_numbers = msgspec.json.Decoder(list[int])
+
+_MOVES = {
+    Event.CANCEL: "move_cancel",
+    Event.REVIVE: "move_revive",
+    Event.HURRY: "move_hurry",
+    Event.DELETE: "move_delete",
+}
+_FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text")
+
+
+class SqlDesk:
+    """Reads and moves by hand."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    # -- moves
+
+    def move(self, which: Filter, event: Event, limit: int, by: str | None = None, now: int | None = None) -> list[str]:
+        at = self._office.at(now)
+        states = movable(which, sources(event))
+        if not states:
+            return []
+
+        def move_them(ledger: Ledger) -> list[str]:
+            where, values = _conditions(ledger, which, states)
+            seqs = _numbers.decode(ledger.ask("lock_matching", where, **values, limit=limit))
+            if not seqs:
+                return []
+            ids = _names.decode(ledger.ask("ids_of", seqs=as_json(seqs)))
+            _move(ledger, seqs, event, by, at)
+            return ids
+
+        ids = self._office.write(move_them)
+        for topic in topics_of(event) if ids else ():
+            self._office.ring(topic)
+        return ids
+
+    def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
+        at = self._office.at(now)
+        amended = self._office.write(lambda ledger: _amend(ledger, job_id, changes, by, at))
+        if amended:
+            self._office.ring("work")
+        return amended
+
+    # -- jobs
+
+    def get(self, ids: Sequence[str]) -> list[JobRow]:
+        return _rows.decode(self._ask("get", ids=as_json(ids)))
+
+    def finished(self, ids: Collection[str]) -> set[str]:
+        return set(ids) - set(_names.decode(self._ask("unfinished", ids=as_json(list(ids)))))
+
+    def find(self, which: Filter, limit: int, cursor: str | None = None) -> Page:
+        before = position(cursor)
+
+        def look(ledger: Ledger) -> Any:
+            where, values = _conditions(ledger, which, which.states)
+            if before is not None:
+                where, values = f"{where} AND {ledger.fragment('where_before')}", {**values, "before": before}
+            return ledger.ask("find", where, **values, limit=limit + 1)
+
+        rows = _rows.decode(self._office.read(look))
+        more = len(rows) > limit
+        return Page(rows[:limit], str(rows[limit - 1].seq) if more else None)
+
+    def count(self, which: Filter) -> int:
+        def look(ledger: Ledger) -> int:
+            where, values = _conditions(ledger, which, which.states)
+            return int(ledger.ask("count", where, **values))
+
+        return self._office.read(look)
+
+    def peek(self, queue: str, limit: int) -> list[JobRow]:
+        return _rows.decode(self._ask("peek", queue=queue, limit=limit))
+
+    def depths(self) -> list[Depth]:
+        return msgspec.json.decode(self._ask("depths"), type=list[Depth])
+
+    def history(self, job_id: str) -> list[Filing]:
+        return msgspec.json.decode(self._ask("history", id=job_id), type=list[Filing])
+
+    def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
+        return msgspec.json.decode(self._ask("logs", id=job_id, limit=limit), type=list[LogLine])
+
+    # -- queues and workers
+
+    def queues(self) -> list[QueueRow]:
+        return msgspec.json.decode(self._ask("queues"), type=list[QueueRow])
+
+    def pause_queue(self, name: str, paused: bool) -> None:
+        now = self._office.at(None)
+        self._office.write(lambda ledger: ledger.run("pause_queue", name=name, paused=paused, now=now))
+        self._office.ring("work")
+
+    def workers(self) -> list[WorkerRow]:
+        return msgspec.json.decode(self._ask("workers"), type=list[WorkerRow])
+
+    def wish(self, worker_id: str, wish: str) -> bool:
+        try:
+            known = self._office.write(lambda ledger: ledger.run("wish", id=worker_id, wish=wish)) == 1
+        except UnicodeEncodeError:  # a lone surrogate: there is no such worker
+            return False
+        self._office.ring("orders")
+        return known
+
+    def _ask(self, statement: str, **values: Any) -> Any:
+        question: Callable[[Ledger], Any] = lambda ledger: ledger.ask(statement, **values)  # noqa: E731
+        return self._office.read(question)
+
+
+def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int) -> None:
+    batch: dict[str, Any] = {"seqs": as_json(seqs)}
+    if event is not Event.DELETE:
+        target = next(iter(TRANSITIONS[event].targets))
+        file_moves(ledger, seqs, event, target, f"by {by}" if by else None, at)
+        batch["now"] = at
+    if event is Event.REVIVE:
+        ledger.run("requeue_dead", **batch, by=by)
+    if event is Event.CANCEL:
+        batch["reason"] = f"cancelled{signed(by)}"
+    ledger.run(_MOVES[event], **batch)
+
+
+def _amend(ledger: Ledger, job_id: str, changes: Changes, by: str | None, at: int) -> bool:
+    where, values = _conditions(ledger, Filter(ids=(job_id,)), sorted(sources(Event.AMEND)))
+    seqs = _numbers.decode(ledger.ask("lock_matching", where, **values, limit=1))
+    if not seqs:
+        return False
+    if changes.queue is not None:
+        ledger.run("add_queues", names=as_json([changes.queue]), now=at)
+    source = State(ledger.ask("state_of", seq=seqs[0]))
+    target = state_after(source, changes.run_at, at)
+    file_moves(ledger, seqs, Event.AMEND, target, changes.in_words() + signed(by), at)
+    ledger.run("amend", **msgspec.structs.asdict(changes), state=target.value, seqs=as_json(seqs))
+    return True
+
+
+def _conditions(ledger: Ledger, which: Filter, states: Collection[State]) -> tuple[str, dict[str, Any]]:
+    """A WHERE of fixed fragments and its parameters.
+
+    States are written out as literals, and only ever from our own enumeration: a partial index is considered only
+    if its condition can be proven from the text of the statement.
+    """
+    values = {name: value for name in _FILTERS if (value := getattr(which, name)) is not None}
+    terms = [ledger.fragment(f"where_{name}") for name in values]
+    if states:
+        listed = ", ".join(f"'{State(state).value}'" for state in states)
+        terms.append(f"job.state = {listed}" if len(states) == 1 else f"job.state IN ({listed})")
+    if which.ids:
+        terms.append(ledger.fragment("where_ids"))
+        values["ids"] = as_json(which.ids)
+    return " AND ".join(terms) or "true", values

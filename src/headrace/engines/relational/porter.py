@@ -1,0 +1,119 @@
+"""Carries the contents of a SQL database out and in, a page of jobs at a time, and minds its door meanwhile."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel, QueueRow
+from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.sql import as_json
+from headrace.errors import HeadraceError
+
+_rows = msgspec.json.Decoder(list[JobRow])
+_filings = msgspec.json.Decoder(list[tuple[int, Filing]])
+_lines = msgspec.json.Decoder(list[tuple[int, LogLine]])
+_dead = msgspec.json.Decoder(list[DeadRow])
+_names = msgspec.json.Decoder(list[str])
+_notice = msgspec.json.Decoder(Notice)
+_TRIES = 4
+# Given as a `where` to a statement that has none: it is planned anew each time. A server that prepared it while the
+# table was small would go on to scan the whole table, once for each page.
+_AS_IT_IS_NOW = "true"
+
+
+class SqlPorter:
+    """Packs and unpacks."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def notice(self) -> Notice | None:
+        told = self._office.read(lambda ledger: ledger.ask("notice"))
+        return _notice.decode(told) if told else None
+
+    def post(self, notice: Notice | None) -> None:
+        def hang_out(ledger: Ledger) -> None:
+            ledger.run("close_door" if notice is not None and notice.kind == "moved" else "open_door")
+            if notice is None:
+                ledger.run("drop_notice")
+            else:
+                ledger.run("put_notice", value=as_json(notice))
+
+        self._office.write(hang_out)
+        self._office.ring("work")
+
+    def pack(self, after: int, limit: int) -> list[Parcel]:
+        def look(ledger: Ledger) -> list[Parcel]:
+            jobs = _rows.decode(ledger.ask("pack_jobs", after=after, limit=limit))
+            seqs = as_json([job.seq for job in jobs])
+            history = _by_job(_filings.decode(ledger.ask("pack_history", seqs=seqs)))
+            logs = _by_job(_lines.decode(ledger.ask("pack_logs", seqs=seqs)))
+            return [Parcel(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, [])) for job in jobs]
+
+        return self._office.read(look)
+
+    def unpack(self, parcels: Sequence[Parcel]) -> int:
+        if not parcels:
+            return 0
+        now = self._office.at(None)
+
+        def put_away(ledger: Ledger) -> int:
+            taken = _taken(ledger, parcels)
+            fresh = [parcel for parcel in parcels if parcel.job.id not in taken]
+            if not fresh:
+                return 0
+            jobs = [parcel.job for parcel in fresh]
+            ledger.run("add_queues", names=as_json(sorted({job.queue for job in jobs})), now=now)
+            added = ledger.run("unpack_jobs", r=as_json(jobs))
+            if tagged := [job for job in jobs if job.tags]:
+                ledger.run("unpack_tags", _AS_IT_IS_NOW, r=as_json(tagged))
+            _file(ledger, "unpack_history", ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history))
+            _file(ledger, "unpack_logs", ((parcel.job.id, line) for parcel in fresh for line in parcel.logs))
+            return added
+
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                return self._office.write(put_away)
+            except HeadraceError:
+                raise
+            except Exception:
+                # Somebody may have submitted a job of such an id since we looked: look again.
+                if not tries_left or not self._office.read(lambda ledger: _taken(ledger, parcels)):
+                    raise
+        raise AssertionError("the loop returns or raises")
+
+    def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
+        return _dead.decode(self._office.read(lambda ledger: ledger.ask("pack_dead", after=after, limit=limit)))
+
+    def unpack_dead(self, records: Sequence[DeadRow]) -> int:
+        return self._office.write(lambda ledger: ledger.run("unpack_dead", r=as_json(records))) if records else 0
+
+    def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
+        if queues:
+            self._office.write(lambda ledger: ledger.run("unpack_queues", r=as_json(queues)))
+
+
+def _until(job: JobRow, history: list[Filing]) -> list[Filing]:
+    """What was filed up to the row as it was read: a moment later its worker may have settled it, and filed that."""
+    return [filing for filing in history if filing.version <= job.version]
+
+
+def _taken(ledger: Ledger, parcels: Sequence[Parcel]) -> set[str]:
+    ids = as_json([parcel.job.id for parcel in parcels])
+    return set(_names.decode(ledger.ask("taken", _AS_IT_IS_NOW, ids=ids)))
+
+
+def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
+    grouped: dict[int, list[Any]] = {}
+    for seq, record in pairs:
+        grouped.setdefault(seq, []).append(record)
+    return grouped
+
+
+def _file(ledger: Ledger, statement: str, records: Iterable[tuple[str, Filing | LogLine]]) -> None:
+    # The job's id goes in front: its number in this store is found by it.
+    if rows := [(job_id, *msgspec.structs.astuple(record)) for job_id, record in records]:
+        ledger.run(statement, _AS_IT_IS_NOW, r=as_json(rows))

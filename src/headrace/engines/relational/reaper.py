@@ -1,0 +1,102 @@
+"""What time does to jobs in the store: leases that ran out, workers that died, jobs that expired unstarted."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.model import Lease, Reaped
+from headrace.core.states import Event, State
+from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.sql import as_json
+
+_overdue = msgspec.json.Decoder(list[tuple[int, str, bool]])
+_reaped = msgspec.json.Decoder(list[Reaped])
+_numbers = msgspec.json.Decoder(list[int])
+_names = msgspec.json.Decoder(list[str])
+
+
+def reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) -> list[Reaped]:
+    """Take overdue jobs away; what a dead worker had not begun is released, its attempt given back."""
+    question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
+
+    def take_away(ledger: Ledger) -> list[Reaped]:
+        rows = _overdue.decode(ledger.ask("lock_overdue", **question))
+        released, again, failed = _sort(rows, dead)
+        _release(ledger, released, "its worker died before it began", now)
+        _expire(ledger, again, State.PENDING, now)
+        _expire(ledger, failed, State.FAILED, now)
+        if len(rows) < limit:
+            ledger.run("sign_off", ids=as_json(list(dead)))
+        return _answer(ledger, rows)
+
+    # The usual case needs no turn to write.
+    if not dead and not _overdue.decode(office.read(lambda ledger: ledger.ask("overdue", **question))):
+        return []
+    return office.write(take_away)
+
+
+def disown(office: Office, worker: str, held: Sequence[Lease], now: int) -> list[str]:
+    """Release what runs under the worker beyond what it holds."""
+
+    def give_back(ledger: Ledger) -> list[str]:
+        seqs = _numbers.decode(ledger.ask("lock_disowned", worker=worker, lease=as_json(held)))
+        _release(ledger, seqs, "its claim never reached the worker", now)
+        return _names.decode(ledger.ask("ids_of", seqs=as_json(seqs)))
+
+    return office.write(give_back)
+
+
+def _sort(rows: list[tuple[int, str, bool]], dead: Mapping[str, set[int]]) -> tuple[list[int], list[int], list[int]]:
+    released, again, failed = [], [], []
+    for seq, worker, has_attempts in rows:
+        if worker in dead and seq not in dead[worker]:
+            released.append(seq)
+        elif has_attempts:
+            again.append(seq)
+        else:
+            failed.append(seq)
+    return released, again, failed
+
+
+def _expire(ledger: Ledger, seqs: list[int], target: State, now: int) -> None:
+    if not seqs:
+        return
+    lost: dict[str, Any] = {"seqs": as_json(seqs), "now": now}
+    final = target is State.FAILED
+    ledger.run("file_lost", **lost, target=target.value, detail="attempts used up" if final else "recovered")
+    if final:
+        ledger.run("bury_lost", **lost)
+    ledger.run("expire", **lost, target=target.value, reason="worker_lost" if final else None)
+
+
+def _release(ledger: Ledger, seqs: list[int], detail: str, now: int) -> None:
+    if seqs:
+        file_moves(ledger, seqs, Event.RELEASE, State.PENDING, detail, now)
+        ledger.run("release", seqs=as_json(seqs))
+
+
+def _answer(ledger: Ledger, rows: list[tuple[int, str, bool]]) -> list[Reaped]:
+    by_worker: dict[str, list[int]] = {}
+    for seq, worker, _ in rows:
+        by_worker.setdefault(worker, []).append(seq)
+    return [
+        reaped
+        for worker, seqs in by_worker.items()
+        for reaped in _reaped.decode(ledger.ask("reaped", worker=worker, seqs=as_json(seqs)))
+    ]
+
+
+def lapse(ledger: Ledger, now: int, limit: int) -> None:
+    """Cancel jobs whose `expires` passed before they started."""
+    seqs = _numbers.decode(ledger.ask("lock_lapsed", now=now, limit=limit))
+    if seqs:
+        file_moves(ledger, seqs, Event.LAPSE, State.CANCELLED, "expired before it started", now)
+        ledger.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
+
+
+def file_moves(ledger: Ledger, seqs: list[int], event: Event, target: State, detail: str | None, now: int) -> None:
+    """File where these jobs come from, before they are moved."""
+    ledger.run("file_moves", seqs=as_json(seqs), event=event.value, target=target.value, detail=detail, now=now)

@@ -1,0 +1,55 @@
+"""The records that travel to and from statements as JSON arrays, by the names statements know them by."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.model import (
+    Claim,
+    DeadRow,
+    Filing,
+    JobRow,
+    Lease,
+    LogLine,
+    NewJob,
+    Note,
+    Outcome,
+    QueueRow,
+    WorkerRow,
+)
+
+
+class Completion(Struct, frozen=True, array_like=True, gc=False):
+    """The few fields of a success: half of a settle's cost is taking its batch apart."""
+
+    id: str
+    version: int
+    result: str | None
+    result_checksum: int | None
+    finished_at: int | None
+
+
+def _carried(name: str, record: type[Struct]) -> type[Struct]:
+    """The record with the id of its job in front, as it is carried from one store to another."""
+    fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
+    return msgspec.defstruct(name, [("job_id", str), *fields], array_like=True, frozen=True)
+
+
+_ALL = (
+    Claim,
+    Completion,
+    DeadRow,
+    Filing,
+    JobRow,
+    Lease,
+    LogLine,
+    NewJob,
+    Note,
+    Outcome,
+    QueueRow,
+    WorkerRow,
+    _carried("CarriedFiling", Filing),
+    _carried("CarriedLine", LogLine),
+)
+RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}

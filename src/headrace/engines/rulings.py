@@ -1,0 +1,44 @@
+"""What a desk decides before it writes: the same on every engine, and pure."""
+
+from __future__ import annotations
+
+from headrace.core.model import Filter
+from headrace.core.states import Event, State
+from headrace.errors import InvalidJob
+
+_LONGEST_CURSOR = 18  # digits that fit the integers of every store
+
+
+def signed(by: str | None) -> str:
+    """The name of who did it, to put after what was done."""
+    return f" (by {by})" if by else ""
+
+
+def topics_of(event: Event) -> tuple[str, ...]:
+    """Whom a move concerns: waiting callers, idle workers, or the worker that runs the job."""
+    if event is Event.CANCEL:
+        return "done", "orders"
+    return ("done",) if event is Event.DELETE else ("work",)
+
+
+def state_after(source: State, run_at: int | None, now: int) -> State:
+    """Where a change of its time leads a job that has not started."""
+    if run_at is None or source is State.WAITING:
+        return source
+    if run_at <= now:
+        return State.PENDING
+    return State.RETRYING if source is State.RETRYING else State.SCHEDULED
+
+
+def movable(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
+    """The states a move may start from: those asked for that are legal, in a steady order."""
+    return tuple(sorted(state for state in (which.states or legal) if state in legal))
+
+
+def position(cursor: str | None) -> int | None:
+    """The place in the order of submission that a cursor of `find` stands for."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > _LONGEST_CURSOR:
+        raise InvalidJob(f"cursor {cursor!r} is not one that find() returned")
+    return int(cursor)

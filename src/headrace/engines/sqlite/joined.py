@@ -1,0 +1,129 @@
+"""Stores jobs in a transaction that a caller has open on the same SQLite file.
+
+The file has one writer at a time, and here that is the caller: nothing in this module may write on a connection of
+our own, it would wait for a commit that comes only after it. The caller's connection has none of our settings and
+keeps its own; what goes wrong on it is raised as its library does, since whoever began the transaction has to end it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+from collections.abc import Sequence
+from typing import Any, Protocol, cast
+
+import msgspec
+
+from headrace.core.model import NewJob, Notice
+from headrace.engines.guests import SqliteDriver, SqliteGuest, async_sqlite_guest, sqlite_guest
+from headrace.engines.sql import as_json
+from headrace.engines.sqlite import intake, schema
+from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.store import Store
+from headrace.engines.sqlite.vigil import Vigil
+from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
+
+_notice = msgspec.json.Decoder(Notice)
+
+
+class Host(Protocol):
+    """What is needed of the engine."""
+
+    url: str
+    store: Store
+
+    def at(self, now: int | None) -> int: ...
+    def prepare(self) -> None: ...
+
+
+class SqliteJoined:
+    """A caller's connection, for the jobs that go into its transaction."""
+
+    def __init__(self, host: Host, vigil: Vigil, connection: Any) -> None:
+        self._host = host
+        self._vigil = vigil
+        self._connection = connection
+
+    def insert(self, jobs: Sequence[NewJob]) -> None:
+        self._insert(sqlite_guest(self._connection, self._host.url), jobs)
+
+    async def ainsert(self, jobs: Sequence[NewJob]) -> None:
+        guest = async_sqlite_guest(self._connection, self._host.url)
+        await guest.share(lambda inner: self._insert(inner, jobs))
+
+    def _insert(self, guest: SqliteGuest, jobs: Sequence[NewJob]) -> None:
+        db = guest.driver()
+        self._refuse_another_file(db)
+        if not db.in_transaction and self._version(db) != schema.CURRENT:
+            self._host.prepare()
+        try:
+            self._write(db, jobs)
+        except Exception as error:
+            if "no such table" not in str(error):
+                raise
+            raise self._tables_missing() from error
+        if not db.in_transaction:  # in autocommit, the end of our savepoint was the commit
+            self._vigil.ring()
+        elif not guest.after_commit(self._vigil.ring):
+            self._vigil.expect(jobs[-1].id)
+
+    def _write(self, db: SqliteDriver, jobs: Sequence[NewJob]) -> None:
+        db.begin()
+        # Either all of it is in the caller's transaction afterwards, or nothing; the transaction itself goes on.
+        db.execute("SAVEPOINT headrace")
+        try:
+            # A write comes first: SQLite does not wait for the lock in a transaction that has read already, so a
+            # look at the tables before would fail the caller whenever a worker writes.
+            names = as_json(sorted({job.queue for job in jobs}))
+            db.execute(SQL["add_queues"], {"names": names, "now": self._host.at(None)})
+            if self._version(db) != schema.CURRENT:
+                raise self._tables_missing()
+            _refuse_if_moved(db)
+            intake.insert(_as_connection(db), jobs, whole=True)
+            db.execute("RELEASE headrace")
+        except BaseException:
+            with contextlib.suppress(Exception):  # SQLite may have undone the whole transaction by itself
+                db.execute("ROLLBACK TO headrace")
+                db.execute("RELEASE headrace")
+            raise
+
+    def _version(self, db: SqliteDriver) -> int:
+        version = schema.version_of(_as_connection(db))
+        schema.refuse_newer(version, str(self._host.store.path))
+        return version
+
+    def _tables_missing(self) -> SchemaMismatch:
+        return SchemaMismatch(
+            f"{self._host.store.path} has no tables of this headrace's version yet, and they can't be made while your "
+            "transaction is open; run `headrace migrate`, or start a worker, before it begins"
+        )
+
+    def _refuse_another_file(self, db: SqliteDriver) -> None:
+        files = {number: file for number, _, file in db.execute("PRAGMA database_list").fetchall()}
+        main = os.fsdecode(files[0] or "")
+        if not _is_same(main, os.fspath(self._host.store.path)):
+            raise InvalidJob(
+                f"connection: it is to {main or 'a database in memory'}, but the jobs of this app are in "
+                f"{self._host.url}; only a transaction on that file can hold them"
+            )
+
+
+def _refuse_if_moved(db: SqliteDriver) -> None:
+    # Asked under the write lock, so the answer holds; an error of the closed door would have another type in
+    # each library.
+    told = db.execute(SQL["notice"]).fetchone()[0]
+    notice = _notice.decode(told) if told else None
+    if notice is not None and notice.kind == "moved":
+        raise StoreMoved(notice.other)
+
+
+def _as_connection(db: SqliteDriver) -> sqlite3.Connection:
+    return cast("sqlite3.Connection", db)  # `execute` is all that is used of it
+
+
+def _is_same(one: str, other: str) -> bool:
+    try:
+        return os.path.samefile(one, other)
+    except OSError:  # one of them is not there yet
+        return bool(one) and os.path.realpath(one) == os.path.realpath(other)

@@ -1,0 +1,218 @@
+"""Wake-ups that come from a server: one line to it and one thread for all bells of a process.
+
+A bell is an event of this process; the thread reads the line and rings those whom a message concerns. While the line
+is down, messages are lost: so everybody is rung when it is up again, and looks for himself. Where a server can't
+call us at all, a bell rings by itself now and then.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import math
+import os
+import random
+import select
+import socket
+import threading
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Protocol
+from weakref import WeakSet
+
+log = logging.getLogger("headrace.bell")
+
+_AGAIN_FIRST, _AGAIN_LONGEST = 0.1, 5.0
+_LOOK_AROUND = 10.0
+
+
+class Line(Protocol):
+    """A connection on which a server calls."""
+
+    def fileno(self) -> int: ...
+
+    def messages(self) -> Iterable[str]:
+        """What came by now, without waiting. Raises if the line is down."""
+        ...
+
+    def hang_up(self) -> None: ...
+
+
+class TowerBell:
+    """A listener in this process."""
+
+    def __init__(self, tower: Tower, topic: str, queues: Collection[str], poll: float | None) -> None:
+        self._tower = tower
+        self._poll = poll
+        self._next_look = time.monotonic() + (poll or 0.0)
+        self._event = threading.Event()
+        self._concerns = frozenset(f"{topic}:{queue}" for queue in queues) | {topic}
+        self._all_of = None if queues else f"{topic}:"
+
+    def concerned_by(self, message: str) -> bool:
+        return message in self._concerns or (self._all_of is not None and message.startswith(self._all_of))
+
+    def wait(self, timeout: float | None) -> bool:
+        if self._poll is None:
+            return self._heard(timeout)
+        # Counted from the last ring, not from this call: who waits often and briefly is rung no less.
+        left = max(self._next_look - time.monotonic(), 0.0)
+        rung = self._heard(left if timeout is None else min(timeout, left)) or timeout is None or left <= timeout
+        if rung:
+            self._next_look = time.monotonic() + self._poll
+        return rung
+
+    def _heard(self, limit: float | None) -> bool:
+        rung = self._event.wait(limit)
+        if rung:  # else leave it alone: a ring that came just now is for the next wait
+            self._event.clear()
+        return rung
+
+    def ring(self) -> None:
+        self._event.set()
+
+    def close(self) -> None:
+        self._tower.leave(self)
+
+
+class Tower:
+    """All bells of one engine in one process. `call` opens the line; with `poll` there is none."""
+
+    def __init__(self, call: Callable[[], Line], poll: float | None = None) -> None:
+        self._call = call
+        self._poll = poll
+        self.start_afresh()
+        _towers.add(self)
+
+    def start_afresh(self) -> None:
+        """Begin without bells, as in a forked child: the thread did not come along, the bells are the parent's."""
+        self._lock = threading.Lock()
+        self._bells: list[TowerBell] = []
+        self._thread: threading.Thread | None = None
+        self._up = threading.Event()
+        self._at_rest = False
+        self._nudger: socket.socket | None = None  # wakes the thread at its reading
+
+    def listen(self, topic: str, queues: Collection[str]) -> TowerBell:
+        """A bell that misses nothing from now on."""
+        bell = TowerBell(self, topic, queues, self._poll)
+        with self._lock:
+            if self._thread is None and self._poll is None:
+                self._start_thread()
+            self._bells.append(bell)
+            self._at_rest = False
+            up = self._up
+        if self._poll is None:
+            up.wait(_AGAIN_LONGEST)
+        return bell
+
+    def _start_thread(self) -> None:
+        self._up = threading.Event()
+        nudged, nudger = socket.socketpair()
+        nudger.setblocking(False)
+        thread = threading.Thread(target=self._attend, args=(nudged, nudger), name="headrace-bell", daemon=True)
+        try:
+            thread.start()
+        except BaseException:
+            nudged.close()
+            nudger.close()
+            raise
+        self._thread, self._nudger = thread, nudger
+
+    def leave(self, bell: TowerBell) -> None:
+        with self._lock:
+            if bell in self._bells:
+                self._bells.remove(bell)
+            if not self._bells:
+                self._nudge()
+
+    def ring(self, message: str) -> None:
+        """Ring the bells of this process that the message concerns."""
+        for bell in list(self._bells):
+            if bell.concerned_by(message):
+                bell.ring()
+
+    def close(self) -> None:
+        """Give up the line until somebody listens anew. Who listens still is rung by this process alone."""
+        with self._lock:
+            self._at_rest = True
+            thread = self._thread
+            self._nudge()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(_AGAIN_LONGEST)
+
+    def _nudge(self) -> None:
+        if self._nudger is not None:
+            with contextlib.suppress(BlockingIOError):  # it was nudged often enough
+                self._nudger.send(b"!")
+
+    # -- the thread
+
+    def _attend(self, nudged: socket.socket, nudger: socket.socket) -> None:
+        pause = 0.0
+        with nudged, nudger:
+            while self._is_wanted():
+                self._up_since = math.inf
+                try:
+                    self._read(nudged, was_down=pause > 0)
+                except Exception as error:
+                    if time.monotonic() - self._up_since > _AGAIN_LONGEST:
+                        pause = 0.0
+                    pause = min(max(pause * 2, _AGAIN_FIRST), _AGAIN_LONGEST)
+                    log.debug("the line to the store is down: %s", error)
+                    self._up.set()  # nobody is held up by it
+                    self._ring_everybody()  # whoever wakes and looks is told why
+                    self._wait(pause * random.uniform(0.5, 1.0), nudged)
+
+    def _read(self, nudged: socket.socket, was_down: bool) -> None:
+        """Until nobody listens any more, or the line is down."""
+        called = time.monotonic()
+        line = self._call()
+        try:
+            self._up_since = time.monotonic()
+            self._up.set()
+            # For what came meanwhile, and for those who did not wait so long for the line.
+            if was_down or self._up_since - called > _AGAIN_LONGEST / 2:
+                self._ring_everybody()
+            while self._is_wanted():
+                for message in line.messages():
+                    self.ring(message)
+                self._wait(_LOOK_AROUND, nudged, line)
+        finally:
+            with contextlib.suppress(Exception):
+                line.hang_up()
+
+    def _wait(self, limit: float, nudged: socket.socket, line: Line | None = None) -> None:
+        waiting = select.poll()
+        waiting.register(nudged, select.POLLIN)
+        if line is not None:
+            waiting.register(line.fileno(), select.POLLIN)
+        # A nudge has to be taken in: left there, it would end every wait from now on.
+        if any(source == nudged.fileno() for source, _ in waiting.poll(limit * 1000)):
+            nudged.recv(4096)
+
+    def _is_wanted(self) -> bool:
+        with self._lock:
+            # Once it was sent home it must not stay for a listener that came since: he has a thread of his own.
+            if self._thread is not threading.current_thread():
+                return False
+            wanted = bool(self._bells) and not self._at_rest
+            if not wanted:
+                self._thread = self._nudger = None
+            return wanted
+
+    def _ring_everybody(self) -> None:
+        for bell in list(self._bells):
+            bell.ring()
+
+
+_towers: WeakSet[Tower] = WeakSet()
+
+
+def _start_all_afresh() -> None:
+    for tower in list(_towers):
+        tower.start_afresh()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_all_afresh)
