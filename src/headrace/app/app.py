@@ -7,6 +7,7 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from weakref import WeakSet
@@ -16,7 +17,7 @@ from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.workers import WorkerInfo
-from headrace.core.clock import Clock, SystemClock
+from headrace.core.clock import Clock
 from headrace.core.options import Options, check_task_name, checked
 from headrace.core.settings import Settings
 from headrace.core.words import short, why
@@ -28,6 +29,7 @@ from headrace.runtime.task import Call, Task, default_name
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
+    from headrace.runtime.spool import Spool
     from headrace.runtime.worker import Worker
 
 P = ParamSpec("P")
@@ -46,14 +48,17 @@ class Headrace:
         found = find_settings({"url": url, **settings})
         self.settings: Settings = found.settings
         self.settings_origin = found.origin
-        self.clock: Clock = clock or SystemClock()
         self.tasks: dict[str, Task[..., Any, Any]] = {}
-        self.engine: Engine = open_engine(self.settings, self.clock)
-        self._hub = AppHub(self.engine, self.clock, self.find_task)
-        self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub)
+        self.engine: Engine = open_engine(self.settings, clock)
+        self.clock: Clock = self.engine.clock
+        self.spool: Spool | None = _open_spool(self.settings, self.engine)
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool)
+        self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
         _apps.add(self)
+        if self.spool is not None:
+            self.spool.start()
 
     # -- tasks
 
@@ -187,6 +192,10 @@ class Headrace:
         """Have a worker finish what it runs and end."""
         return self._wish(worker_id, "stop")
 
+    def spooled(self) -> int:
+        """How many jobs wait in the spool for the server to return; 0 without a spool."""
+        return 0 if self.spool is None else self.spool.count()
+
     def _wish(self, worker_id: str, wish: str) -> bool:
         if not isinstance(worker_id, str):
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
@@ -194,6 +203,7 @@ class Headrace:
 
     aqueues = twin(queues)
     aworkers = twin(workers)
+    aspooled = twin(spooled)
 
     # -- working
 
@@ -212,6 +222,8 @@ class Headrace:
         supervised = chosen.processes > 1 or chosen.max_jobs is not None or chosen.max_memory is not None
         if not supervised or drain or at_most is not None:
             return run_here(make())
+        if self.spool is not None:
+            self.spool.pause()  # the workers forward; here its thread would connect again
         self.engine.disconnect()  # no connection may cross the fork
         return Supervisor(make, chosen.processes, chosen.shutdown_timeout).run()
 
@@ -224,6 +236,8 @@ class Headrace:
         # Deferred: a program that only enqueues need not load the machinery that runs jobs.
         from headrace.runtime.worker import Worker
 
+        if self.spool is not None:
+            self.spool.start()
         return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
     # -- for tests
@@ -231,7 +245,7 @@ class Headrace:
     @contextlib.contextmanager
     def on_another_store(self, engine: Engine, clock: Clock) -> Iterator[None]:
         """Work on this store, by this clock, inside a `with`; tasks, handles and facades follow."""
-        before, workers = (self.engine, self.clock), self._workers
+        before, workers = (self.engine, self.clock, self.spool), self._workers
         self._workers = []
         self._attach(engine, clock)
         try:
@@ -250,25 +264,29 @@ class Headrace:
         finally:
             self._submitter.intercept = before
 
-    def _attach(self, engine: Engine, clock: Clock) -> None:
-        self.engine, self.clock = engine, clock
-        self._hub.attach(engine, clock)
-        self._submitter.attach(engine, clock)
+    def _attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
+        self.engine, self.clock, self.spool = engine, clock, spool
+        self._hub.attach(engine, clock, spool)
+        self._submitter.attach(engine, clock, spool)
 
     def _start_afresh(self) -> None:
         """In a forked child: threads and locks of the parent are not ours, nor are its workers."""
         self._workers = []
-        self._attach(self.engine, self.clock)
+        if self.spool is not None:
+            self.spool.start_afresh()
+        self._attach(self.engine, self.clock, self.spool)
 
     # -- closing
 
     def close(self) -> None:
-        """Stop embedded workers and release the store."""
+        """Stop embedded workers and release the store; jobs that wait in the spool stay there."""
         for worker in self._workers:
             if not worker.stopped.is_set():
                 worker.stop()
         self._workers.clear()
         self._hub.close()
+        if self.spool is not None:
+            self.spool.close()
         self.engine.close()
 
     def __enter__(self) -> Headrace:
@@ -305,6 +323,15 @@ def _task_options(given: dict[str, Any]) -> Options:
         return checked(given)
     except InvalidJob as error:
         raise ConfigError(f"@app.task: {error}") from None
+
+
+def _open_spool(settings: Settings, engine: Engine) -> Spool | None:
+    if settings.spool is None:
+        return None
+    # Deferred, with logging and the file's own needs: most programs have none.
+    from headrace.runtime.spool import Spool
+
+    return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit)
 
 
 def _place(function: Any) -> str:

@@ -38,19 +38,50 @@ def _read(path: Path) -> dict[str, Any]:
         raise ConfigError(f"{path.name}: {error}") from None
 
 
-def open_engine(settings: Settings, clock: Clock) -> Engine:
+def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
     """The engine for the URL. A named store is not touched until it is used."""
-    parts = urlsplit(settings.url)
-    if parts.scheme == "memory":
+    scheme = urlsplit(settings.url).scheme
+    if scheme == "memory":
         return SqliteEngine(None, clock=clock)
-    if parts.scheme == "sqlite":
+    if scheme == "sqlite":
         return SqliteEngine(
             _sqlite_path(settings.url),
             durability=settings.durability,
             auto_migrate=settings.auto_migrate,
             clock=clock,
         )
-    raise ConfigError(f"url: {redacted_url(settings.url)!r} is not known; use sqlite:///file.db or memory://")
+    if scheme in ("postgresql", "postgres"):
+        return _open_postgres(settings, clock)
+    if scheme in ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "valkey", "valkeys"):
+        return _open_redis(settings, clock)
+    raise ConfigError(
+        f"url: {redacted_url(settings.url)!r} is not known; use sqlite:///file.db, memory://, postgresql://… or redis://…"
+    )
+
+
+# The servers' engines are loaded when a URL asks for them: their drivers are extras, and take time to load.
+
+
+def _open_postgres(settings: Settings, clock: Clock | None) -> Engine:
+    try:
+        from headrace.engines.postgres.engine import PostgresEngine
+    except ImportError as error:
+        raise _missing(settings.url, "postgres", error) from None
+    return PostgresEngine(settings.url, auto_migrate=settings.auto_migrate, clock=clock)
+
+
+def _open_redis(settings: Settings, clock: Clock | None) -> Engine:
+    try:
+        from headrace.engines.redis.engine import RedisEngine
+    except ImportError as error:
+        raise _missing(settings.url, "redis", error) from None
+    return RedisEngine(settings.url, clock=clock)
+
+
+def _missing(url: str, extra: str, error: ImportError) -> ConfigError:
+    return ConfigError(
+        f"url: {redacted_url(url)!r} needs a driver ({error}); install it: pip install 'headrace[{extra}]'"
+    )
 
 
 def _sqlite_path(url: str) -> Path:

@@ -1,0 +1,171 @@
+"""Stores jobs in a transaction that a caller has open on the same PostgreSQL database.
+
+The statements are the engine's own, run by the caller's library. None of them may fail for what we can foresee: an
+error would abort the caller's transaction. NOTIFY is part of the insert and is delivered with the commit.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Generator, Mapping, Sequence
+from typing import Any, Protocol, TypeVar
+from weakref import WeakSet
+
+import msgspec
+
+from headrace.core.model import NewJob, Notice
+from headrace.engines.guests import Row, async_postgres_guest, postgres_guest
+from headrace.engines.postgres.address import Address
+from headrace.engines.postgres.ledger import storable
+from headrace.engines.postgres.statements import qualified
+from headrace.engines.relational.ledger import Ledger
+from headrace.engines.sql import as_json
+from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
+
+T = TypeVar("T")
+Ask = tuple[str, Mapping[str, Any]]
+Steps = Generator[Ask, Row, None]
+
+_names = msgspec.json.Decoder(list[str])
+_notice = msgspec.json.Decoder(Notice)
+_PLACE = "SELECT current_database(), to_regclass(%(table)s) IS NOT NULL"
+_UNDO = """WITH gone AS (
+    DELETE FROM headrace_jobs WHERE id IN (SELECT jsonb_array_elements_text(%(ids)s::jsonb)) RETURNING seq
+), untagged AS (
+    DELETE FROM headrace_tags WHERE job IN (SELECT seq FROM gone)
+)
+SELECT count(*) FROM gone"""
+
+
+class Host(Protocol):
+    """What is needed of the engine."""
+
+    url: str
+    address: Address
+    sql: dict[str, str]
+
+    def at(self, now: int | None) -> int: ...
+    def prepare(self) -> None: ...
+    def read(self, act: Callable[[Ledger], T]) -> T: ...
+    def write(self, act: Callable[[Ledger], T]) -> T: ...
+
+
+class Reception:
+    """Receives callers' connections, and remembers which of them were found to lead to this store."""
+
+    def __init__(self, host: Host, channel: str) -> None:
+        self._host = host
+        self._channel = channel
+        self.forget()
+
+    def forget(self) -> None:
+        """The store may be another one from now on."""
+        self._identity: str | None = None
+        self._queues: set[str] = set()
+        self._known: WeakSet[Any] = WeakSet()
+
+    def make_ready(self, jobs: Sequence[NewJob]) -> None:
+        """Do what has to be done on a connection of our own."""
+        self._host.prepare()
+        if self._identity is None:
+            self._identity = self._host.read(lambda ledger: ledger.ask("identity"))
+        names = {job.queue for job in jobs}
+        if not names <= self._queues:
+            # Not in the caller's transaction: until its end, it would hold up everybody else who adds this queue.
+            now = self._host.at(None)
+            self._host.write(lambda ledger: ledger.run("add_queues", names=as_json(sorted(names)), now=now))
+            self._queues |= names
+
+    def steps(self, line: Any, jobs: Sequence[NewJob]) -> Steps:
+        """The statements that store the jobs, each answered by its first row. `line` stands for the connection."""
+        _refuse_twins(jobs)
+        if line not in self._known:
+            yield from self._find_our_tables()
+            _remember(self._known, line)
+        if len(jobs) > 1:  # in autocommit there is no way back from storing only some of them
+            (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
+            _refuse_taken(jobs, set(_names.decode(taken)))
+        values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
+        added, *_ = yield self._host.sql["insert"], values
+        if added is not None:
+            yield from self._give_up(jobs, added)
+
+    def _find_our_tables(self) -> Steps:
+        schema = self._host.address.schema
+        database, found = yield _PLACE, {"table": f'"{schema}".headrace_store'}
+        if not found:
+            raise InvalidJob(
+                f"connection: it is to the database {database!r}, which has no tables of headrace in the schema "
+                f"{schema!r}; the jobs of this app are in {self._host.url}"
+            )
+        (identity,) = yield self._host.sql["identity"], {}
+        if identity != self._identity:
+            raise InvalidJob(
+                f"connection: the tables of headrace in its database {database!r} are those of another store than "
+                f"{self._host.url}, where the jobs of this app are"
+            )
+
+    def _give_up(self, jobs: Sequence[NewJob], added: str) -> Steps:
+        """Take back what was stored and say why not all of it was."""
+        mine = set(_names.decode(added))
+        if mine:  # somebody else took one of the ids just now
+            yield qualified(_UNDO, self._host.address.schema), {"ids": as_json(sorted(mine))}
+        (told,) = yield self._host.sql["notice"], {}
+        notice = _notice.decode(told) if told else None
+        if notice is not None and notice.kind == "moved":
+            raise StoreMoved(notice.other)
+        raise DuplicateJob(next(job.id for job in jobs if job.id not in mine))
+
+
+class PostgresJoined:
+    """A caller's connection, for the jobs that go into its transaction."""
+
+    def __init__(self, reception: Reception, store: str, connection: Any) -> None:
+        self._reception = reception
+        self._store = store
+        self._connection = connection
+
+    def insert(self, jobs: Sequence[NewJob]) -> None:
+        guest = postgres_guest(self._connection, self._store)
+        self._reception.make_ready(jobs)
+        steps = self._reception.steps(guest.open(), jobs)
+        row: Row = None
+        while (ask := _next(steps, row)) is not None:
+            row = guest.ask(*ask)
+
+    async def ainsert(self, jobs: Sequence[NewJob]) -> None:
+        from asyncio import to_thread  # deferred: whoever gets here has it loaded
+
+        guest = async_postgres_guest(self._connection, self._store)
+        await to_thread(self._reception.make_ready, jobs)
+        steps = self._reception.steps(await guest.open(), jobs)
+        row: Row = None
+        while (ask := _next(steps, row)) is not None:
+            row = await guest.ask(*ask)
+
+
+def _next(steps: Steps, row: Row) -> Ask | None:
+    try:
+        return steps.send(row)
+    except StopIteration:
+        return None
+
+
+def _remember(known: WeakSet[Any], line: Any) -> None:
+    try:
+        known.add(line)
+    except TypeError:  # its class allows no weak references: it is asked each time
+        return
+
+
+def _refuse_twins(jobs: Sequence[NewJob]) -> None:
+    seen: set[str] = set()
+    for job in jobs:
+        if job.id in seen:
+            raise DuplicateJob(job.id)
+        seen.add(job.id)
+
+
+def _refuse_taken(jobs: Sequence[NewJob], taken: set[str]) -> None:
+    for job in jobs:
+        if job.id in taken:
+            raise DuplicateJob(job.id)

@@ -1,0 +1,50 @@
+"""A transaction on the server, for the steps that all SQL engines share."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+
+from headrace.engines.postgres.server import Connection
+
+# A NUL inside JSON text: `\u0000` after an even number of backslashes.
+_NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
+
+
+def storable(text: str) -> str:
+    """The text, or the JSON, as PostgreSQL can hold it: it has no NUL."""
+    if "\x00" in text:
+        text = text.replace("\x00", "\ufffd")
+    return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
+
+
+class PostgresLedger:
+    """Executes statements by name."""
+
+    __slots__ = ("_db", "_sql")
+
+    def __init__(self, db: Connection, sql: Mapping[str, str]) -> None:
+        self._db = db
+        self._sql = sql
+
+    def run(self, statement: str, /, where: str = "", **values: Any) -> int:
+        return self._execute(statement, where, values).rowcount
+
+    def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
+        row = self._execute(statement, where, values).fetchone()
+        assert row is not None
+        return row[0]
+
+    def fragment(self, name: str) -> str:
+        return self._sql[name]
+
+    def _execute(self, statement: str, where: str, values: dict[str, Any]) -> psycopg.Cursor[tuple[Any, ...]]:
+        sql = self._sql[statement]
+        if where:  # made for this question alone: no use to the cache of prepared ones
+            sql = sql.replace("{where}", where)
+        held = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
+        # Without parameters a name may stand for several statements.
+        return self._db.execute(sql, held or None, prepare=False if where else None)

@@ -1,0 +1,63 @@
+"""Brings the tables to the version this headrace works with, or refuses to touch them.
+
+Whoever migrates holds a lock of the database meanwhile, so any number of processes may start at once. All missing
+steps are one transaction: they happen together or not at all.
+"""
+
+from __future__ import annotations
+
+import zlib
+
+from headrace.engines.postgres.server import Connection
+from headrace.engines.postgres.statements import qualified
+from headrace.engines.sql import Migration, load_migrations
+from headrace.errors import SchemaMismatch
+
+MIGRATIONS: list[Migration] = load_migrations("headrace.engines.postgres", ("0001_foundation",))
+CURRENT = MIGRATIONS[-1].version
+
+_TABLE = """CREATE TABLE IF NOT EXISTS headrace_schema (
+    version integer PRIMARY KEY, name text NOT NULL, needs integer NOT NULL, applied_at bigint NOT NULL)"""
+
+
+def version_of(db: Connection, schema: str) -> tuple[int, int]:
+    """The version of the tables, 0 if there are none, and the oldest version of the code they still serve."""
+    found = db.execute("SELECT to_regclass(%s)", [f'"{schema}".headrace_schema']).fetchone()
+    if found is None or found[0] is None:
+        return 0, 0
+    row = db.execute(qualified("SELECT max(version), max(needs) FROM headrace_schema", schema)).fetchone()
+    return (0, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
+
+
+def refuse_newer(version: int, needs: int, where: str) -> None:
+    if needs > CURRENT:
+        raise SchemaMismatch(
+            f"{where} has tables of version {version}, written by a newer headrace; this one knows up to "
+            f"{CURRENT}. Upgrade headrace here; nothing was changed."
+        )
+
+
+def migrate(db: Connection, schema: str, where: str, now: int) -> list[str]:
+    """Apply what is missing, inside the caller's transaction: all of it or nothing."""
+    # A busy server is not brought to a halt by a migration that queues for its tables.
+    db.execute("SET LOCAL lock_timeout = '10s'")
+    db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, zlib.crc32(schema.encode()) - 2**31])
+    version, needs = version_of(db, schema)
+    refuse_newer(version, needs, where)
+    missing = [migration for migration in MIGRATIONS if migration.version > version]
+    if not missing:
+        return []
+    if not version:
+        if db.execute("SELECT 1 FROM pg_namespace WHERE nspname = %s", [schema]).fetchone() is None:
+            db.execute(f'CREATE SCHEMA "{schema}"')
+        db.execute(qualified(_TABLE, schema))
+    for migration in missing:
+        db.execute(qualified(migration.script, schema))
+        db.execute(
+            qualified("INSERT INTO headrace_schema (version, name, needs, applied_at) VALUES (%s, %s, %s, %s)", schema),
+            [migration.version, migration.name, migration.needs, now],
+        )
+    return [migration.full_name for migration in missing]
+
+
+_LOCK = zlib.crc32(b"headrace") - 2**31

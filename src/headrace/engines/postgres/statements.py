@@ -1,0 +1,38 @@
+"""The engine's SQL, loaded once and then told which schema its tables are in."""
+
+from __future__ import annotations
+
+import functools
+import re
+
+from headrace.engines.relational.records import RECORDS
+from headrace.engines.sql import load_statements
+
+_TABLE = re.compile(r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema)\b")
+_PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
+
+
+def _take_out(alias: str, position: int, kind: str) -> str:
+    text = f"({alias}.value ->> {position})"
+    if "bool" in kind:
+        return f"{text}::boolean"
+    return f"{text}::bigint" if "int" in kind else text
+
+
+@functools.cache
+def _loaded() -> dict[str, str]:
+    return load_statements("headrace.engines.postgres", RECORDS, _take_out)
+
+
+def qualified(sql: str, schema: str) -> str:
+    """The text with every table of ours named with its schema: no search_path decides what we write to."""
+    return _TABLE.sub(rf'"{schema}".\g<0>', sql)
+
+
+@functools.cache
+def statements_in(schema: str) -> dict[str, str]:
+    """Every statement, for tables in this schema, with parameters as the driver writes them."""
+    texts = {name: _PARAMETER.sub(r"%(\1)s", qualified(sql, schema)) for name, sql in _loaded().items()}
+    # All or nothing: here a taken id is an error of the statement.
+    texts["insert_whole"] = texts["insert"].replace("ON CONFLICT (id) DO NOTHING", "")
+    return texts

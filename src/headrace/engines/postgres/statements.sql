@@ -1,0 +1,503 @@
+-- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/sql.py): arrays of
+-- the driver cost its side fifteen times as much for each job. Statements that others' writes could overtake lock
+-- the rows first (`lock_…`, FOR UPDATE): from then on nobody else moves these jobs.
+
+-- name: clock
+SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+
+-- name: ring
+SELECT count(pg_notify(:channel, message)) FROM jsonb_array_elements_text(:messages::jsonb) AS message;
+
+-- name: insert (each j: NewJob)
+WITH fresh AS (
+    INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
+                               max_attempts, expires_at, options, tags, metadata, version)
+    SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
+           j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version
+    FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
+    ORDER BY j.key
+    ON CONFLICT (id) DO NOTHING
+    RETURNING seq, id, queue, tags
+), tagged AS (
+    INSERT INTO headrace_tags (tag, job)
+    SELECT DISTINCT tag, seq FROM fresh, jsonb_array_elements_text(fresh.tags::jsonb) AS tag
+), rung AS (
+    SELECT pg_notify(:channel, CASE WHEN length(queue) < 1000 THEN 'work:' || queue ELSE 'work' END)
+    FROM (SELECT DISTINCT queue FROM fresh) AS queues
+)
+SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(id), '[]')::text END,
+       (SELECT count(*) FROM rung)
+FROM fresh;
+
+-- name: mine (each j: NewJob)
+SELECT coalesce(json_agg(job.id), '[]')::text
+FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
+JOIN headrace_jobs AS job ON job.id = j.id AND job.created_at = j.created_at AND job.checksum = j.checksum
+                         AND job.task = j.task;
+
+-- name: taken
+SELECT coalesce(json_agg(id), '[]')::text FROM headrace_jobs
+WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
+
+-- name: add_queues
+INSERT INTO headrace_queues (name, created_at) SELECT jsonb_array_elements_text(:names::jsonb), :now
+ON CONFLICT DO NOTHING;
+
+-- Settling. By id and version alone; no other predicate decides.
+
+-- name: complete (each o: Completion)
+WITH done AS (
+    UPDATE headrace_jobs AS job SET state = 'completed', version = job.version + 1, result = o.result,
+                                    result_checksum = o.result_checksum, finished_at = o.finished_at,
+                                    reason = NULL, lease_until = NULL
+    FROM jsonb_array_elements(:o::jsonb) AS o(value)
+    WHERE job.id = o.id AND job.version = o.version
+    RETURNING job.id, job.version - 1 AS version
+)
+SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(json_build_array(id, version)), '[]')::text END
+FROM done;
+
+-- name: settle (each o: Outcome)
+WITH o AS MATERIALIZED (
+    SELECT job, o.value
+    FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
+    JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
+    ORDER BY o.key
+    FOR UPDATE OF job
+), filed AS (
+    INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
+                                  error_type, error_message, error_traceback)
+    SELECT (o.job).seq, o.at, o.event, (o.job).state, o.state, (o.job).version + 1, (o.job).attempt, (o.job).worker,
+           (o.job).started_at, o.reason, o.error_type, o.error_message, o.error_traceback
+    FROM o WHERE NOT o.quiet
+), buried AS (
+    INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
+    SELECT replace(gen_random_uuid()::text, '-', ''), (o.job).id, (o.job).task, (o.job).queue,
+           coalesce(o.reason, 'failed'), o.at,
+           json_build_object('state', (o.job).state, 'payload', (o.job).payload, 'checksum', (o.job).checksum,
+                             'options', (o.job).options, 'tags', (o.job).tags, 'metadata', (o.job).metadata,
+                             'priority', (o.job).priority, 'attempt', (o.job).attempt,
+                             'created_at', (o.job).created_at, 'started_at', (o.job).started_at,
+                             'worker', (o.job).worker, 'error_type', o.error_type,
+                             'error_message', o.error_message, 'error_traceback', o.error_traceback)::text
+    FROM o WHERE o.event = 'fail'
+    ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+    SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot
+), done AS (
+    UPDATE headrace_jobs AS job SET
+        state = o.state,
+        version = job.version + 1,
+        attempt = job.attempt - o.refund,
+        releases = job.releases + o.refund,
+        run_at = coalesce(o.run_at, job.run_at),
+        rank = CASE WHEN o.run_at IS NULL THEN job.rank WHEN job.rank < 0 THEN -o.run_at ELSE o.run_at END,
+        max_attempts = coalesce(o.max_attempts, job.max_attempts),
+        result = o.result,
+        result_checksum = o.result_checksum,
+        reason = o.reason,
+        finished_at = o.finished_at,
+        worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE job.worker END,
+        lease_until = NULL
+    FROM o WHERE job.seq = (o.job).seq
+    RETURNING job.id, (o.job).version
+)
+SELECT coalesce(json_agg(json_build_array(id, version)), '[]')::text FROM done;
+
+-- name: file_stale (each o: Outcome)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, detail,
+                              error_type, error_message, error_traceback)
+SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt, :worker,
+       'late ' || o.event || ' refused: it held version ' || o.version || ', the job is at ' || job.version,
+       o.error_type, o.error_message, o.error_traceback
+FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
+JOIN headrace_jobs AS job ON job.id = o.id
+ORDER BY o.key;
+
+-- name: note_progress (each n: Note)
+UPDATE headrace_jobs AS job SET progress = n.progress
+FROM jsonb_array_elements(:n::jsonb) AS n(value)
+WHERE job.id = n.id AND job.version = n.version;
+
+-- name: note_logs (each n: Note)
+INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
+SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
+FROM jsonb_array_elements(:n::jsonb) WITH ORDINALITY AS n(value, key)
+JOIN headrace_jobs AS job ON job.id = n.id AND job.version = n.version
+ORDER BY n.key;
+
+-- Claiming.
+
+-- name: horizon
+SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
+       (SELECT min(expires_at) FROM headrace_jobs
+        WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
+       (SELECT coalesce(json_agg(name), '[]')::text FROM headrace_queues
+        WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice'));
+
+-- name: lock_lapsed
+SELECT coalesce(json_agg(seq), '[]')::text FROM (
+    SELECT seq FROM headrace_jobs
+    WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+    LIMIT :limit FOR UPDATE SKIP LOCKED) AS lapsed;
+
+-- name: promote
+UPDATE headrace_jobs SET state = 'pending', version = version + 1
+WHERE seq IN (SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+              ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED);
+
+-- By place, not by a join: a planner that expects many rows would read the whole table for it.
+-- name: claim
+UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
+                                worker = :worker, started_at = :now, lease_until = :until, progress = NULL
+WHERE job.ctid = ANY (ARRAY(
+    SELECT pick.place
+    FROM jsonb_array_elements(:shares::jsonb) AS share
+    CROSS JOIN LATERAL (
+        SELECT waiting.ctid AS place FROM headrace_jobs AS waiting
+        WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0
+        ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
+        LIMIT (share ->> 1)::bigint
+        FOR UPDATE SKIP LOCKED) AS pick))
+RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
+          job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
+          job.metadata, job.rank;
+
+-- Leases. A batch of them must lead, and each job be found by its id: `coalesce` keeps the planner from the thought
+-- that few jobs have a lease at all, and that it might as well begin with those.
+
+-- name: renew (each lease: Lease)
+UPDATE headrace_jobs AS job SET lease_until = :until
+FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
+WHERE job.id = lease.id AND job.version = lease.version AND coalesce(job.lease_until, 0) > :now;
+
+-- name: lost (each lease: Lease)
+SELECT coalesce(json_agg(json_build_array(lease.id, lease.version)), '[]')::text
+FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
+WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
+                  WHERE job.id = lease.id AND job.version = lease.version AND coalesce(job.lease_until, 0) > :now);
+
+-- Every worker asks this every second, and hardly ever has anybody died: in two parts, it reads no more of what runs
+-- than is overdue, and the rest only for the sake of the dead.
+-- name: overdue
+SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts)), '[]')::text FROM (
+    SELECT seq, worker, attempt, max_attempts FROM headrace_jobs WHERE state = 'running' AND lease_until <= :now
+    UNION ALL
+    SELECT seq, worker, attempt, max_attempts FROM headrace_jobs
+    WHERE :dead::jsonb <> '[]' AND state = 'running' AND lease_until > :now
+      AND worker IN (SELECT jsonb_array_elements_text(:dead::jsonb))
+    LIMIT :limit) AS overdue;
+
+-- name: lock_overdue
+SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts)), '[]')::text FROM (
+    SELECT seq, worker, attempt, max_attempts FROM headrace_jobs
+    WHERE state = 'running'
+      AND (lease_until <= :now OR worker IN (SELECT jsonb_array_elements_text(:dead::jsonb)))
+    LIMIT :limit FOR UPDATE SKIP LOCKED) AS overdue;
+
+-- name: lock_disowned (each lease: Lease)
+SELECT coalesce(json_agg(seq), '[]')::text FROM (
+    SELECT job.seq FROM headrace_jobs AS job
+    WHERE job.state = 'running' AND job.worker = :worker
+      AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
+                      WHERE job.id = lease.id AND job.version = lease.version)
+    FOR UPDATE OF job) AS disowned;
+
+-- name: bury_lost
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
+SELECT replace(gen_random_uuid()::text, '-', ''), id, task, queue, 'worker_lost', :now,
+       json_build_object('state', state, 'payload', payload, 'checksum', checksum, 'options', options, 'tags', tags,
+                         'metadata', metadata, 'priority', priority, 'attempt', attempt, 'created_at', created_at,
+                         'started_at', started_at, 'worker', worker, 'error_type', 'WorkerLost',
+                         'error_message', 'the worker died or let its lease run out', 'error_traceback', '')::text
+FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint)
+ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot;
+
+-- name: file_lost
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
+                              error_type, error_message, error_traceback)
+SELECT seq, :now, 'expire', state, :target, version + 1, attempt, worker, started_at, :detail,
+       'WorkerLost', 'worker ' || worker || ' died or let its lease run out', ''
+FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- name: expire
+UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
+                         worker = CASE WHEN :target = 'failed' THEN worker END,
+                         finished_at = CASE WHEN :target = 'failed' THEN :now::bigint END,
+                         reason = :reason
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- name: release
+UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = attempt - 1, releases = releases + 1,
+                         lease_until = NULL, worker = NULL, started_at = NULL
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- name: reaped
+SELECT coalesce(json_agg(json_build_array(id, queue, state, :worker::text)), '[]')::text FROM headrace_jobs
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- Moves by hand and by time. `file_moves` runs first, while the row still tells where the job came from.
+
+-- name: file_moves
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
+                              detail)
+SELECT seq, :now, :event, state, :target, version + 1, attempt, worker, started_at, finished_at, :detail
+FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- name: move_cancel
+UPDATE headrace_jobs SET state = 'cancelled', version = version + 1, finished_at = :now, lease_until = NULL,
+                         reason = :reason
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- name: move_revive
+UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+                         started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
+                         reason = NULL, expires_at = NULL, run_at = :now,
+                         rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- name: move_hurry
+UPDATE headrace_jobs SET state = 'pending', version = version + 1, run_at = :now,
+                         rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- What belongs to a job is found job by job (OFFSET 0 keeps it so) and deleted by place: in one join, a planner that
+-- does not know how few lines a job has reads all there are.
+-- name: move_delete
+WITH gone AS (
+    DELETE FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint) RETURNING seq
+), tags AS (
+    DELETE FROM headrace_tags WHERE ctid = ANY (ARRAY(
+        SELECT of_one.place FROM gone CROSS JOIN LATERAL (
+            SELECT t.ctid AS place FROM headrace_tags AS t WHERE t.job = gone.seq OFFSET 0) AS of_one))
+), history AS (
+    DELETE FROM headrace_history WHERE ctid = ANY (ARRAY(
+        SELECT of_one.place FROM gone CROSS JOIN LATERAL (
+            SELECT h.ctid AS place FROM headrace_history AS h WHERE h.job = gone.seq OFFSET 0) AS of_one))
+)
+DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
+    SELECT of_one.place FROM gone CROSS JOIN LATERAL (
+        SELECT l.ctid AS place FROM headrace_logs AS l WHERE l.job = gone.seq OFFSET 0) AS of_one));
+
+-- name: requeue_dead
+UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
+WHERE status = 'pending'
+  AND job_id = ANY (ARRAY(SELECT id FROM headrace_jobs
+                          WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint)));
+
+-- name: ids_of
+SELECT coalesce(json_agg(id ORDER BY seq), '[]')::text FROM headrace_jobs
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- name: state_of
+SELECT state FROM headrace_jobs WHERE seq = :seq;
+
+-- name: amend
+UPDATE headrace_jobs SET
+    version = version + 1,
+    priority = coalesce(:priority, priority),
+    queue = coalesce(:queue, queue),
+    run_at = coalesce(:run_at, run_at),
+    rank = CASE WHEN :run_at::bigint IS NULL THEN rank WHEN rank < 0 THEN -:run_at::bigint ELSE :run_at::bigint END,
+    state = :state
+WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+
+-- Reading. The `where_` ones are the parts that `{where}` is made of.
+
+-- name: where_queue
+job.queue = :queue
+
+-- name: where_task
+job.task = :task
+
+-- name: where_worker
+job.worker = :worker
+
+-- name: where_since
+job.created_at >= :since
+
+-- name: where_until
+job.created_at < :until
+
+-- name: where_before
+job.seq < :before
+
+-- name: where_ids
+job.id IN (SELECT jsonb_array_elements_text(:ids::jsonb))
+
+-- name: where_tag
+job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
+
+-- name: where_text
+(strpos(job.id, :text) > 0 OR strpos(job.task, :text) > 0 OR strpos(job.payload, :text) > 0
+ OR strpos(coalesce(job.reason, ''), :text) > 0 OR strpos(coalesce(job.metadata, ''), :text) > 0)
+
+-- name: find
+SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
+    SELECT * FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT :limit) AS found;
+
+-- name: count
+SELECT count(*) FROM headrace_jobs AS job WHERE {where};
+
+-- name: lock_matching
+SELECT coalesce(json_agg(seq), '[]')::text FROM (
+    SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq LIMIT :limit FOR UPDATE) AS matching;
+
+-- name: get
+SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM headrace_jobs
+WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
+
+-- name: unfinished
+SELECT coalesce(json_agg(id), '[]')::text FROM headrace_jobs
+WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb)) AND state NOT IN ('completed', 'failed', 'cancelled');
+
+-- name: peek
+SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
+    SELECT * FROM headrace_jobs WHERE state = 'pending' AND queue = :queue
+    ORDER BY priority DESC, rank, seq LIMIT :limit) AS peeked;
+
+-- name: depths
+SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::text FROM (
+    SELECT queue, 'pending' AS state, count(*) AS jobs, min(abs(rank)) AS oldest
+    FROM headrace_jobs WHERE state = 'pending' GROUP BY queue
+    UNION ALL
+    SELECT queue, state, count(*), min(run_at)
+    FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') GROUP BY queue, state
+    UNION ALL
+    SELECT queue, 'waiting', count(*), NULL FROM headrace_jobs WHERE state = 'waiting' GROUP BY queue
+    UNION ALL
+    SELECT queue, 'running', count(*), min(started_at) FROM headrace_jobs WHERE state = 'running' GROUP BY queue
+    UNION ALL
+    SELECT queue, state, count(*), min(finished_at)
+    FROM headrace_jobs WHERE finished_at IS NOT NULL GROUP BY queue, state) AS depths;
+
+-- name: history
+SELECT coalesce(json_agg(json_build_array({Filing})), '[]')::text FROM (
+    SELECT * FROM headrace_history WHERE job = (SELECT seq FROM headrace_jobs WHERE id = :id) ORDER BY seq) AS filed;
+
+-- name: logs
+SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text FROM (
+    SELECT logged.* FROM headrace_jobs AS known CROSS JOIN LATERAL (
+        SELECT * FROM headrace_logs AS l WHERE l.job BETWEEN known.seq AND known.seq
+        ORDER BY l.job DESC, l.seq DESC LIMIT :limit) AS logged
+    WHERE known.id = :id) AS newest;
+
+-- name: queues
+SELECT coalesce(json_agg(json_build_array(name, paused, created_at) ORDER BY name), '[]')::text FROM headrace_queues;
+
+-- name: pause_queue
+INSERT INTO headrace_queues (name, paused, created_at) VALUES (:name, :paused, :now)
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused;
+
+-- name: attend (each w: WorkerRow)
+INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
+                              completed, failed, tasks, heartbeat)
+SELECT w.id, w.host, w.pid, w.started_at, w.seen_at, w.state, w.wish, w.queues, w.concurrency, w.running,
+       w.completed, w.failed, w.tasks, w.heartbeat
+FROM jsonb_array_elements(:w::jsonb) AS w(value)
+ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
+                               completed = excluded.completed, failed = excluded.failed
+RETURNING wish;
+
+-- name: wish
+UPDATE headrace_workers SET wish = :wish WHERE id = :id;
+
+-- name: sign_off
+DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
+
+-- name: workers
+SELECT coalesce(json_agg(json_build_array({WorkerRow}) ORDER BY started_at, id), '[]')::text FROM (
+    -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
+    SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           least(concurrency, coalesce(held.jobs, 0)) AS running
+    FROM headrace_workers AS known
+    LEFT JOIN (SELECT worker, count(*) AS jobs FROM headrace_jobs WHERE state = 'running' GROUP BY worker) AS held
+           ON held.worker = known.id) AS worker;
+
+-- Carrying the contents over.
+
+-- name: identity
+SELECT value FROM headrace_store WHERE name = 'identity';
+
+-- name: notice
+SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+
+-- name: put_notice
+INSERT INTO headrace_store (name, value) VALUES ('notice', :value)
+ON CONFLICT (name) DO UPDATE SET value = excluded.value;
+
+-- name: drop_notice
+DELETE FROM headrace_store WHERE name = 'notice';
+
+-- The lock waits for every transaction that has begun to insert; who comes later sees the closed door.
+-- name: close_door
+LOCK TABLE headrace_jobs IN SHARE MODE;
+INSERT INTO headrace_store (name, value) VALUES ('door', 'closed') ON CONFLICT DO NOTHING;
+
+-- name: open_door
+DELETE FROM headrace_store WHERE name = 'door';
+
+-- name: pack_jobs
+SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
+    SELECT * FROM headrace_jobs WHERE seq > :after ORDER BY seq LIMIT :limit) AS packed;
+
+-- name: pack_history
+SELECT coalesce(json_agg(json_build_array(job, json_build_array({Filing})) ORDER BY seq), '[]')::text
+FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
+    SELECT * FROM headrace_history WHERE job = packed::bigint OFFSET 0) AS filed;
+
+-- name: pack_logs
+SELECT coalesce(json_agg(json_build_array(job, json_build_array({LogLine})) ORDER BY seq), '[]')::text
+FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
+    SELECT * FROM headrace_logs WHERE job = packed::bigint OFFSET 0) AS logged;
+
+-- name: unpack_jobs (each r: JobRow)
+INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
+                           payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
+                           lease_until, result, result_checksum, progress, reason, options, tags, metadata)
+SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
+       r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
+       r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
+       r.reason, r.options, r.tags, r.metadata
+FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
+ORDER BY r.key;
+
+-- name: unpack_tags (each r: JobRow)
+INSERT INTO headrace_tags (tag, job)
+SELECT DISTINCT tag, job.seq
+FROM jsonb_array_elements(:r::jsonb) AS r(value)
+JOIN headrace_jobs AS job ON job.id = r.id
+CROSS JOIN jsonb_array_elements_text(job.tags::jsonb) AS tag
+ON CONFLICT DO NOTHING;
+
+-- name: unpack_history (each r: CarriedFiling)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
+                              detail, error_type, error_message, error_traceback)
+SELECT job.seq, r.at, r.event, r.source, r.target, r.version, r.attempt, r.worker, r.started_at,
+       r.finished_at, r.detail, r.error_type, r.error_message, r.error_traceback
+FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
+JOIN headrace_jobs AS job ON job.id = r.job_id
+ORDER BY r.key;
+
+-- name: unpack_logs (each r: CarriedLine)
+INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
+SELECT job.seq, r.at, r.attempt, r.level, r.message, r.fields
+FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
+JOIN headrace_jobs AS job ON job.id = r.job_id
+ORDER BY r.key;
+
+-- name: pack_dead
+SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
+    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
+
+-- name: unpack_dead (each r: DeadRow)
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot)
+SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at, r.resolved_by, r.snapshot
+FROM jsonb_array_elements(:r::jsonb) AS r(value)
+ON CONFLICT DO NOTHING;
+
+-- name: unpack_queues (each r: QueueRow)
+INSERT INTO headrace_queues (name, paused, created_at)
+SELECT r.name, r.paused, r.created_at FROM jsonb_array_elements(:r::jsonb) AS r(value)
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, created_at = excluded.created_at;
