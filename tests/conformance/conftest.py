@@ -1,4 +1,4 @@
-"""The engines under test. Every test that asks for `engine` or `store` runs once for each entry of stores.KINDS.
+"""The engines under test. Every test that asks for `engine` or `store` runs once for each engine.
 
 An engine that can't be had is an error in its tests, never a skip.
 """
@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.protocol import Engine
-from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
 
 
 @pytest.fixture
@@ -25,10 +25,10 @@ def short_folder() -> Iterator[Path]:
     shutil.rmtree(folder, ignore_errors=True)
 
 
-@pytest.fixture(params=KINDS)
-def store(request: pytest.FixtureRequest, short_folder: Path) -> Iterator[StoreUnderTest]:
+@pytest.fixture
+def store(engine_name: str, short_folder: Path) -> Iterator[StoreUnderTest]:
     with ExitStack() as at_end:
-        yield StoreUnderTest(request.param, short_folder, at_end)
+        yield StoreUnderTest(engine_name, short_folder, at_end)
 
 
 @pytest.fixture

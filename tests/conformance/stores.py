@@ -1,22 +1,23 @@
 """Every engine there is, as the suite sees it: how to make an empty store, open it, and look behind the desk.
 
-A new engine is one more entry in KINDS and nothing else; each conformance test then runs on it. This module is
-also imported by `actor`, in other processes, and so does not know pytest.
+A new engine is one more entry here and nothing else; each conformance test then runs on it. This module is also
+imported by `actor`, in other processes, and so does not know pytest. $HEADRACE_TEST_ENGINES names the engines to
+test, all of them if it is not set: `sqlite,redis`.
 """
 
 from __future__ import annotations
 
 import os
-import sqlite3
 import subprocess
 import sys
 import traceback
 from collections.abc import Callable
-from contextlib import ExitStack, closing
+from contextlib import ExitStack, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any, NamedTuple
+from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
@@ -37,29 +38,116 @@ class DeadLetter(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One engine. `create` takes an empty folder and returns the address of an empty store."""
+    """One engine. `create` takes an empty folder and returns the address of an empty store; `discard` ends its use."""
 
     create: Callable[[Path], str]
     open: Callable[[str], Engine]
-    dead_letters: Callable[[str], list[DeadLetter]]
+    discard: Callable[[str], None]
+    url: Callable[[str], str]
 
 
 def _open_sqlite(address: str) -> Engine:
     return SqliteEngine(Path(address), durability="off")
 
 
-def _sqlite_dead_letters(address: str) -> list[DeadLetter]:
-    with closing(sqlite3.connect(address)) as db:
-        rows = db.execute("SELECT job_id, reason, status, snapshot FROM headrace_dead ORDER BY entered_at, job_id")
-        return [
-            DeadLetter(job_id, reason, status, msgspec.json.decode(snapshot))
-            for job_id, reason, status, snapshot in rows.fetchall()
-        ]
+# The servers' modules are imported where they are used: a run on SQLite alone needs neither them nor their drivers.
 
 
-KINDS: dict[str, Kind] = {
-    "sqlite": Kind(lambda folder: str(folder / "q.db"), _open_sqlite, _sqlite_dead_letters),
+class _Schemas:
+    """Schemas of PostgreSQL that have our tables already, used again and again.
+
+    To make the tables anew takes 30 ms, to empty them 1 ms. One that has grown is not worth keeping: what was
+    deleted from it slows down the next test.
+    """
+
+    LARGEST = 4_000_000
+
+    def __init__(self) -> None:
+        self._clean: list[str] = []
+
+    def take(self, _: Path | None = None) -> str:
+        from tests import servers
+
+        return self._clean.pop() if self._clean else servers.postgres_url()
+
+    def give_back(self, url: str) -> None:
+        import psycopg
+
+        from tests import servers
+
+        with suppress(psycopg.OperationalError):  # somebody holds a lock in it: it is left to go with the server
+            if self._empty(url):
+                self._clean.append(url)
+            else:
+                servers.drop(url)
+
+    def _empty(self, url: str) -> bool:
+        """Empty every table but the one that tells their version, and give the store a new identity."""
+        from psycopg import sql
+
+        from tests import servers
+
+        db = servers.postgres_connection(url)
+        [schema] = parse_qs(urlsplit(url).query)["schema"]
+        found = db.execute(
+            "SELECT relname, pg_relation_size(oid) FROM pg_class WHERE relkind = 'r' AND relname <> 'headrace_schema' "
+            "AND relnamespace = to_regnamespace(%s)",
+            [schema],
+        )
+        sizes = dict(found.fetchall())
+        if "headrace_store" not in sizes or sum(sizes.values()) > self.LARGEST:
+            return False
+        empty = {name: sql.SQL("DELETE FROM {}").format(sql.Identifier(schema, name)) for name in sizes}
+        empty["headrace_store"] += sql.SQL(" WHERE name <> 'identity'")
+        renew = sql.SQL("UPDATE {} SET value = gen_random_uuid()").format(sql.Identifier(schema, "headrace_store"))
+        db.execute(sql.SQL("; ").join([*empty.values(), renew]))
+        return True
+
+
+_schemas = _Schemas()
+
+
+def _open_postgres(address: str) -> Engine:
+    from headrace.engines.postgres.engine import PostgresEngine
+
+    return PostgresEngine(address)
+
+
+def _create_redis(_: Path) -> str:
+    from tests import servers
+
+    return servers.redis_url()
+
+
+def _open_redis(address: str) -> Engine:
+    from headrace.engines.redis.engine import RedisEngine
+
+    return RedisEngine(address)
+
+
+def _drop(address: str) -> None:
+    from tests import servers
+
+    servers.drop(address)
+
+
+_EVERY_KIND = {
+    "sqlite": Kind(
+        lambda folder: str(folder / "q.db"), _open_sqlite, lambda _: None, lambda address: f"sqlite:///{address}"
+    ),
+    "postgres": Kind(_schemas.take, _open_postgres, _schemas.give_back, lambda address: address),
+    "redis": Kind(_create_redis, _open_redis, _drop, lambda address: address),
 }
+
+
+def _asked_for() -> list[str]:
+    names = os.environ.get("HEADRACE_TEST_ENGINES", "").replace(",", " ").split() or list(_EVERY_KIND)
+    if unknown := set(names) - set(_EVERY_KIND):
+        raise ValueError(f"HEADRACE_TEST_ENGINES: {sorted(unknown)} is not among {list(_EVERY_KIND)}")
+    return names
+
+
+KINDS: dict[str, Kind] = {name: _EVERY_KIND[name] for name in _asked_for()}
 
 
 class Actor:
@@ -135,6 +223,7 @@ class StoreUnderTest:
         self._at_end = at_end
         self.folder = folder
         self.address = KINDS[kind].create(folder)
+        at_end.callback(KINDS[kind].discard, self.address)
 
     def open(self) -> Engine:
         """One more engine on this store, with connections of its own."""
@@ -149,4 +238,5 @@ class StoreUnderTest:
         return actor
 
     def dead_letters(self) -> list[DeadLetter]:
-        return KINDS[self._kind].dead_letters(self.address)
+        rows = sorted(self.open().porter.pack_dead("", 100_000), key=lambda row: (row.entered_at, row.job_id))
+        return [DeadLetter(row.job_id, row.reason, row.status, msgspec.json.decode(row.snapshot)) for row in rows]

@@ -337,3 +337,10 @@ def test_a_queue_paused_before_its_first_job_is_paused(engine: Engine) -> None:
     engine.insert([new_job("job")], now=NOW)
     assert claim(engine) == []
     assert engine.desk.count(EVERYTHING) == 1
+
+
+def test_a_queue_whose_share_is_nothing_now_is_served_when_the_others_have_no_jobs(engine: Engine) -> None:
+    engine.insert([new_job("a", queue="light"), new_job("b", queue="light")], now=NOW)
+    engine.insert([new_job("c", queue="heavy")], now=NOW)
+    wanted = want(2, shares=(("heavy", 2), ("light", 0)), others=False)
+    assert sorted(ids(engine.exchange([], wanted, now=NOW).claims)) == ["a", "c"]

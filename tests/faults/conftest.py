@@ -1,4 +1,4 @@
-"""Real worker processes on a real file, killed for real."""
+"""Real worker processes on a real store of each engine, killed for real."""
 
 from __future__ import annotations
 
@@ -13,7 +13,20 @@ from types import SimpleNamespace
 
 import pytest
 
+from tests.conformance.stores import KINDS
+
 ROOT = Path(__file__).parents[2]
+# What happens to a file, or to the one writer it may have.
+ABOUT_SQLITE = {
+    "test_a_full_disk_refuses_jobs_and_loses_none",
+    "test_a_process_stopped_while_it_writes_makes_others_fail_not_hang",
+}
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
+    if metafunc.function.__name__ in ABOUT_SQLITE:
+        metafunc.definition.add_marker(pytest.mark.engines("sqlite"))
 
 
 def until(condition: Callable[[], object], seconds: float = 30.0, what: str = "the condition") -> None:
@@ -26,10 +39,14 @@ def until(condition: Callable[[], object], seconds: float = 30.0, what: str = "t
 
 
 @pytest.fixture
-def url(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
-    url = f"sqlite:///{tmp_path}/jobs.db"
+def url(engine_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """An empty store of this engine, which the worker processes find as well."""
+    kind = KINDS[engine_name]
+    address = kind.create(tmp_path)
+    url = kind.url(address)
     monkeypatch.setenv("HEADRACE_URL", url)
-    return url
+    yield url
+    kind.discard(address)
 
 
 @pytest.fixture

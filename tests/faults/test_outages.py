@@ -1,0 +1,173 @@
+"""Servers that restart, connections that are cut, workers that are cut off: nothing is lost, nothing counts twice.
+
+Each test has a server of its own, with its default durability, and the workers are processes that nobody helps.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from types import SimpleNamespace
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace import EngineUnavailable, Headrace, Job
+from tests.faults.conftest import until
+from tests.proxy import Proxy
+from tests.servers import Mode, PostgresServer, RedisServer
+
+RESUME = 10.0  # seconds after its return within which work goes on
+
+pytestmark = pytest.mark.engines("postgres", "redis")
+
+
+@pytest.fixture
+def server(engine_name: str) -> Iterator[PostgresServer | RedisServer]:
+    with PostgresServer() if engine_name == "postgres" else RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def url(server: PostgresServer | RedisServer) -> str:
+    return server.url
+
+
+class Producer:
+    """Enqueues one job after the other in a thread, and keeps those that were accepted."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._touch = app.task_by_name("touch")
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._produce)
+        self.accepted: list[tuple[int, Job[object]]] = []
+        self.refused = 0
+
+    def _produce(self) -> None:
+        number = 0
+        while not self._stop.is_set():
+            number += 1
+            try:
+                self.accepted.append((number, self._touch.enqueue(number)))
+            except EngineUnavailable:
+                self.refused += 1
+                self._stop.wait(0.01)
+
+    def __enter__(self) -> Producer:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._stop.set()
+        self._thread.join()
+
+
+def all_ended_once(app: Headrace, producer: Producer) -> None:
+    """Every accepted job was completed, and every attempt beyond the first is explained by its history."""
+    for number, job in producer.accepted:
+        assert job.result(30) == number * 2
+    rows = {job.id: job for job in every_job(app)}
+    assert {job.id for _, job in producer.accepted} <= rows.keys()
+    for job in rows.values():
+        events = [entry.event for entry in job.history()]
+        assert job.state == "completed"
+        assert events.count("submit") == 1
+        assert events.count("succeed") == 1
+
+
+def every_job(app: Headrace) -> Iterator[Job[object]]:
+    cursor = None
+    while True:
+        page = app.jobs.find(limit=1000, cursor=cursor)
+        yield from page
+        if (cursor := page.cursor) is None:
+            return
+
+
+def completed_after(app: Headrace, seconds: float) -> None:
+    """A job that is enqueued now is completed within so many seconds."""
+    deadline = time.monotonic() + seconds
+    while True:
+        try:
+            job = app.enqueue("touch", 21)
+            break
+        except EngineUnavailable:
+            assert time.monotonic() < deadline, "the producer did not find the server again"
+            time.sleep(0.05)
+    assert job.result(max(deadline - time.monotonic(), 0.1)) == 42
+
+
+@pytest.mark.parametrize("mode", ["fast", "immediate"])
+def test_a_server_that_restarts_under_load_loses_nothing(
+    server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str, mode: Mode
+) -> None:
+    with Headrace(url) as app:
+        workers = [fleet.start() for _ in range(2)]
+        completed_after(app, 20)
+        with Producer(app) as producer:
+            for _ in range(2):
+                enough = len(producer.accepted) + 200
+                until(lambda enough=enough: len(producer.accepted) >= enough, what="some load")
+                server.restart(mode)
+                completed_after(app, RESUME)
+        all_ended_once(app, producer)
+        assert producer.refused, "the producer was told while the server was away"
+        assert [worker.poll() for worker in workers] == [None, None]
+
+
+def test_a_server_that_is_away_for_a_while_is_met_by_fast_refusals_and_then_by_everybody(
+    server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str
+) -> None:
+    with Headrace(url) as app:
+        worker = fleet.start()
+        completed_after(app, 20)
+        server.stop()
+        for _ in range(50):
+            before = time.monotonic()
+            with pytest.raises(EngineUnavailable) as caught:
+                app.enqueue("touch", 1)
+            assert time.monotonic() - before < 2
+            assert str(urlsplit(url).password) not in str(caught.value)
+        server.start()
+        completed_after(app, RESUME)
+        assert worker.poll() is None
+
+
+def test_connections_that_are_cut_again_and_again_lose_nothing(
+    server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str
+) -> None:
+    with Proxy(server.port) as proxy, Headrace(proxy.through(url)) as app, Headrace(url) as looking:
+        workers = [fleet.start(url=proxy.through(url)) for _ in range(2)]
+        completed_after(app, 20)
+        with Producer(app) as producer:
+            for _ in range(20):
+                before = len(producer.accepted)
+                until(lambda before=before: len(producer.accepted) > before + 5, what="some load")
+                proxy.cut()
+        all_ended_once(looking, producer)
+        assert [worker.poll() for worker in workers] == [None, None]
+
+
+def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_back(
+    server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with Proxy(server.port) as proxy, Headrace(url) as app:
+        job = app.enqueue("hold", str(tmp_path))
+        fleet.start(url=proxy.through(url), lease=3, heartbeat=0.5)
+        until((tmp_path / "began-1").exists)
+        proxy.pause()
+        (tmp_path / "go-1").touch()
+        fleet.start(lease=3, heartbeat=0.5)
+        until((tmp_path / "began-2").exists, what="the second attempt")
+        proxy.resume()
+        until(told(job, "lease lost"), what="'lease lost' in the history")
+        assert job.refresh().state == "running"
+        (tmp_path / "go-2").touch()
+        assert job.result(20) == "attempt 2"
+        assert [entry.event for entry in job.history()].count("succeed") == 1
+
+
+def told(job: Job[object], event: str) -> Callable[[], bool]:
+    return lambda: any(entry.event == event for entry in job.history())
