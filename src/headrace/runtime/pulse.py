@@ -27,7 +27,7 @@ log = logging.getLogger("headrace.worker")
 
 _ATTENTION = 0.5  # how often runs are looked at while there are any
 _BLOCKED = 1.0
-_FAILURES = 3
+_AGAIN = 1.0  # seconds until a renewal that failed is tried once more
 
 
 class Reports(Protocol):
@@ -50,9 +50,10 @@ class Pulse:
         self._threads = threads
         self._loop = loop
         self._reports = reports
+        self._lease = lease
         self._lease_ms = int(lease * 1000)
         self._heartbeat = heartbeat
-        self._failures = 0
+        self._renewed_at = time.monotonic()
         self._named: int | None = None
         self._stopping = threading.Event()
         self._bell = engine.listen("orders")
@@ -92,8 +93,8 @@ class Pulse:
             try:
                 self._look_after_runs()
                 if ordered or time.monotonic() >= next_beat:
-                    next_beat = time.monotonic() + self._heartbeat
-                    self._beat()
+                    pause = self._heartbeat if self._beat() else min(self._heartbeat, _AGAIN)
+                    next_beat = time.monotonic() + pause
             except Exception:
                 log.exception("the pulse stumbled; it goes on")
 
@@ -108,29 +109,33 @@ class Pulse:
 
     # -- leases
 
-    def _beat(self) -> None:
+    def _beat(self) -> bool:
+        """Renew every lease; False if the store can't be reached."""
         leases = [lease_of(claim) for claim in self._reports.held()]
         reported = self._reports.describe()
+        begun = time.monotonic()
         try:
             renewal = self._engine.renew(reported, leases, self._lease_ms)
         except EngineUnavailable as error:
             self._missed(error)
-            return
-        self._failures = 0
+            return False
+        self._renewed_at = begun
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
         self._reports.obey(renewal.wish)
         if self._reports.describe().state != reported.state:
             self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
+        return True
 
     def _missed(self, error: EngineUnavailable) -> None:
-        self._failures += 1
-        log.warning("renewal %d of %d failed: %s", self._failures, _FAILURES, error)
-        if self._failures >= _FAILURES:
-            self._failures = 0
-            leases = frozenset(lease_of(claim) for claim in self._reports.held())
-            log.error("abandoning %d leases after %d failed renewals", len(leases), _FAILURES)
-            self._lose(leases, f"{_FAILURES} renewals failed")
+        """Not the number of failures counts, but whether the leases can still hold."""
+        silent_for = time.monotonic() - self._renewed_at
+        if silent_for < self._lease:
+            log.warning("a renewal failed: %s; the leases hold for another %.1f s", error, self._lease - silent_for)
+            return
+        leases = frozenset(lease_of(claim) for claim in self._reports.held())
+        log.error("no renewal for %.0f s: %s; %d leases are given up", silent_for, error, len(leases))
+        self._lose(leases, f"no renewal for {silent_for:.0f} s")
 
     def _lose(self, lost: frozenset[Lease], reason: str) -> None:
         self._withdraw(lost)

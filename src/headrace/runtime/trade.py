@@ -44,6 +44,7 @@ class Trade:
         self._serves_all = settings.queues is None
         self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
         self._progress = (0, 0.0)
+        self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self.claimed = self.completed = self.failed = 0
 
@@ -64,12 +65,15 @@ class Trade:
     def exchange(self, room: int) -> tuple[list[Claim], int | None]:
         """Hand in what is finished, take up to `room` jobs; they, and when more are due."""
         crew = self._crew
+        if self._in_doubt:
+            self._disown()
         done, notes = _take_all(crew.done), _take_all(crew.notes)
         self._pace.finished(len(done))
         want = Want(self._worker_id, room, self._lease_ms, self._rota.shares(room), self._serves_all)
         try:
             answer = self._engine.exchange(done, want, notes)
         except EngineUnavailable:
+            self._in_doubt = room > 0
             crew.done.extendleft(reversed(done))
             crew.notes.extendleft(reversed(notes))
             raise
@@ -117,6 +121,13 @@ class Trade:
         elif time.monotonic() - at >= STALLED:
             self.give_back()
             self._pace.stalled()
+
+    def _disown(self) -> None:
+        """Give back what was claimed for us in a turn whose answer never came."""
+        held = [Lease(claim.id, claim.version) for claim in self.held.values()]
+        for job_id in self._engine.disown(self._worker_id, held):
+            log.warning("job %s: given back, its claim was lost on the way to this worker", job_id)
+        self._in_doubt = False
 
     def _took(self, claims: list[Claim]) -> None:
         for claim in claims:

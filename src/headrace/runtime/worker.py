@@ -79,7 +79,7 @@ class Worker:
         """Sign on and begin to work, in threads of their own."""
         if self._thread is not None:
             raise HeadraceError("this worker was started already; make a new one")
-        self._bell = self._engine.listen("work")
+        self._bell = self._engine.listen("work", self._settings.queues or ())
         self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
         planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload)
         self._trade = Trade(self.id, self._engine, self._crew, planner, self._settings, self._at_most)
