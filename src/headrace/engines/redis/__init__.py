@@ -1,0 +1,1 @@
+"""Jobs in Redis or Valkey: a single server, one watched by sentinels, or a cluster."""

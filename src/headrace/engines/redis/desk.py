@@ -1,0 +1,200 @@
+"""The Redis engine's answers to operators and waiting callers, and what they may do to jobs.
+
+A search walks the smallest index that holds what is asked for, some hundred jobs in each script: a long one takes
+several, so that nobody else waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from headrace.core.model import (
+    Changes,
+    Depth,
+    Filing,
+    Filter,
+    JobRow,
+    LogLine,
+    Page,
+    QueueRow,
+    WorkerRow,
+)
+from headrace.core.states import Event, State, sources
+from headrace.engines.redis import records
+from headrace.engines.redis.scripts import Script, load
+from headrace.engines.rulings import movable, position, signed, state_after
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.wire import Value, Wire
+
+_LOOKS = 1000  # jobs that one script looks at; about 2 ms
+_EVERYTHING = 1 << 40
+
+_walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
+_depths, _filings, _workers = load("depths"), load("filings"), load("workers")
+_move, _amend, _pause, _wish = load("move"), load("amend"), load("pause"), load("wish")
+
+
+class Office(Protocol):
+    """What the desk needs of its engine."""
+
+    wire: Wire
+    prefix: str
+
+    def prepare(self) -> None: ...
+    def at(self, now: int | None) -> int: ...
+
+
+class RedisDesk:
+    """Reads and moves by hand."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    # -- moves
+
+    def move(self, which: Filter, event: Event, limit: int, by: str | None = None, now: int | None = None) -> list[str]:
+        self._office.prepare()
+        at = self._office.at(now)
+        states = movable(which, sources(event))
+        if not states or limit <= 0 or not _is_text(which):
+            return []
+        question = _question(which, states)
+        members: list[bytes] = []
+        if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
+            for found in self._search(question, "up", limit, "members"):
+                members += found
+            if not members:
+                return []
+        moved = self._office.wire.run(
+            _move, question, at, event.value, by or "", f"cancelled{signed(by)}", limit, records.encode_names(members)
+        )
+        return [job_id.decode() for job_id in moved]
+
+    def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
+        self._office.prepare()
+        at = self._office.at(now)
+        if not _encodable(job_id):
+            return False
+        asked = records.encode((changes.priority, changes.run_at, changes.queue))
+        targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Event.AMEND)]
+        told = changes.in_words() + signed(by)
+        return bool(self._office.wire.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets)))
+
+    # -- jobs
+
+    def get(self, ids: Sequence[str]) -> list[JobRow]:
+        known = [job_id for job_id in dict.fromkeys(ids) if _encodable(job_id)]
+        return records.jobs(self._ask(_get, len(known), records.encode(known))) if known else []
+
+    def finished(self, ids: Collection[str]) -> set[str]:
+        known = [job_id for job_id in ids if _encodable(job_id)]
+        open_ones = self._ask(_unfinished, len(known), records.encode(known)) if known else ()
+        return set(ids) - {known[place - 1] for place in open_ones}
+
+    def find(self, which: Filter, limit: int, cursor: str | None = None) -> Page:
+        before = position(cursor)
+        self._office.prepare()
+        if not _is_text(which):
+            return Page([], None)
+        rows: list[JobRow] = []
+        for found in self._search(_question(which, which.states), "down", limit + 1, "rows", before):
+            rows += records.jobs(found)
+        more = len(rows) > limit
+        return Page(rows[:limit], str(rows[limit - 1].seq) if more else None)
+
+    def count(self, which: Filter) -> int:
+        self._office.prepare()
+        if not _is_text(which):
+            return 0
+        question = _question(which, which.states)
+        size = self._ask(_size, question)
+        return int(size) if size is not None else sum(self._search(question, "down", _EVERYTHING, "count"))
+
+    def peek(self, queue: str, limit: int) -> list[JobRow]:
+        return records.jobs(self._ask(_peek, queue, limit)) if limit > 0 and _encodable(queue) else []
+
+    def depths(self) -> list[Depth]:
+        return records.depths.decode(self._ask(_depths))
+
+    def history(self, job_id: str) -> list[Filing]:
+        return [records.filing.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]
+
+    def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
+        return [records.line.decode(entry) for entry in self._entries(job_id, "l", limit)]
+
+    # -- queues and workers
+
+    def queues(self) -> list[QueueRow]:
+        self._office.prepare()
+        wire, tag = self._office.wire, f"{{{self._office.prefix}}}"
+        known, paused = wire.ask("HGETALL", f"{tag}:queues"), set(wire.ask("SMEMBERS", f"{tag}:paused"))
+        rows = [
+            QueueRow(name.decode(), name in paused, int(created_at))
+            for name, created_at in zip(known[::2], known[1::2], strict=True)
+        ]
+        return sorted(rows, key=lambda row: row.name)
+
+    def pause_queue(self, name: str, paused: bool) -> None:
+        self._office.prepare()
+        self._change(_pause, self._office.at(None), name, int(paused))
+
+    def workers(self) -> list[WorkerRow]:
+        rows, counts = self._ask(_workers)
+        running = {name.decode(): count for name, count in zip(counts[::2], counts[1::2], strict=True)}
+        known = [records.worker.decode(row) for row in rows]
+        told = [msgspec.structs.replace(row, running=min(row.concurrency, running.get(row.id, 0))) for row in known]
+        return sorted(told, key=lambda row: (row.started_at, row.id))
+
+    def wish(self, worker_id: str, wish: str) -> bool:
+        self._office.prepare()
+        return _encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
+
+    # -- how
+
+    def _ask(self, script: Script, *args: Value) -> Any:
+        self._office.prepare()
+        return self._office.wire.run(script, *args, repeat=args)
+
+    def _change(self, script: Script, *args: Value) -> Any:
+        """Run a script that may as well run twice."""
+        return self._office.wire.run(script, *args, repeat=args)
+
+    def _entries(self, job_id: str, kind: str, limit: int) -> list[bytes]:
+        found: list[bytes] = self._ask(_filings, job_id, kind, limit) if limit > 0 and _encodable(job_id) else []
+        return found
+
+    def _search(self, question: bytes, way: str, limit: int, what: str, start: int | None = None) -> Iterator[Any]:
+        """What matches, up to the limit, in as many parts as it takes."""
+        place: str | bytes = "" if start is None else str(start)
+        while True:
+            looks = min(max(limit, 100), _LOOKS)
+            reached, found = self._ask(_walk, question, place, way, looks, min(limit, _LOOKS), what)
+            yield found
+            limit -= found if isinstance(found, int) else len(found)
+            if reached is None or limit <= 0:
+                return
+            place = reached
+
+
+def _question(which: Filter, states: Collection[State]) -> bytes:
+    return records.question(which, states, [job_id for job_id in which.ids if _encodable(job_id)])
+
+
+def _is_text(which: Filter) -> bool:
+    """Whether the filter can match at all: a lone surrogate is in no stored text."""
+    return all(_encodable(text) for text in (which.queue, which.task, which.tag, which.worker, which.text) if text)
+
+
+def _encodable(text: str) -> bool:
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

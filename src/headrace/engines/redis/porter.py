@@ -1,0 +1,73 @@
+"""Carries the contents of a Redis store out and in, a page of jobs at a time, and minds its door meanwhile."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, cast
+
+from headrace.core.model import DeadRow, Notice, Parcel, QueueRow
+from headrace.engines.redis import records
+from headrace.engines.redis.scripts import load
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.desk import Office
+    from headrace.engines.redis.wire import Value
+
+_post, _pack, _unpack = load("post"), load("pack"), load("unpack")
+_pack_dead, _unpack_dead, _unpack_queues = load("pack_dead"), load("unpack_dead"), load("unpack_queues")
+
+
+class RedisPorter:
+    """Packs and unpacks."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def notice(self) -> Notice | None:
+        self._office.prepare()
+        key = f"{{{self._office.prefix}}}:notice"
+        kind, other, at = self._office.wire.ask("HMGET", key, "kind", "other", "at")
+        if kind is None:
+            return None
+        return Notice("moved" if kind == b"moved" else "arriving", other.decode(), int(at))
+
+    def post(self, notice: Notice | None) -> None:
+        self._office.prepare()
+        told = () if notice is None else (notice.kind, notice.other, notice.at)
+        self._office.wire.run(_post, *told, repeat=told)
+
+    def pack(self, after: int, limit: int) -> list[Parcel]:
+        self._office.prepare()
+        found = self._office.wire.run(_pack, after, limit, repeat=(after, limit))
+        return [
+            Parcel(
+                records.job(row),
+                [records.filing.decode(entry) for entry in history],
+                [records.line.decode(entry) for entry in log],
+            )
+            for row, history, log in zip(found[::3], found[1::3], found[2::3], strict=True)
+        ]
+
+    def unpack(self, parcels: Sequence[Parcel]) -> int:
+        self._office.prepare()
+        args: list[Value] = [self._office.at(None), secrets.randbits(50)]
+        for parcel in parcels:
+            history, logs = map(records.encode, parcel.history), map(records.encode, parcel.logs)
+            args += [records.encode(parcel.job), len(parcel.history), *history, len(parcel.logs), *logs]
+        return int(self._office.wire.run(_unpack, *args)) if parcels else 0
+
+    def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
+        self._office.prepare()
+        found = self._office.wire.run(_pack_dead, after, limit, repeat=(after, limit))
+        return [records.letter.decode(cast(bytes, row)) for row in found if row is not None]
+
+    def unpack_dead(self, letters: Sequence[DeadRow]) -> int:
+        self._office.prepare()
+        return int(self._office.wire.run(_unpack_dead, *map(records.encode, letters))) if letters else 0
+
+    def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
+        self._office.prepare()
+        args = [part for row in queues for part in (row.name, int(row.paused), row.created_at)]
+        if args:
+            self._office.wire.run(_unpack_queues, *args, repeat=args)

@@ -1,0 +1,105 @@
+"""How records travel to and from the scripts: MessagePack, whose arrays the scripts read value by value."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
+from headrace.core.states import State
+
+encode = msgspec.msgpack.Encoder().encode
+depths = msgspec.msgpack.Decoder(list[Depth])
+reaped = msgspec.msgpack.Decoder(list[Reaped])
+filing = msgspec.msgpack.Decoder(Filing)
+line = msgspec.msgpack.Decoder(LogLine)
+worker = msgspec.msgpack.Decoder(WorkerRow)
+letter = msgspec.msgpack.Decoder(DeadRow)
+
+
+class _Kept(Struct, array_like=True, gc=False):
+    """A whole job as the scripts answer with it: its number, its record, its body, the end of its lease."""
+
+    seq: str
+    state: State
+    finished_at: int | None
+    result: str | None
+    result_checksum: int | None
+    reason: str | None
+    version: int
+    attempt: int
+    progress: str | None
+    started_at: int | None
+    worker: str | None
+    queue: str
+    expires_at: int | None
+    id: str
+    task: str
+    priority: int
+    rank: int
+    max_attempts: int
+    created_at: int
+    run_at: int
+    crashes: int
+    releases: int
+    payload: str
+    checksum: int
+    options: str | None
+    tags: str | None
+    metadata: str | None
+    mark: int
+    lease_until: int | None = None
+
+
+_kept = msgspec.msgpack.Decoder(_Kept)
+_all_kept = msgspec.msgpack.Decoder(list[_Kept])
+_SHARED = [name for name in JobRow.__struct_fields__ if name != "seq"]
+
+
+def job(answer: bytes) -> JobRow:
+    """One job of an answer."""
+    kept = _kept.decode(answer)
+    return JobRow(seq=int(kept.seq), **{name: getattr(kept, name) for name in _SHARED})
+
+
+def jobs(answers: Iterable[bytes]) -> list[JobRow]:
+    return [job(answer) for answer in answers]
+
+
+def claims(answer: bytes) -> list[Claim]:
+    """The claimed jobs. They are put in order here and not in the script, which has all workers waiting for it."""
+    return [
+        Claim(
+            k.id,
+            int(k.seq),
+            k.task,
+            k.queue,
+            k.priority,
+            k.version,
+            k.attempt,
+            k.max_attempts,
+            k.payload,
+            k.checksum,
+            k.created_at,
+            k.run_at,
+            k.crashes,
+            k.releases,
+            k.options,
+            k.metadata,
+        )
+        for k in _all_kept.decode(answer)
+    ]
+
+
+def question(which: Filter, states: Collection[State], ids: Sequence[str]) -> bytes:
+    """A filter as `search.lua` reads it."""
+    wanted = [State(state).value for state in states]
+    texts = (which.queue, which.task, which.tag, which.worker, which.text)
+    return encode([wanted, *texts, which.since, which.until, ids if which.ids else None])
+
+
+def encode_names(names: Iterable[bytes]) -> bytes:
+    """Texts that came from a script, on their way back to one."""
+    return encode([name.decode() for name in names])

@@ -1,0 +1,38 @@
+"""The version of the layout in Redis: an empty store is made ours, an older one brought up to date, a newer refused."""
+
+from __future__ import annotations
+
+import secrets
+from typing import TYPE_CHECKING
+
+from headrace.engines.redis.scripts import load
+from headrace.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.wire import Wire
+
+MIGRATIONS = ("0001_foundation",)
+CURRENT = len(MIGRATIONS)
+_open = load("open")
+
+
+def version_of(wire: Wire) -> int:
+    """The version found in the store, 0 if it is empty."""
+    return int(wire.ask("GET", f"{{{wire.address.prefix}}}:schema") or 0)
+
+
+def open_store(wire: Wire, where: str) -> tuple[int, str]:
+    """Bring the store to our version; the version it had, and the store's own random name."""
+    args = (CURRENT, secrets.token_hex(16))
+    version, name = wire.run(_open, *args, repeat=args)
+    if name is None:
+        raise SchemaMismatch(
+            f"{where} has a layout of version {version}, written by a newer headrace; this one knows up to "
+            f"{CURRENT}. Upgrade headrace here; nothing was changed."
+        )
+    return version, name.decode()
+
+
+def names_since(version: int) -> list[str]:
+    """The migrations that a store of this version lacked."""
+    return list(MIGRATIONS[version:])

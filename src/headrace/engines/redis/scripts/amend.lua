@@ -1,0 +1,30 @@
+-- Change a job that has not started.
+-- ARGV: now, id, changes (priority, run_at, queue), what to file, then each legal state and the one it leads to, ...
+-- Answers: 1, or 0 if it is not in such a state
+
+local now, id, told = tonumber(ARGV[1]), ARGV[2], ARGV[4]
+local changes = cmsgpack.unpack(ARGV[3])
+local priority, run_at, queue = changes[1], changes[2], changes[3]
+local targets = {}
+for i = 5, #ARGV, 2 do targets[ARGV[i]] = ARGV[i + 1] end
+
+local member = call('HGET', IDS, id)
+local record = member and call('HGET', JOBS, member)
+local j = record and read(record)
+local target = j and targets[j.state]
+if not target then return 0 end
+
+guard()
+file(member, j, now, 'amend', target, told, j.finished_at)
+if queue and queue ~= j.queue then
+  drop(named('queue', j.queue), member)
+  add(named('queue', queue), member, member)
+end
+move(member, j, function()
+  j.state, j.priority, j.queue = target, priority or j.priority, queue or j.queue
+  if run_at then j.run_at, j.rank = run_at, rank_at(j, run_at) end
+end)
+flush()
+if queue then call('HSETNX', P .. ':queues', queue, now) end
+ring({['work:' .. j.queue] = true})
+return 1

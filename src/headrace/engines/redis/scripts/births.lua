@@ -1,0 +1,59 @@
+-- Putting new jobs into the store: submitted ones, and those that are carried over from another store.
+
+local ids, bodies, new_count = {}, {}, 0
+local spans = {}
+
+local function tags_of(tags)
+  return tags and cjson.decode(tags) or {}
+end
+
+-- Which hour has jobs of which numbers, so that a search by time need not look at all.
+local function remember_span(created_at, member)
+  local hour = math.floor(created_at / 3600000)
+  local span = spans[hour]
+  if span then
+    span[2] = member
+  else
+    spans[hour] = {member, member}
+  end
+end
+
+-- The next numbers, as many as asked for: a function that gives one at a time.
+local function numbers(count)
+  local seq = call('INCRBY', P .. ':seq', count) - count
+  return function()
+    seq = seq + 1
+    return string.format('%012.0f', seq)
+  end
+end
+
+-- Everything of a new job but its place, which `enter` or the caller gives it.
+local function bear(member, id, task, queue, tags, created_at, record, body)
+  local n = new_count
+  ids[n + 1], ids[n + 2] = id, member
+  bodies[n + 1], bodies[n + 2] = member, body
+  new_count = n + 2
+  keep(member, record)
+  add(ALL, member, member)
+  add(named('queue', queue), member, member)
+  add(named('task', task), member, member)
+  if tags then
+    for _, tag in ipairs(tags_of(tags)) do add(named('tag', tag), member, member) end
+  end
+  remember_span(created_at, member)
+end
+
+local function flush_births()
+  in_parts('HSET', IDS, ids, new_count)
+  in_parts('HSET', BODIES, bodies, new_count)
+  flush()
+  for hour, span in pairs(spans) do
+    local known = call('HGET', P .. ':spans', hour)
+    local first, last = span[1], span[2]
+    if known then
+      local lowest, highest = known:match('(%d+) (%d+)')
+      first, last = lowest < first and lowest or first, highest > last and highest or last
+    end
+    call('HSET', P .. ':spans', hour, first .. ' ' .. last)
+  end
+end

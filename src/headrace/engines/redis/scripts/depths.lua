@@ -1,0 +1,40 @@
+-- For each queue and state that has any: queue, state, how many jobs, and the time of the oldest.
+
+local STATES = {'scheduled', 'waiting', 'pending', 'running', 'retrying', 'completed', 'failed', 'cancelled'}
+
+-- Pending jobs are by priority first, so the oldest of each priority is asked for: the first of those in order, the
+-- last of those that are handed out newest first.
+local function oldest_pending(key)
+  local oldest, from = nil, '-inf'
+  while true do
+    local first = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if not first then return oldest end
+    local middle = math.floor((tonumber(first) + RANKS / 2) / RANKS) * RANKS
+    local backward = call('ZREVRANGEBYSCORE', key, string.format('(%.0f', middle),
+      string.format('%.0f', middle - FURTHEST), 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local forward = call('ZRANGEBYSCORE', key, string.format('%.0f', middle), string.format('%.0f', middle + FURTHEST),
+      'WITHSCORES', 'LIMIT', 0, 1)[2]
+    local age = math.min(backward and middle - tonumber(backward) or math.huge,
+      forward and tonumber(forward) - middle or math.huge)
+    oldest, from = math.min(oldest or age, age), string.format('(%.0f', middle + FURTHEST)
+  end
+end
+
+local function oldest(state, key)
+  if state == 'waiting' then return nil end
+  if state == 'pending' then return oldest_pending(key) end
+  return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
+end
+
+local found, count = {}, 0
+for _, queue in ipairs(call('HKEYS', P .. ':queues')) do
+  for _, state in ipairs(STATES) do
+    local key = place(state, queue)
+    local jobs = call('ZCARD', key)
+    if jobs > 0 then
+      count = count + 1
+      found[count] = '\148' .. pack(queue, state, jobs, oldest(state, key))
+    end
+  end
+end
+return as_array(found, count)

@@ -1,0 +1,28 @@
+-- Give back what runs under a worker beyond what it holds.
+-- ARGV: now, worker, ids it holds, their versions
+-- Answers: the ids of what was given back
+
+local now, worker = tonumber(ARGV[1]), ARGV[2]
+local ids, versions = cmsgpack.unpack(ARGV[3]), cmsgpack.unpack(ARGV[4])
+
+local held = {}
+for i, id in ipairs(ids) do
+  held[id] = held[id] or {}
+  held[id][versions[i]] = true
+end
+local members = call('ZRANGE', LEASES, 0, -1)
+local records = records_of(members, #members)
+local given_back, messages = {}, {}
+for i, member in ipairs(members) do
+  local j = records[i] and read(records[i])
+  if j and j.worker == worker and not (held[j.id] and held[j.id][j.version]) then
+    release(member, j, now, 'its claim never reached the worker')
+    given_back[#given_back + 1], messages['work:' .. j.queue] = j.id, true
+  end
+end
+if #given_back > 0 then
+  guard()
+  flush()
+  ring(messages)
+end
+return given_back

@@ -1,0 +1,10 @@
+-- The jobs of these ids, as rows.
+-- ARGV: count, ids
+
+local count = tonumber(ARGV[1])
+local known = ask_in_parts('HMGET', IDS, cmsgpack.unpack(ARGV[2]), count)
+local members = {}
+for i = 1, count do
+  if known[i] then members[#members + 1] = known[i] end
+end
+return rows_of(members, #members, records_of(members, #members))

@@ -1,0 +1,255 @@
+-- What every script begins with: the keys, and the steps by which a job moves from one place to another.
+--
+-- A script gets the installation's tag, "{prefix}", as its only key; every key is that tag and a name, so that all are
+-- in one slot of a cluster. A script decides first and writes at the end, because nothing is rolled back: `guard` makes
+-- the server refuse at the start whatever it would refuse, and `flush` does the writing. The time is always given.
+--
+-- Texts are stored as they came. Records are MessagePack, a value for each field and no header around them (absent
+-- is nil), which `take` and `pack` turn into Lua's values and back. A job's number, its `seq`, is written with twelve
+-- digits, so that jobs of one score are in the order of their numbers.
+--
+--   {p}:schema         text: the version of this layout
+--   {p}:store          text: a random name of this store, the same for all who use it
+--   {p}:seq            the last number given to a job
+--   {p}:turn           counts the commits after which somebody may want to look: the backstop of all bells
+--   {p}:bell           channel: "work:<queue>", "done", "orders"; "!<sender> <topic>" is rung by hand
+--   {p}:notice         hash kind, other, at: hangs at the door while the jobs are carried over, and afterwards
+--
+--   {p}:ids            hash: a job's id -> its number
+--   {p}:jobs           hash: number -> state, finished_at, result, result_checksum, reason, version, attempt, progress,
+--                      started_at, worker, queue, expires_at, id, task, priority, rank, max_attempts, created_at,
+--                      run_at, crashes, releases. A success changes the first six, a claim the first ten: what is
+--                      behind them is copied as it is. The end of a lease is in {p}:leases alone.
+--   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark: what never changes. By the
+--                      mark, the random number of one insert, a repeated insert knows its own jobs again.
+--   {p}:h:<number>     list: what was filed about the job, each the array of a Filing
+--   {p}:l:<number>     list: what the job logged, each the array of a LogLine
+--   {p}:spans          hash: hour of created_at -> the lowest and the highest number of its jobs
+--
+--   Where a job stands, sorted sets of numbers:
+--   {p}:in:<state>:<queue>   by `standing` if pending, run_at if scheduled or retrying, seq if waiting, started_at if
+--                      running, finished_at if finished
+--   {p}:due            by run_at: scheduled and retrying
+--   {p}:leases         by the end of the lease: running
+--   {p}:lapsing        by expires_at: not started and with an end
+--
+--   By what a job is found, sorted sets by number:
+--   {p}:all, {p}:queue:<queue>, {p}:task:<task>, {p}:tag:<tag>
+--   {p}:worker:<worker>      those that finished with this worker; what runs is found by {p}:leases
+--   {p}:state:<state>        of every state but running, which are few, and completed, which are nearly all
+--
+--   {p}:queues         hash: name -> created_at
+--   {p}:paused         set of names
+--   {p}:workers        hash: id -> WorkerRow
+--   {p}:letters        hash: id of a dead letter -> the array of a DeadRow
+--   {p}:dead           sorted set of these ids, all of score 0: by id
+--   {p}:unresolved     hash: id of a job -> its pending dead letter
+
+local P = KEYS[1]
+local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit
+local IDS, JOBS, BODIES, ALL = P .. ':ids', P .. ':jobs', P .. ':bodies', P .. ':all'
+local DUE, LEASES, LAPSING = P .. ':due', P .. ':leases', P .. ':lapsing'
+
+local PUT_OFF = {scheduled = true, retrying = true}
+local FINAL = {completed = true, failed = true, cancelled = true}
+local BY_SEQ = {scheduled = true, waiting = true, pending = true, retrying = true, failed = true, cancelled = true}
+
+local AT_ONCE = 4000 -- arguments of one call; Lua's stack has room for some 8000
+
+-- Refuse now what the server would refuse later: out of memory, a replica, a disk error. The call changes nothing.
+local function guard()
+  call('SETRANGE', P .. ':turn', 0, '')
+end
+
+-- The command with a list of any length, in parts; `n` is the list's length, as lists may end in nil.
+local function in_parts(command, key, list, n)
+  for first = 1, n, AT_ONCE do
+    call(command, key, unpack(list, first, math.min(first + AT_ONCE - 1, n)))
+  end
+end
+
+-- The same for a command that answers with a list, false for what is not there.
+local function ask_in_parts(command, key, list, n)
+  if n == 0 then return {} end
+  if n <= AT_ONCE then return call(command, key, unpack(list, 1, n)) end
+  local answers = {}
+  for first = 1, n, AT_ONCE do
+    local part = call(command, key, unpack(list, first, math.min(first + AT_ONCE - 1, n)))
+    for i = 1, #part do answers[first + i - 1] = part[i] end
+  end
+  return answers
+end
+
+-- What is to be written, collected by key: a call for each job and key would cost more than all the rest.
+local adds, drops, filed, deferred = {}, {}, {}, {}
+local kept, kept_count = {}, 0
+
+local function add(key, score, member)
+  local list = adds[key]
+  if not list then
+    list = {n = 0}
+    adds[key] = list
+  end
+  local n = list.n
+  list[n + 1], list[n + 2], list.n = score, member, n + 2
+end
+
+local function drop(key, member)
+  local list = drops[key]
+  if not list then
+    list = {n = 0}
+    drops[key] = list
+  end
+  local n = list.n + 1
+  list[n], list.n = member, n
+end
+
+local function keep(member, record)
+  kept[kept_count + 1], kept[kept_count + 2] = member, record
+  kept_count = kept_count + 2
+end
+
+local function flush()
+  in_parts('HSET', JOBS, kept, kept_count)
+  for key, list in pairs(drops) do in_parts('ZREM', key, list, list.n) end
+  for key, list in pairs(adds) do in_parts('ZADD', key, list, list.n) end
+  for i = 1, #filed, 2 do call('RPUSH', filed[i], filed[i + 1]) end
+  for i = 1, #deferred do deferred[i]() end
+  adds, drops, filed, deferred, kept, kept_count = {}, {}, {}, {}, {}, 0
+end
+
+-- The key of this kind and name. They are few, and putting a text together costs more than finding it again.
+local keys = {}
+local function named(kind, name)
+  local of_kind = keys[kind]
+  if not of_kind then
+    of_kind = {}
+    keys[kind] = of_kind
+  end
+  local key = of_kind[name]
+  if not key then
+    key = P .. ':' .. kind .. ':' .. name
+    of_kind[name] = key
+  end
+  return key
+end
+
+local PLACES = {
+  scheduled = 'in:scheduled', waiting = 'in:waiting', pending = 'in:pending', running = 'in:running',
+  retrying = 'in:retrying', completed = 'in:completed', failed = 'in:failed', cancelled = 'in:cancelled',
+}
+local function place(state, queue)
+  return named(PLACES[state], queue)
+end
+
+-- A whole number as text. The server would write it with 17 digits of precision, which takes as long as all the rest
+-- of an entry, and jobs of one batch have many numbers in common.
+local texts = {}
+local function text(number)
+  local known = texts[number]
+  if not known then
+    known = string.format('%.0f', number)
+    texts[number] = known
+  end
+  return known
+end
+
+-- The order of claims as one number that a double holds exactly: 201 priorities, high first, and in each 45 bits for
+-- the rank. Times after the year 2527 count as that year.
+local RANKS, FURTHEST = 2 ^ 45, 2 ^ 44 - 1
+local function standing(priority, rank)
+  return text((100 - priority) * RANKS + math.max(-FURTHEST, math.min(rank, FURTHEST)))
+end
+
+local function read(record)
+  local _, state, finished_at, result, result_checksum, reason, version, attempt, progress, started_at, worker, queue,
+    expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 21)
+  return {
+    state = state, finished_at = finished_at, result = result, result_checksum = result_checksum, reason = reason,
+    version = version, attempt = attempt, progress = progress, started_at = started_at, worker = worker,
+    queue = queue, expires_at = expires_at, id = id, task = task, priority = priority, rank = rank,
+    max_attempts = max_attempts, created_at = created_at, run_at = run_at, crashes = crashes, releases = releases,
+  }
+end
+
+local function written(j)
+  return pack(j.state, j.finished_at, j.result, j.result_checksum, j.reason, j.version, j.attempt, j.progress,
+    j.started_at, j.worker, j.queue, j.expires_at, j.id, j.task, j.priority, j.rank, j.max_attempts, j.created_at,
+    j.run_at, j.crashes, j.releases)
+end
+
+-- The records of these jobs, false for those that are gone.
+local function records_of(members, n)
+  return ask_in_parts('HMGET', JOBS, members, n)
+end
+
+local function leave(member, j)
+  local state = j.state
+  drop(place(state, j.queue), member)
+  if BY_SEQ[state] then drop(named('state', state), member) end
+  if state == 'running' then
+    drop(LEASES, member)
+  elseif FINAL[state] then
+    if j.worker then drop(named('worker', j.worker), member) end
+  else
+    if PUT_OFF[state] then drop(DUE, member) end
+    if j.expires_at then drop(LAPSING, member) end
+  end
+end
+
+local function enter(member, j, lease_until)
+  local state, score = j.state, nil
+  if state == 'running' then
+    score = text(j.started_at)
+    add(LEASES, text(lease_until), member)
+  elseif FINAL[state] then
+    score = text(j.finished_at or 0)
+    if j.worker then add(named('worker', j.worker), member, member) end
+  else
+    if state == 'pending' then
+      score = standing(j.priority, j.rank)
+    elseif state == 'waiting' then
+      score = member
+    else
+      score = text(j.run_at)
+      add(DUE, score, member)
+    end
+    if j.expires_at then add(LAPSING, text(j.expires_at), member) end
+  end
+  add(place(state, j.queue), score, member)
+  if BY_SEQ[state] then add(named('state', state), member, member) end
+end
+
+-- Leave, change by `change`, and enter what it says; its version is one higher afterwards.
+local function move(member, j, change)
+  leave(member, j)
+  change(j)
+  j.version = j.version + 1
+  enter(member, j)
+  keep(member, written(j))
+end
+
+-- File, while the record still tells where the job comes from, that it is about to move.
+local function file(member, j, at, event, target, detail, finished_at, error_type, error_message, error_traceback)
+  local n = #filed
+  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 2] = '\157' .. pack(at, event, j.state, target, j.version + 1, j.attempt, j.worker, j.started_at,
+    finished_at, detail, error_type, error_message, error_traceback)
+end
+
+-- The rank that fits a new time: a job of a LIFO queue stays one.
+local function rank_at(j, run_at)
+  return j.rank < 0 and -run_at or run_at
+end
+
+-- Tell listeners, once for each message. Who may not publish is found out when the store is opened; an error here
+-- would cut a commit in two.
+local function ring(messages)
+  call('INCR', P .. ':turn')
+  for message in pairs(messages) do redis.pcall('PUBLISH', P .. ':bell', message) end
+end
+
+-- A list of records as one MessagePack array.
+local function as_array(parts, n)
+  return '\221' .. struct.pack('>I4', n) .. table.concat(parts, '', 1, n)
+end

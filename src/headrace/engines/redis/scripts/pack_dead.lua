@@ -1,0 +1,5 @@
+-- The next dead letters by id.
+-- ARGV: after, limit
+
+local ids = call('ZRANGEBYLEX', P .. ':dead', '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])
+return ask_in_parts('HMGET', P .. ':letters', ids, #ids)

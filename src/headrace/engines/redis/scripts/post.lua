@@ -1,0 +1,11 @@
+-- Hang a notice at the door or take it away. No other script runs meanwhile, so from here on it holds.
+-- ARGV: kind, other, at; or nothing
+
+if #ARGV == 0 then
+  call('DEL', P .. ':notice')
+else
+  guard()
+  call('HSET', P .. ':notice', 'kind', ARGV[1], 'other', ARGV[2], 'at', ARGV[3])
+end
+ring({work = true})
+return 1

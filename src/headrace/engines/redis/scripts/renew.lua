@@ -1,0 +1,38 @@
+-- Extend leases that are still held and not yet run out, and record the worker as alive.
+-- ARGV: now, until, worker (WorkerRow), lease count, ids, versions
+-- Answers: what an operator wishes of the worker, the positions of the lost leases
+
+local now, ends = tonumber(ARGV[1]), ARGV[2]
+local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])
+
+-- What the worker reports anew; the rest is as it signed on, and the wish is the operator's.
+local function attend(reported)
+  local _, id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running, completed, failed, tasks,
+    heartbeat = take(reported, 14, 1)
+  local known = call('HGET', P .. ':workers', id)
+  if known then
+    _, _, host, pid, started_at, _, _, wish, queues, concurrency, _, _, _, tasks, heartbeat = take(known, 14, 1)
+  end
+  call('HSET', P .. ':workers', id, '\158' .. pack(id, host, pid, started_at, seen_at, state, wish, queues,
+    concurrency, running, completed, failed, tasks, heartbeat))
+  return wish
+end
+
+local members, lost, held, held_count = {}, {}, {}, 0
+local known = ask_in_parts('HMGET', IDS, ids, count)
+for i = 1, count do members[i] = known[i] or '' end
+local records = records_of(members, count)
+local until_then = ask_in_parts('ZMSCORE', LEASES, members, count)
+for i = 1, count do
+  local version = records[i] and select(7, take(records[i], 6))
+  if version == versions[i] and until_then[i] and tonumber(until_then[i]) > now then
+    held[held_count + 1], held[held_count + 2] = ends, members[i]
+    held_count = held_count + 2
+  else
+    lost[#lost + 1] = i
+  end
+end
+guard()
+local wish = attend(ARGV[3])
+in_parts('ZADD', LEASES, held, held_count)
+return {wish, lost}

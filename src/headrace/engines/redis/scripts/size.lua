@@ -1,0 +1,15 @@
+-- How many jobs match a filter, if the sizes of sets tell it; otherwise nothing, and they have to be counted.
+-- ARGV: filter
+
+if filter.ids or filter.text or filter.worker or filter.since or filter.before then return false end
+if wanted then
+  if filter.task or filter.tag then return false end
+  local by_number, others = (filter.queue and by_queue_and_state or by_state)()
+  return size_of(by_number) + size_of(others)
+end
+local sets = {}
+for _, name in ipairs({'queue', 'task', 'tag'}) do
+  if filter[name] then sets[#sets + 1] = named(name, filter[name]) end
+end
+if #sets > 1 then return false end
+return call('ZCARD', sets[1] or ALL)

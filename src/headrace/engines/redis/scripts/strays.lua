@@ -1,0 +1,9 @@
+-- What does not fit together: running jobs whose worker never signed on, and jobs that are not in every place.
+-- Answers: how many running jobs have no worker, then the sizes of ids, jobs, bodies and all
+
+local members, stray = call('ZRANGE', LEASES, 0, -1), 0
+for _, record in ipairs(records_of(members, #members)) do
+  local worker = record and select(11, take(record, 10))
+  if worker and call('HEXISTS', P .. ':workers', worker) == 0 then stray = stray + 1 end
+end
+return {stray, call('HLEN', IDS), call('HLEN', JOBS), call('HLEN', BODIES), call('ZCARD', ALL)}

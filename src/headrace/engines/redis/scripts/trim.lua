@@ -1,0 +1,30 @@
+-- Remove finished jobs that are older than they are kept.
+-- ARGV: limit, then a state and the time before which its jobs go, ...
+-- Answers: how many went
+
+local limit = tonumber(ARGV[1])
+local members = {}
+for _, queue in ipairs(call('HKEYS', P .. ':queues')) do
+  for i = 2, #ARGV, 2 do
+    local left = limit - #members
+    if left > 0 then
+      local old = call('ZRANGEBYSCORE', place(ARGV[i], queue), '-inf', '(' .. ARGV[i + 1], 'LIMIT', 0, left)
+      for _, member in ipairs(old) do members[#members + 1] = member end
+    end
+  end
+end
+local count = #members
+if count == 0 then return 0 end
+local records = records_of(members, count)
+for i, member in ipairs(members) do
+  if records[i] then erase(member, read(records[i])) end
+end
+flush_erased()
+
+-- Hours before the oldest job that is left need not be remembered.
+local oldest = call('ZRANGE', ALL, 0, 0)[1]
+local spans = call('HGETALL', P .. ':spans')
+for i = 1, #spans, 2 do
+  if not oldest or spans[i + 1]:match(' (%d+)') < oldest then call('HDEL', P .. ':spans', spans[i]) end
+end
+return count

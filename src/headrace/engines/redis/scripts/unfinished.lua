@@ -1,0 +1,12 @@
+-- The positions of those of these ids whose jobs are still to finish.
+-- ARGV: count, ids
+
+local count = tonumber(ARGV[1])
+local known = ask_in_parts('HMGET', IDS, cmsgpack.unpack(ARGV[2]), count)
+for i = 1, count do known[i] = known[i] or '' end
+local records = records_of(known, count)
+local open = {}
+for i = 1, count do
+  if records[i] and not FINAL[select(2, take(records[i], 1))] then open[#open + 1] = i end
+end
+return open

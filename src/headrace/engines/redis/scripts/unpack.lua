@@ -1,0 +1,57 @@
+-- Store jobs that come from another store as they are; those whose id is there already are left alone.
+-- ARGV: now, mark, then for each job: JobRow, number of filings, filings ..., number of log lines, lines ...
+-- Answers: how many are new
+
+local now, mark = tonumber(ARGV[1]), tonumber(ARGV[2])
+local fresh, seen, at = {}, {}, 3
+
+-- A list of texts that its length goes before.
+local function list()
+  local items, n = {}, tonumber(ARGV[at])
+  for i = 1, n do items[i] = ARGV[at + i] end
+  at = at + n + 1
+  return items
+end
+
+while at <= #ARGV do
+  local row = ARGV[at]
+  at = at + 1
+  local history, log = list(), list()
+  local id = select(3, take(row, 2, 3))
+  if not seen[id] and call('HEXISTS', IDS, id) == 0 then fresh[#fresh + 1] = {row, history, log} end
+  seen[id] = true
+end
+if #fresh == 0 then return 0 end
+
+guard()
+local next_number = numbers(#fresh)
+local queues = {}
+local function file_all(key, items)
+  for _, item in ipairs(items) do
+    local n = #filed
+    filed[n + 1], filed[n + 2] = key, item
+  end
+end
+
+for _, parcel in ipairs(fresh) do
+  local _, _, id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases, payload,
+    checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, result, result_checksum,
+    progress, reason, options, tags, metadata = take(parcel[1], 28, 3)
+  local member = next_number()
+  local j = {
+    id = id, task = task, queue = queue, state = state, priority = priority, rank = rank,
+    version = version, attempt = attempt, max_attempts = max_attempts, crashes = crashes, releases = releases,
+    created_at = created_at, run_at = run_at, expires_at = expires_at, started_at = started_at,
+    finished_at = finished_at, worker = worker, result = result, result_checksum = result_checksum,
+    progress = progress, reason = reason,
+  }
+  bear(member, id, task, queue, tags, created_at, written(j),
+    pack(payload, checksum, options, tags, metadata, mark))
+  enter(member, j, lease_until)
+  file_all(P .. ':h:' .. member, parcel[2])
+  file_all(P .. ':l:' .. member, parcel[3])
+  queues[queue] = true
+end
+flush_births()
+for queue in pairs(queues) do call('HSETNX', P .. ':queues', queue, now) end
+return #fresh

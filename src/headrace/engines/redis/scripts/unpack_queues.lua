@@ -1,0 +1,9 @@
+-- Store queues with their settings, over those of the same names.
+-- ARGV: name, "1" if paused, created_at, ...
+
+guard()
+for i = 1, #ARGV, 3 do
+  call('HSET', P .. ':queues', ARGV[i], ARGV[i + 2])
+  call(ARGV[i + 1] == '1' and 'SADD' or 'SREM', P .. ':paused', ARGV[i])
+end
+return 1

@@ -1,0 +1,13 @@
+-- Leave a wish for a worker to find at its next renewal.
+-- ARGV: worker, wish
+-- Answers: 1, or 0 if there is no such worker
+
+local known = call('HGET', P .. ':workers', ARGV[1])
+if not known then return 0 end
+guard()
+local _, id, host, pid, started_at, seen_at, state, _, queues, concurrency, running, completed, failed, tasks,
+  heartbeat = take(known, 14, 1)
+call('HSET', P .. ':workers', id, '\158' .. pack(id, host, pid, started_at, seen_at, state, ARGV[2], queues,
+  concurrency, running, completed, failed, tasks, heartbeat))
+ring({orders = true})
+return 1

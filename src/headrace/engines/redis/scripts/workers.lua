@@ -1,0 +1,14 @@
+-- The workers that reported themselves, and how many jobs run under each.
+-- Answers: workers (each a WorkerRow), then worker and count, ...
+
+local rows, running = call('HVALS', P .. ':workers'), {}
+local members = call('ZRANGE', LEASES, 0, -1)
+for _, record in ipairs(records_of(members, #members)) do
+  local worker = record and select(11, take(record, 10))
+  if worker then running[worker] = (running[worker] or 0) + 1 end
+end
+local counts = {}
+for worker, count in pairs(running) do
+  counts[#counts + 1], counts[#counts + 2] = worker, count
+end
+return {rows, counts}

@@ -1,0 +1,197 @@
+"""The connections to Redis: borrowing one, asking on it, and what to do when it turns out dead.
+
+A command that was not sent whole was not executed, so it may always be sent again. Once it was sent and the answer
+is lost, nobody knows; then only what is known to be repeatable is asked once more. A connection never crosses a
+fork: a child begins with none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import redis
+from redis.exceptions import ConnectionError, NoScriptError, RedisClusterException, ResponseError, TimeoutError
+
+from headrace.engines.breaker import Breaker
+from headrace.engines.redis.address import Address
+from headrace.engines.redis.routes import Connection, route_of
+from headrace.engines.redis.scripts import Script
+from headrace.engines.redis.trouble import translated
+from headrace.errors import EngineUnavailable
+
+Value: TypeAlias = "str | bytes | int"
+_LOST = (ConnectionError, TimeoutError, OSError)
+_ELSEWHERE = ("READONLY", "MOVED", "ASK", "CLUSTERDOWN", "ReadOnly", "Moved", "Ask", "ClusterDown")
+
+
+class Wire:
+    """All connections of one engine in one process."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._tag = f"{{{address.prefix}}}"
+        self._make = route_of(address, self._tag)
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._pid = os.getpid()
+        self._idle: deque[Connection] = deque()
+        self._room = threading.BoundedSemaphore(self.address.max_connections)
+        self._breaker = Breaker()
+
+    # -- asking
+
+    def run(self, script: Script, *args: Value, repeat: Sequence[Value] | None = None) -> Any:
+        """The script's answer. `repeat` are the arguments for a second try if the answer to the first is lost."""
+        try:
+            return self._ask(*self._calls("EVALSHA", script.sha, args, repeat))
+        except NoScriptError:  # a new server, or one that was told to forget
+            return self._ask(*self._calls("EVAL", script.text, args, repeat))
+
+    def ask(self, *command: Value) -> Any:
+        """The answer to a command that may as well be given twice."""
+        return self._ask(command, command)
+
+    def _calls(
+        self, verb: str, script: str, args: Sequence[Value], repeat: Sequence[Value] | None
+    ) -> tuple[Sequence[Value], Sequence[Value] | None]:
+        first = (verb, script, 1, self._tag, *args)
+        return first, None if repeat is None else (verb, script, 1, self._tag, *repeat)
+
+    def connect(self) -> Connection:
+        """A new connection that belongs to the caller."""
+        connection = self._make()
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            raise
+        return connection
+
+    def _ask(self, command: Sequence[Value], repeat: Sequence[Value] | None) -> Any:
+        if self._pid != os.getpid():
+            self._leave_to_the_parent()
+        self._breaker.check()
+        try:
+            answer = self._ask_twice(command, repeat)
+        except (NoScriptError, UnicodeEncodeError):
+            self._breaker.succeeded()
+            raise
+        except (redis.RedisError, RedisClusterException, OSError) as error:
+            told = translated(error, self.address.shown, self.address.prefix)
+            if isinstance(told, EngineUnavailable):
+                self._breaker.failed(str(told))
+            if told is error:
+                raise
+            raise told from error
+        self._breaker.succeeded()
+        return answer
+
+    def _ask_twice(self, command: Sequence[Value], repeat: Sequence[Value] | None) -> Any:
+        try:
+            return self._ask_once(command)
+        except _Unsent as unsent:
+            again = command
+            first = unsent.cause
+        except _LOST as error:
+            if repeat is None:
+                raise
+            again, first = repeat, error
+        self._forget_idle()  # whatever befell this one hardly spared the others
+        try:
+            return self._ask_once(again)
+        except _Unsent as unsent:
+            raise unsent.cause from first
+
+    def _ask_once(self, command: Sequence[Value]) -> Any:
+        if not self._room.acquire(timeout=self.address.timeout):
+            raise EngineUnavailable(
+                f"{self.address.shown}: all {self.address.max_connections} connections are in use; ?max_connections= "
+                "allows more"
+            )
+        try:
+            return self._converse(self._borrow(), command)
+        finally:
+            self._room.release()
+
+    def _converse(self, connection: Connection, command: Sequence[Value]) -> Any:
+        usable = False
+        try:
+            packed = connection.pack_command(*command)
+            try:
+                connection.send_packed_command(packed)
+            except _LOST as error:
+                raise _Unsent(error) from error
+            answer = connection.read_response()
+            usable = True
+            return answer
+        except ResponseError as error:
+            if _leads_elsewhere(error):
+                raise _Unsent(error) from error
+            usable = True
+            raise
+        except UnicodeEncodeError:
+            usable = True
+            raise
+        finally:
+            if usable:
+                self._idle.append(connection)
+            else:
+                connection.disconnect()
+
+    # -- connections
+
+    def _borrow(self) -> Connection:
+        with contextlib.suppress(IndexError):
+            while True:
+                connection = self._idle.pop()
+                if _is_quiet(connection):
+                    return connection
+                connection.disconnect()
+        try:
+            return self.connect()
+        except _LOST as error:
+            raise _Unsent(error) from error
+
+    def _forget_idle(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().disconnect()
+
+    def _leave_to_the_parent(self) -> None:
+        inherited = self._idle
+        self._start_afresh()
+        for connection in inherited:
+            connection.disconnect()  # our copy alone: the client knows by its process that the other end is in use
+
+    def close(self) -> None:
+        """Close what is not in use; the next question opens a connection again."""
+        if self._pid == os.getpid():
+            self._forget_idle()
+
+
+class _Unsent(Exception):
+    """The command never reached the server whole, or not the one that could have executed it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _leads_elsewhere(error: Exception) -> bool:
+    """Whether this server is not, or no longer, the one to ask."""
+    text = f"{type(error).__name__} {error}"
+    return any(word in text for word in _ELSEWHERE)
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Whether an idle connection is as we left it. One that has something to say was closed by the server."""
+    try:
+        return not connection.can_read(0)
+    except _LOST:
+        return False
