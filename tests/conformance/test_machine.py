@@ -54,8 +54,9 @@ class StoreMachine(RuleBasedStateMachine):
     def __init__(self, kind: str) -> None:
         super().__init__()
         self.folder = Path(tempfile.mkdtemp(prefix="hr-"))
-        address = KINDS[kind].create(self.folder)
-        self.engines = (KINDS[kind].open(address), KINDS[kind].open(address))
+        self.kind = KINDS[kind]
+        self.address = self.kind.create(self.folder)
+        self.engines = (self.kind.open(self.address), self.kind.open(self.address))
         self.model = Model()
         self.now = NOW
         self.submitted = 0
@@ -67,6 +68,7 @@ class StoreMachine(RuleBasedStateMachine):
     def teardown(self) -> None:
         for engine in self.engines:
             engine.close()
+        self.kind.discard(self.address)
         shutil.rmtree(self.folder, ignore_errors=True)
 
     # -- clients
@@ -313,10 +315,9 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)  # it takes seconds; but a failure is first made as short as possible, and that takes its time
-@pytest.mark.parametrize("kind", KINDS)
-def test_no_order_of_operations_leads_a_store_away_from_the_model(kind: str) -> None:
+def test_no_order_of_operations_leads_a_store_away_from_the_model(engine_name: str) -> None:
     run_state_machine_as_test(
-        lambda: StoreMachine(kind),  # type: ignore[arg-type]
+        lambda: StoreMachine(engine_name),  # type: ignore[arg-type]
         settings=settings(
             max_examples=60,
             stateful_step_count=40,

@@ -18,14 +18,12 @@ from tests.runtime.kit import as_kind
 # What these are about happens between the worker and the task, or on the test kit's own store: on three engines
 # they would take three times as long and tell nothing more.
 ABOUT_NO_ENGINE = {"test_sandbox", "test_stall", "test_testing_kit", "test_timeouts", "test_watchdog"}
-# It looks into the tables.
-ABOUT_SQLITE = {"test_a_failed_job_leaves_one_dead_letter"}
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     module = metafunc.module.__name__.rpartition(".")[2]
-    if module in ABOUT_NO_ENGINE or metafunc.function.__name__ in ABOUT_SQLITE:
+    if module in ABOUT_NO_ENGINE:
         metafunc.definition.add_marker(pytest.mark.engines("sqlite"))
 
 

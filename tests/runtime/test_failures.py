@@ -402,6 +402,5 @@ def test_a_failed_job_leaves_one_dead_letter(app: Headrace, task: Register, work
 
     job = flaky.enqueue()
     assert job.wait(PATIENCE) == "failed"
-    with app.engine.store.reading() as db:  # type: ignore[attr-defined]
-        found = db.execute("SELECT job_id, task, reason, status FROM headrace_dead").fetchall()
-    assert found == [(job.id, "flaky", "attempts_used_up", "pending")]
+    [found] = app.engine.porter.pack_dead("", 10)
+    assert (found.job_id, found.task, found.reason, found.status) == (job.id, "flaky", "attempts_used_up", "pending")
