@@ -136,7 +136,9 @@ class Headrace:
 
     async def aenqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
         """Like enqueue_many(), without blocking the event loop."""
-        return await in_thread(self.enqueue_many, calls)
+        if not isinstance(calls, Iterable):
+            raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
+        return await self._submitter.asubmit_many(map(self._as_call, calls))
 
     def _as_call(self, call: Any) -> Call[Any]:
         if isinstance(call, Call):
@@ -316,7 +318,7 @@ class _Decorator:
 
 
 def _task_options(given: dict[str, Any]) -> Options:
-    for name in ("job_id", "run_at"):
+    for name in ("job_id", "run_at", "connection"):
         if name in given:
             raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)")
     try:

@@ -15,7 +15,7 @@ from headrace.core import ids
 from headrace.core.clock import instant_ms, to_ms
 from headrace.core.model import Isolation
 from headrace.core.retry import Retry, as_retry
-from headrace.core.words import nearest, short
+from headrace.core.words import a_kind, nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
@@ -29,6 +29,7 @@ _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+CONNECTIONS = "a Connection of sqlite3, psycopg or SQLAlchemy, a Session of SQLAlchemy, or Django's connection"
 
 
 class Options(Struct, frozen=True, kw_only=True):
@@ -48,6 +49,7 @@ class Options(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
     redact: tuple[str, ...] | UnsetType = UNSET
+    connection: Any = UNSET
 
     def over(self, below: Options) -> Options:
         """These options, and what they leave unsaid taken from `below`."""
@@ -202,6 +204,14 @@ def _metadata(name: str, value: Any) -> Mapping[str, Any]:
     return dict(value)
 
 
+def _connection(name: str, value: Any) -> Any:
+    # Of which library it is, and whether it leads to the store, only an engine can tell. The value is not shown: it
+    # may be a URL with a password.
+    if not (hasattr(value, "execute") or hasattr(value, "cursor")):
+        raise InvalidJob(f"{name}: expected {CONNECTIONS}, got {a_kind(value)}")
+    return value
+
+
 _CHECKS = {
     "queue": check_queue,
     "priority": check_priority,
@@ -217,4 +227,5 @@ _CHECKS = {
     "tags": _words,
     "metadata": _metadata,
     "redact": _words,
+    "connection": _connection,
 }

@@ -6,7 +6,9 @@ it does not see in time, the backstop of the bells does. Knows nothing of connec
 
 from __future__ import annotations
 
+import contextlib
 import os
+import sqlite3
 import threading
 import time
 from collections.abc import Callable
@@ -49,8 +51,10 @@ class Vigil:
         with self._lock:
             self._expected[job_id] = time.monotonic() + _PATIENCE
             if self._thread is None:
-                self._thread = threading.Thread(target=self._keep, name="headrace-vigil", daemon=True)
-                self._thread.start()
+                thread = threading.Thread(target=self._keep, name="headrace-vigil", daemon=True)
+                with contextlib.suppress(RuntimeError):  # no thread is to be had; the job is stored all the same
+                    thread.start()
+                    self._thread = thread
         self._news.set()
 
     def close(self) -> None:
@@ -71,7 +75,7 @@ class Vigil:
                 before, seen = seen, self._store.change_count()
                 if seen != before:
                     self._ring_for_those_who_came()
-            except EngineUnavailable:
+            except (EngineUnavailable, sqlite3.Error):
                 seen = None  # whoever works on the store is told why
             if self._news.wait(pause):
                 self._news.clear()
