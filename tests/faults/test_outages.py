@@ -55,6 +55,11 @@ class Producer:
                 self.refused += 1
                 self._stop.wait(0.01)
 
+    def go_on_for(self, jobs: int) -> None:
+        """Wait until so many more were accepted."""
+        enough = len(self.accepted) + jobs
+        until(lambda: len(self.accepted) >= enough, what="some load")
+
     def __enter__(self) -> Producer:
         self._thread.start()
         return self
@@ -108,8 +113,7 @@ def test_a_server_that_restarts_under_load_loses_nothing(
         completed_after(app, 20)
         with Producer(app) as producer:
             for _ in range(2):
-                enough = len(producer.accepted) + 200
-                until(lambda enough=enough: len(producer.accepted) >= enough, what="some load")
+                producer.go_on_for(200)
                 server.restart(mode)
                 completed_after(app, RESUME)
         all_ended_once(app, producer)
@@ -143,8 +147,7 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(
         completed_after(app, 20)
         with Producer(app) as producer:
             for _ in range(20):
-                before = len(producer.accepted)
-                until(lambda before=before: len(producer.accepted) > before + 5, what="some load")
+                producer.go_on_for(5)
                 proxy.cut()
         all_ended_once(looking, producer)
         assert [worker.poll() for worker in workers] == [None, None]

@@ -90,7 +90,7 @@ def doorbells(app: Headrace, *topics: str) -> Iterator[Callable[[], None]]:
     Gives a function that waits until they all do.
     """
     bells = {topic: Doorbell() for topic in topics}
-    app.engine.listen = lambda topic, queues=(): bells[topic]  # type: ignore[method-assign, assignment]
+    app.engine.listen = lambda topic, queues=(): bells[topic]  # type: ignore[method-assign]
 
     def all_wait() -> None:
         for bell in bells.values():

@@ -239,7 +239,7 @@ class Headrace:
         from headrace.runtime.worker import Worker
 
         if self.spool is not None:
-            self.spool.start()
+            self.spool.watch()
         return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
     # -- for tests

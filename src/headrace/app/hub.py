@@ -2,23 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from headrace.app.why import explain
+from headrace.app.why import explain, explain_spooled
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.model import Changes, Filter, JobRow, Page
-from headrace.core.states import Event, State, sources
+from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.engines.protocol import Engine
-from headrace.errors import JobNotFound
-from headrace.runtime.job import LogEntry
+from headrace.errors import EngineUnavailable, JobNotFound
+from headrace.runtime.job import SPOOLED, LogEntry
 from headrace.runtime.task import Task
 
 if TYPE_CHECKING:
+    from headrace.runtime.spool import Spool
     from headrace.runtime.waiter import Waiter
 
 _AT_ONCE = 1000
@@ -32,14 +34,16 @@ class AppHub:
         engine: Engine,
         clock: Clock,
         find_task: Callable[[str], Task[..., Any, Any] | None],
+        spool: Spool | None = None,
     ) -> None:
         self._find_task = find_task
-        self.attach(engine, clock)
+        self.attach(engine, clock, spool)
 
-    def attach(self, engine: Engine, clock: Clock) -> None:
+    def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
         """Serve from this store from now on; whoever waits goes on waiting at the one before."""
         self.engine = engine
         self.clock = clock
+        self._spool = spool
         self._waiter: Waiter | None = None
 
     def close(self) -> None:
@@ -47,10 +51,21 @@ class AppHub:
             self._waiter.close()
 
     def row(self, job_id: str) -> JobRow:
-        rows = self.engine.desk.get([job_id])
-        if not rows:
+        """The job as the store has it or, if it has not arrived there, as it waits in the spool."""
+        try:
+            rows = self.engine.desk.get([job_id])
+        except EngineUnavailable:
+            if (spooled := self._spooled(job_id)) is None:
+                raise
+            return spooled
+        if rows:
+            return rows[0]
+        if (spooled := self._spooled(job_id)) is None:
             raise JobNotFound(job_id)
-        return rows[0]
+        return spooled
+
+    def _spooled(self, job_id: str) -> JobRow | None:
+        return None if self._spool is None else self._spool.row(job_id)
 
     def move(self, which: Filter, event: Event) -> list[str]:
         """Apply the event once to each job that matches now, a bounded batch at a time.
@@ -59,7 +74,10 @@ class AppHub:
         again meanwhile must not be revived a second time.
         """
         if which.ids:
-            return self.engine.desk.move(which, event, len(which.ids))
+            done = self.engine.desk.move(which, event, len(which.ids))
+            if not done:
+                self._refuse_if_spooled(which.ids)
+            return done
         moved: list[str] = []
         states = tuple(state for state in (which.states or sources(event)) if state in sources(event))
         page = Page([], None) if not states else self._matching(which, states, None)
@@ -73,12 +91,30 @@ class AppHub:
         return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor)
 
     def amend(self, job_id: str, changes: Changes) -> bool:
-        return self.engine.desk.amend(job_id, changes)
+        changed = self.engine.desk.amend(job_id, changes)
+        if not changed:
+            self._refuse_if_spooled([job_id])
+        return changed
 
-    def wait(self, job_id: str, timeout: float | None) -> bool:
+    def _refuse_if_spooled(self, ids: Iterable[str]) -> None:
+        """What becomes of a job, the store decides; False, as for one that is over, would be a lie."""
+        if self._spool is not None and (held := next(filter(self._spool.holds, ids), None)):
+            raise EngineUnavailable(f"job {held} still waits in the spool; do it again when it is forwarded")
+
+    def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:
+        if spooled and self._spool is not None:
+            started = time.monotonic()
+            if not self._spool.waiting().wait(job_id, timeout):
+                return False
+            timeout = _left(timeout, started)
         return self._waiting().wait(job_id, timeout)
 
-    async def await_finish(self, job_id: str, timeout: float | None) -> bool:
+    async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:
+        if spooled and self._spool is not None:
+            started = time.monotonic()
+            if not await self._spool.waiting().await_finish(job_id, timeout):
+                return False
+            timeout = _left(timeout, started)
         return await self._waiting().await_finish(job_id, timeout)
 
     def _waiting(self) -> Waiter:
@@ -90,11 +126,12 @@ class AppHub:
         return self._waiter
 
     def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]:
-        filings = self.engine.desk.history(row.id)
+        filings = [] if row.seq == SPOOLED else self.engine.desk.history(row.id)
         return tell(row, filings), errors_of(filings)
 
     def log_lines(self, job_id: str) -> list[LogEntry]:
-        self.row(job_id)
+        if self.row(job_id).seq == SPOOLED:
+            return []
         return [
             LogEntry(at, line.attempt, line.level, line.message, codec.decode(line.fields) if line.fields else {})
             for line in self.engine.desk.logs(job_id)
@@ -102,6 +139,8 @@ class AppHub:
         ]
 
     def explain(self, row: JobRow) -> str:
+        if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
+            return explain_spooled(*self._spool.place(row.id))
         return explain(row, self.engine.desk, self.clock.now())
 
     def rebuild_result(self, task: str, value: Any) -> Any:
@@ -115,3 +154,7 @@ class AppHub:
     def secrets(self, task: str) -> tuple[str, ...]:
         known = self._find_task(task)
         return () if known is None else known.options.redact or ()
+
+
+def _left(timeout: float | None, started: float) -> float | None:
+    return None if timeout is None else max(timeout - (time.monotonic() - started), 0.0)

@@ -5,23 +5,35 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.clock import to_datetime
-from headrace.core.model import Filter, JobRow, WorkerRow
+from headrace.core.model import Filter, JobRow, Notice, WorkerRow
 from headrace.core.states import FINAL, State
 from headrace.engines.protocol import Desk
 
 
-def explain(row: JobRow, desk: Desk, now: int) -> str:
-    """The sentence."""
+def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> str:
+    """The sentence. `notice` is what hangs at the door of the store."""
     if row.state in FINAL:
         return _over(row)
     if row.state is State.RUNNING:
         return _running(row, now)
+    if notice is not None:
+        return _held_up(notice)
     if row.state is State.WAITING:
         return "It waits for other jobs to finish first."
     if row.state is State.PENDING or row.run_at <= now:
         alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
         return _pending(row, desk, alive)
     return _not_due(row, now)
+
+
+def explain_spooled(where: str, in_front: int, error: str | None) -> str:
+    """The sentence for a job that the server has not got yet."""
+    if error is None:
+        return f"It waits in the spool of {where}: {in_front} jobs are in front of it, and are being forwarded now."
+    return (
+        f"It waits in the spool of {where}: the server is away ({error}), {in_front} jobs are in front of it; "
+        "it is forwarded when the server returns."
+    )
 
 
 def _over(row: JobRow) -> str:
@@ -35,6 +47,12 @@ def _running(row: JobRow, now: int) -> str:
         return f"Worker {row.worker} fell silent while running it; the next worker to look takes it over."
     since = _span(now - (row.started_at or now))
     return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
+
+
+def _held_up(notice: Notice) -> str:
+    if notice.kind == "moved":
+        return f"The jobs of this store were carried over to {notice.other}; look there, nothing is started here."
+    return f"This store is being filled from {notice.other}; its workers begin when `headrace copy` is through."
 
 
 def _not_due(row: JobRow, now: int) -> str:

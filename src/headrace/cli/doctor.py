@@ -6,7 +6,7 @@ import platform
 import sys
 from collections.abc import Iterator
 from importlib.metadata import PackageNotFoundError, version
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 import msgspec
@@ -20,6 +20,10 @@ from headrace.cli.session import Session, missing_file
 from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
 from headrace.core.states import State
 from headrace.errors import ConfigError, HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.runtime.spool import Spool
+    from headrace.runtime.spool_desk import SpoolStats
 
 
 class Report(msgspec.Struct):
@@ -35,6 +39,7 @@ class Report(msgspec.Struct):
     engine: dict[str, str | int]
     workers: dict[str, int]
     queues: dict[str, int]
+    spool: SpoolStats | None = None
 
 
 @click.command("doctor", epilog=example("headrace doctor", "headrace --app shop.jobs:app doctor --json"))
@@ -61,6 +66,8 @@ def _examine(session: Session) -> Report:
             report.remarks.append(f"there is no store at {missing} yet; the first job or worker creates it")
         else:
             _look_inside(app, report)
+        if app.spool is not None:
+            _look_at_spool(app.spool, report)
     report.ok = not report.findings
     return report
 
@@ -86,6 +93,30 @@ def _look_inside(app: Headrace, report: Report) -> None:
         _look_at_work(app, report)
     except HeadraceError as error:
         report.findings.append(str(error))
+
+
+def _look_at_spool(spool: Spool, report: Report) -> None:
+    try:
+        report.spool = stats = spool.stats()
+    except HeadraceError as error:
+        report.findings.append(str(error))
+        return
+    report.findings += filter(None, [spool.check()])
+    if stats.waiting and stats.error:
+        report.findings.append(f"{stats.waiting} jobs wait in the spool since {stats.since}: {stats.error}")
+    elif stats.waiting:
+        report.remarks.append(f"{stats.waiting} jobs of the spool are being forwarded")
+    if stats.waiting > stats.limit * 0.9:
+        report.findings.append(f"the spool is nearly full; at {stats.limit} jobs (spool_limit) it takes no more")
+    if stats.refused:
+        report.findings.append(
+            f"{stats.refused} jobs were refused by the server when they were forwarded, the last one with "
+            f"{stats.refusal}; they are kept in the table `refused` of {stats.file}"
+        )
+    if stats.duplicates:
+        report.remarks.append(f"{stats.duplicates} jobs of the spool were dropped: others came first with their ids")
+    for store, count in stats.others.items():
+        report.remarks.append(f"{count} jobs wait in the same spool for {store}; an app with that URL forwards them")
 
 
 def _look_at_work(app: Headrace, report: Report) -> None:
@@ -155,7 +186,19 @@ def _print(report: Report) -> None:
                 *((f"pending in {name}", str(count)) for name, count in report.queues.items()),
             ]
         )
+    if report.spool:
+        _title("Spool")
+        print_facts(_spool_facts(report.spool))
     _print_verdict(report)
+
+
+def _spool_facts(stats: SpoolStats) -> Iterator[tuple[str, str]]:
+    yield "file", stats.file
+    yield "waiting", f"{stats.waiting} of {stats.limit}" + (f", since {stats.since}" if stats.since else "")
+    if stats.error:
+        yield "last error", f"{stats.error} ({stats.error_at})"
+    yield "refused", str(stats.refused)
+    yield "duplicates", str(stats.duplicates)
 
 
 def _print_verdict(report: Report) -> None:

@@ -35,6 +35,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_payload: int = 1_048_576
     durability: Literal["normal", "full"] = "normal"
     auto_migrate: bool = True
+    spool: str | None = None
+    spool_limit: int = 100_000
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -60,6 +62,9 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"max_jobs: {s.max_jobs} must be at least 1", s.max_jobs is None or s.max_jobs >= 1),
         (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
         ("queues: give at least one queue with a weight of 1 or more", _weighted(s.queues)),
+        (f"spool: {s.spool!r} should be the path of a file", s.spool is None or _is_path(s.spool)),
+        ("spool: only for a server (postgresql, redis); a local store is never away", _may_spool(s)),
+        (f"spool_limit: {s.spool_limit} must be at least 1", s.spool_limit >= 1),
     ]
 
 
@@ -67,7 +72,19 @@ def _weighted(queues: Queues | None) -> bool:
     return queues is None or (bool(queues) and all(weight >= 1 for weight in queues.values()))
 
 
-_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory")
+def _is_path(text: str) -> bool:
+    return bool(text.strip()) and "\0" not in text and "://" not in text
+
+
+def _may_spool(s: Settings) -> bool:
+    return s.spool is None or not _is_local(s.url)
+
+
+def _is_local(url: object) -> bool:
+    return str(url).lower().startswith(("sqlite:", "memory:"))
+
+
+_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -85,20 +102,40 @@ def resolve(
 ) -> Found:
     """Arguments over HEADRACE_* variables over the file. An unknown or bad setting is an error that names it.
 
-    An argument of None was not given, except where None means something: no timeout, no such limit.
+    An argument of None was not given, except where None means something: no timeout, no such limit. A spool goes with
+    the server it was set for: a nearer URL without one, such as that of a test, leaves it behind.
     """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
-    for name, value in file.items():
-        values[name], origin[name] = _converted(name, value, f"{name} in {file_name}"), file_name
-    for variable, text in environment.items():
-        if variable.startswith("HEADRACE_") and not variable.startswith(_NOT_SETTINGS):
-            name = variable.removeprefix("HEADRACE_").lower()
-            values[name], origin[name] = _converted(name, text, variable), variable
-    for name, value in arguments.items():
-        if value is not None or name in _MAY_BE_NONE:
-            values[name], origin[name] = _converted(name, value, name), "argument"
+    for place in (_in_file(file, file_name), _in_environment(environment), _in_arguments(arguments)):
+        nearer = {name: _converted(name, value, where) for name, (value, where, _) in place.items()}
+        if _is_local(nearer.get("url", "")) and "spool" not in nearer:
+            values.pop("spool", None)
+            origin.pop("spool", None)
+        values |= nearer
+        origin |= {name: found for name, (_, _, found) in place.items()}
     return Found(Settings(**values), origin)
+
+
+# For each setting of a place: its value, what an error calls it, and what it is said to come from.
+_Place = dict[str, tuple[Any, str, str]]
+
+
+def _in_file(file: Mapping[str, Any], file_name: str) -> _Place:
+    return {name: (value, f"{name} in {file_name}", file_name) for name, value in file.items()}
+
+
+def _in_environment(environment: Mapping[str, str]) -> _Place:
+    return {
+        variable.removeprefix("HEADRACE_").lower(): (text, variable, variable)
+        for variable, text in environment.items()
+        if variable.startswith("HEADRACE_") and not variable.startswith(_NOT_SETTINGS)
+    }
+
+
+def _in_arguments(arguments: Mapping[str, Any]) -> _Place:
+    given = {name: value for name, value in arguments.items() if value is not None or name in _MAY_BE_NONE}
+    return {name: (value, name, "argument") for name, value in given.items()}
 
 
 def _converted(name: str, value: Any, where: str) -> Any:

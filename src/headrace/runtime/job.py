@@ -20,6 +20,7 @@ from headrace.runtime.twin import twin
 
 R = TypeVar("R")
 LOST_RESULT = "$lost"
+SPOOLED = -1  # the `seq` of a job that no store has numbered yet: it waits in the spool
 
 
 class LogEntry(msgspec.Struct, frozen=True):
@@ -38,8 +39,8 @@ class Hub(Protocol):
     def row(self, job_id: str) -> JobRow: ...
     def move(self, which: Filter, event: Event) -> Sequence[str]: ...
     def amend(self, job_id: str, changes: Changes) -> bool: ...
-    def wait(self, job_id: str, timeout: float | None) -> bool: ...
-    async def await_finish(self, job_id: str, timeout: float | None) -> bool: ...
+    def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
+    async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
     def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]: ...
     def log_lines(self, job_id: str) -> list[LogEntry]: ...
     def explain(self, row: JobRow) -> str: ...
@@ -64,7 +65,7 @@ class Job(Generic[R]):
     def row(self) -> JobRow:
         """The stored record behind the attributes."""
         if isinstance(self._record, NewJob):
-            self._record = _as_row(self._record)
+            self._record = as_row(self._record)
         return self._record
 
     @property
@@ -145,6 +146,11 @@ class Job(Generic[R]):
         return self.state in FINAL
 
     @property
+    def spooled(self) -> bool:
+        """Whether it waits in the spool of this host, because the server was away."""
+        return isinstance(self._record, JobRow) and self._record.seq == SPOOLED and not self.is_finished
+
+    @property
     def errors(self) -> list[AttemptError]:
         """The error of every attempt that failed, oldest first."""
         return self._hub.history_of(self._hub.row(self.id))[1]
@@ -170,7 +176,7 @@ class Job(Generic[R]):
     def wait(self, timeout: float | None = None) -> State:
         """Wait until the job is finished, through its retries, and return its final state."""
         patience = check_patience("timeout", timeout)
-        if not self.refresh().is_finished and not self._hub.wait(self.id, patience):
+        if not self.refresh().is_finished and not self._hub.wait(self.id, patience, spooled=self.spooled):
             raise TimeoutError(f"job {self.id} is {self.refresh().state} after {patience:g} s: {self.why()}")
         return self.refresh().state
 
@@ -183,7 +189,7 @@ class Job(Generic[R]):
         """Like wait(), without blocking the event loop."""
         patience = check_patience("timeout", timeout)
         await self.arefresh()
-        if not self.is_finished and not await self._hub.await_finish(self.id, patience):
+        if not self.is_finished and not await self._hub.await_finish(self.id, patience, spooled=self.spooled):
             raise TimeoutError(f"job {self.id} is not finished after {patience:g} s: {await self.awhy()}")
         return (await self.arefresh()).state
 
@@ -302,6 +308,7 @@ _FRESH: dict[str, Any] = dict.fromkeys(
 )
 
 
-def _as_row(new: NewJob) -> JobRow:
+def as_row(new: NewJob, seq: int = 0) -> JobRow:
+    """The row of a job that was only just enqueued."""
     known: dict[str, Any] = {**msgspec.structs.asdict(new), **_FRESH}
-    return JobRow(seq=0, attempt=0, crashes=0, releases=0, **known)
+    return JobRow(seq=seq, attempt=0, crashes=0, releases=0, **known)
