@@ -53,12 +53,15 @@ class LockedPresence:
 def local_folder(identity: str) -> Path:
     """Where the workers of this host meet that serve the store of this identity, if the store itself has no folder."""
     owner = os.getuid() if hasattr(os, "getuid") else "user"
-    base = Path(tempfile.gettempdir(), f"headrace-{owner}")
-    folder = base / hashlib.sha256(identity.encode()).hexdigest()[:16]
-    for path in (base, folder):
-        with contextlib.suppress(FileExistsError):
-            path.mkdir(0o700)
-        _refuse_foreign(path)
+    try:
+        base = Path(tempfile.gettempdir(), f"headrace-{owner}")
+        folder = base / hashlib.sha256(identity.encode()).hexdigest()[:16]
+        for path in (base, folder):
+            with contextlib.suppress(FileExistsError):
+                path.mkdir(0o700)
+            _refuse_foreign(path)
+    except OSError as error:  # no temporary folder at all, or one that can't be written to
+        raise ConfigError(f"workers need a temporary folder: {error}; set TMPDIR to one they may write to") from error
     return folder
 
 
@@ -76,7 +79,8 @@ def _begun_if_dead(path: Path) -> set[int] | None:
         data = os.read(fd, os.fstat(fd).st_size)
         if not data:
             return None  # it is just signing on
-        return {ref for (ref,) in _REF.iter_unpack(data) if ref}
+        whole = len(data) // _REF.size * _REF.size  # a damaged file must not keep the others from being read
+        return {ref for (ref,) in _REF.iter_unpack(data[:whole]) if ref}
     except BlockingIOError:
         return None
     finally:

@@ -19,11 +19,14 @@ CURRENT = MIGRATIONS[-1].version
 _TABLE = """CREATE TABLE IF NOT EXISTS headrace_schema (
     version integer PRIMARY KEY, name text NOT NULL, needs integer NOT NULL, applied_at bigint NOT NULL)"""
 
+_IS_THERE = """SELECT 1 FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relname = 'headrace_schema'"""
+
 
 def version_of(db: Connection, schema: str) -> tuple[int, int]:
     """The version of the tables, 0 if there are none, and the oldest version of the code they still serve."""
-    found = db.execute("SELECT to_regclass(%s)", [f'"{schema}".headrace_schema']).fetchone()
-    if found is None or found[0] is None:
+    # Not to_regclass: its session may remember from before it waited for the lock that there was no such schema.
+    if db.execute(_IS_THERE, [schema]).fetchone() is None:
         return 0, 0
     row = db.execute(qualified("SELECT max(version), max(needs) FROM headrace_schema", schema)).fetchone()
     return (0, 0) if row is None or row[0] is None else (int(row[0]), int(row[1]))
@@ -41,6 +44,7 @@ def migrate(db: Connection, schema: str, where: str, now: int) -> list[str]:
     """Apply what is missing, inside the caller's transaction: all of it or nothing."""
     # A busy server is not brought to a halt by a migration that queues for its tables.
     db.execute("SET LOCAL lock_timeout = '10s'")
+    db.execute("SET LOCAL statement_timeout = 0")  # a step over many jobs may take its time
     db.execute("SELECT pg_advisory_xact_lock(%s, %s)", [_LOCK, zlib.crc32(schema.encode()) - 2**31])
     version, needs = version_of(db, schema)
     refuse_newer(version, needs, where)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import random
 import select
 import threading
 import time
@@ -74,6 +75,7 @@ class Server:
             except _UNDONE as error:
                 if not tries_left:
                     raise self._translated(error) from error
+                _step_aside()
         raise AssertionError("the loop returns or raises")
 
     def repeat(self, act: Callable[[Connection], T]) -> T:
@@ -98,6 +100,7 @@ class Server:
             except _UNDONE as error:
                 if not tries_left:
                     raise self._translated(error) from error
+                _step_aside()
             except ConnectionLost:
                 if committing or not tries_left:
                     raise
@@ -153,9 +156,9 @@ class Server:
             raise
         except psycopg.ProgrammingError as error:
             raise ConfigError(f"url: {_in_a_line(error)}") from error
-        if connection.info.server_version < _OLDEST:
+        if (version := connection.info.server_version) < _OLDEST:
             connection.close()
-            raise ConfigError(f"{self.address} is PostgreSQL {connection.info.server_version // 10000}; 14 is needed")
+            raise ConfigError(f"{self.address} is PostgreSQL {version // 10000}; {_OLDEST // 10000} is needed")
         self._breaker.succeeded()
         self._backends[connection] = connection.info.backend_pid
         return connection
@@ -194,18 +197,24 @@ class Server:
 
     def _put_right(self, connection: Connection, home: list[tuple[Connection, float]]) -> None:
         """Ready for the next one after an error, or away with it."""
+        if connection not in self._backends:  # a child, forked in the middle of it, leaves by the way of its parent
+            return
         status = connection.info.transaction_status
-        if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
-            with contextlib.suppress(psycopg.Error):
-                connection.execute("ROLLBACK")
-        if connection.info.transaction_status == TransactionStatus.IDLE:
-            self._return(connection, home)
-        else:  # it was interrupted in the middle of something
-            self.hang_up(connection)
+        try:
+            if status in (TransactionStatus.INTRANS, TransactionStatus.INERROR):
+                with contextlib.suppress(psycopg.Error):
+                    connection.execute("ROLLBACK")
+        finally:
+            if connection.info.transaction_status == TransactionStatus.IDLE:
+                self._return(connection, home)
+            else:  # it was interrupted in the middle of something
+                self.hang_up(connection)
 
     def _translated(self, error: psycopg.Error) -> EngineUnavailable:
         told = f"{self.address}: {_in_a_line(error)}"
         advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), None)
+        if type(error) is psycopg.OperationalError:
+            advice = next((text for words, text in _ADVICE_ON_WORDS.items() if words in told), None)
         return EngineUnavailable(f"{told}; {advice}" if advice else told)
 
     def close(self) -> None:
@@ -220,13 +229,21 @@ _ADVICE: dict[type[psycopg.Error], str] = {
     pg.QueryCanceled: "the statement took longer than its timeout; is the server overloaded, or a lock held?",
     pg.LockNotAvailable: "another transaction holds a lock for too long",
     pg.DiskFull: "the server's disk is full: free some space, the queue goes on by itself",
-    pg.TooManyConnections: "the server has no connection left for us; lower `connections` in the URL or use a pooler",
+    pg.DeadlockDetected: "other transactions got into its way again and again",
+    pg.SerializationFailure: "other transactions got into its way again and again",
     pg.InsufficientPrivilege: "the user of the URL may not do this; grant it, or run `headrace migrate` as the owner",
     pg.ReadOnlySqlTransaction: "the server is a replica or read-only; use the address of the primary",
     pg.UndefinedTable: "the tables are gone; `headrace migrate` makes them anew",
     pg.InvalidSchemaName: "the schema is gone; `headrace migrate` makes it anew",
 }
 
+
+# Why a connection was refused is told in words alone.
+_ADVICE_ON_WORDS = {
+    "too many": "the server has no connection left for us; lower `connections` in the URL or use a pooler",
+    "connection slots": "the server has no connection left for us; lower `connections` in the URL or use a pooler",
+    "startup parameter": "is it a pooler? Then add `pooler=on` to the URL",
+}
 
 _servers: WeakSet[Server] = WeakSet()
 _left_to_the_parent: list[object] = []  # what is thrown away unclosed would be warned about
@@ -242,6 +259,11 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_start_all_afresh)
 
 
+def _step_aside() -> None:
+    # Whoever comes again at once meets the same others in the same order.
+    time.sleep(random.uniform(0.005, 0.05))
+
+
 def _has_something_to_say(connection: Connection) -> bool:
     # An idle connection has nothing to read but the news that it was closed.
     if connection.closed:
@@ -251,5 +273,6 @@ def _has_something_to_say(connection: Connection) -> bool:
     return bool(poll.poll(0))
 
 
-def _in_a_line(error: BaseException) -> str:
-    return " ".join(str(error).split()) or type(error).__name__
+def _in_a_line(error: psycopg.Error) -> str:
+    """What the server said, without where in our statement; what the library says, if it was not the server."""
+    return " ".join((error.diag.message_primary or str(error)).split()) or type(error).__name__

@@ -1,6 +1,11 @@
 -- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/sql.py): arrays of
 -- the driver cost its side fifteen times as much for each job. Statements that others' writes could overtake lock
 -- the rows first (`lock_…`, FOR UPDATE): from then on nobody else moves these jobs.
+--
+-- A prepared statement keeps its plan, which may be from before the first job. So no statement leaves the planner a
+-- choice that it would make by the size of a table: jobs by number or id are found by `= ANY (ARRAY(…))`, which is no
+-- join, and those of a batch by `= ANY (ARRAY[…])`, by which a join can only begin with the batch. Address sees to it
+-- that an index is then all that is left.
 
 -- name: clock
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
@@ -32,13 +37,13 @@ FROM fresh;
 
 -- name: mine (each j: NewJob)
 SELECT coalesce(json_agg(job.id), '[]')::text
-FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
-JOIN headrace_jobs AS job ON job.id = j.id AND job.created_at = j.created_at AND job.checksum = j.checksum
+FROM jsonb_array_elements(:j::jsonb) AS j(value)
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[j.id]) AND job.created_at = j.created_at AND job.checksum = j.checksum
                          AND job.task = j.task;
 
 -- name: taken
 SELECT coalesce(json_agg(id), '[]')::text FROM headrace_jobs
-WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
+WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: add_queues
 INSERT INTO headrace_queues (name, created_at) SELECT jsonb_array_elements_text(:names::jsonb), :now
@@ -52,7 +57,7 @@ WITH done AS (
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
-    WHERE job.id = o.id AND job.version = o.version
+    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = ANY (ARRAY[o.version])
     RETURNING job.id, job.version - 1 AS version
 )
 SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(json_build_array(id, version)), '[]')::text END
@@ -62,7 +67,7 @@ FROM done;
 WITH o AS MATERIALIZED (
     SELECT job, o.value
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
-    JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
+    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = ANY (ARRAY[o.version])
     ORDER BY o.key
     FOR UPDATE OF job
 ), filed AS (
@@ -99,7 +104,7 @@ WITH o AS MATERIALIZED (
         finished_at = o.finished_at,
         worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE job.worker END,
         lease_until = NULL
-    FROM o WHERE job.seq = (o.job).seq
+    FROM o WHERE job.seq = ANY (ARRAY[(o.job).seq])
     RETURNING job.id, (o.job).version
 )
 SELECT coalesce(json_agg(json_build_array(id, version)), '[]')::text FROM done;
@@ -111,19 +116,19 @@ SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt
        'late ' || o.event || ' refused: it held version ' || o.version || ', the job is at ' || job.version,
        o.error_type, o.error_message, o.error_traceback
 FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
-JOIN headrace_jobs AS job ON job.id = o.id
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id])
 ORDER BY o.key;
 
 -- name: note_progress (each n: Note)
 UPDATE headrace_jobs AS job SET progress = n.progress
 FROM jsonb_array_elements(:n::jsonb) AS n(value)
-WHERE job.id = n.id AND job.version = n.version;
+WHERE job.id = ANY (ARRAY[n.id]) AND job.version = ANY (ARRAY[n.version]);
 
 -- name: note_logs (each n: Note)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
 FROM jsonb_array_elements(:n::jsonb) WITH ORDINALITY AS n(value, key)
-JOIN headrace_jobs AS job ON job.id = n.id AND job.version = n.version
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[n.id]) AND job.version = ANY (ARRAY[n.version])
 ORDER BY n.key;
 
 -- Claiming.
@@ -143,8 +148,8 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
 
 -- name: promote
 UPDATE headrace_jobs SET state = 'pending', version = version + 1
-WHERE seq IN (SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
-              ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED);
+WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+                       ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED));
 
 -- By place, not by a join: a planner that expects many rows would read the whole table for it.
 -- name: claim
@@ -163,19 +168,20 @@ RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.a
           job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
           job.metadata, job.rank;
 
--- Leases. A batch of them must lead, and each job be found by its id: `coalesce` keeps the planner from the thought
--- that few jobs have a lease at all, and that it might as well begin with those.
+-- Leases. `coalesce` keeps the planner from the thought that few jobs have one, and that it might begin with those.
 
 -- name: renew (each lease: Lease)
 UPDATE headrace_jobs AS job SET lease_until = :until
 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-WHERE job.id = lease.id AND job.version = lease.version AND coalesce(job.lease_until, 0) > :now;
+WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = ANY (ARRAY[lease.version])
+  AND coalesce(job.lease_until, 0) > :now;
 
 -- name: lost (each lease: Lease)
 SELECT coalesce(json_agg(json_build_array(lease.id, lease.version)), '[]')::text
 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
 WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
-                  WHERE job.id = lease.id AND job.version = lease.version AND coalesce(job.lease_until, 0) > :now);
+                  WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = ANY (ARRAY[lease.version])
+                    AND coalesce(job.lease_until, 0) > :now);
 
 -- Every worker asks this every second, and hardly ever has anybody died: in two parts, it reads no more of what runs
 -- than is overdue, and the rest only for the sake of the dead.
@@ -200,7 +206,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT job.seq FROM headrace_jobs AS job
     WHERE job.state = 'running' AND job.worker = :worker
       AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-                      WHERE job.id = lease.id AND job.version = lease.version)
+                      WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = ANY (ARRAY[lease.version]))
     FOR UPDATE OF job) AS disowned;
 
 -- name: bury_lost
@@ -210,7 +216,7 @@ SELECT replace(gen_random_uuid()::text, '-', ''), id, task, queue, 'worker_lost'
                          'metadata', metadata, 'priority', priority, 'attempt', attempt, 'created_at', created_at,
                          'started_at', started_at, 'worker', worker, 'error_type', 'WorkerLost',
                          'error_message', 'the worker died or let its lease run out', 'error_traceback', '')::text
-FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint)
+FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
 ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
 SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot;
 
@@ -219,23 +225,23 @@ INSERT INTO headrace_history (job, at, event, source, target, version, attempt, 
                               error_type, error_message, error_traceback)
 SELECT seq, :now, 'expire', state, :target, version + 1, attempt, worker, started_at, :detail,
        'WorkerLost', 'worker ' || worker || ' died or let its lease run out', ''
-FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: expire
 UPDATE headrace_jobs SET state = :target, version = version + 1, crashes = crashes + 1, lease_until = NULL,
                          worker = CASE WHEN :target = 'failed' THEN worker END,
                          finished_at = CASE WHEN :target = 'failed' THEN :now::bigint END,
                          reason = :reason
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: release
 UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = attempt - 1, releases = releases + 1,
                          lease_until = NULL, worker = NULL, started_at = NULL
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: reaped
 SELECT coalesce(json_agg(json_build_array(id, queue, state, :worker::text)), '[]')::text FROM headrace_jobs
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- Moves by hand and by time. `file_moves` runs first, while the row still tells where the job came from.
 
@@ -243,30 +249,30 @@ WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
                               detail)
 SELECT seq, :now, :event, state, :target, version + 1, attempt, worker, started_at, finished_at, :detail
-FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: move_cancel
 UPDATE headrace_jobs SET state = 'cancelled', version = version + 1, finished_at = :now, lease_until = NULL,
                          reason = :reason
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: move_revive
 UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
                          started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
                          reason = NULL, expires_at = NULL, run_at = :now,
                          rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: move_hurry
 UPDATE headrace_jobs SET state = 'pending', version = version + 1, run_at = :now,
                          rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- What belongs to a job is found job by job (OFFSET 0 keeps it so) and deleted by place: in one join, a planner that
 -- does not know how few lines a job has reads all there are.
 -- name: move_delete
 WITH gone AS (
-    DELETE FROM headrace_jobs WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint) RETURNING seq
+    DELETE FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) RETURNING seq
 ), tags AS (
     DELETE FROM headrace_tags WHERE ctid = ANY (ARRAY(
         SELECT of_one.place FROM gone CROSS JOIN LATERAL (
@@ -284,11 +290,11 @@ DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
 UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
 WHERE status = 'pending'
   AND job_id = ANY (ARRAY(SELECT id FROM headrace_jobs
-                          WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint)));
+                          WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))));
 
 -- name: ids_of
 SELECT coalesce(json_agg(id ORDER BY seq), '[]')::text FROM headrace_jobs
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: state_of
 SELECT state FROM headrace_jobs WHERE seq = :seq;
@@ -301,7 +307,7 @@ UPDATE headrace_jobs SET
     run_at = coalesce(:run_at, run_at),
     rank = CASE WHEN :run_at::bigint IS NULL THEN rank WHEN rank < 0 THEN -:run_at::bigint ELSE :run_at::bigint END,
     state = :state
-WHERE seq IN (SELECT jsonb_array_elements(:seqs::jsonb)::bigint);
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- Reading. The `where_` ones are the parts that `{where}` is made of.
 
@@ -324,7 +330,7 @@ job.created_at < :until
 job.seq < :before
 
 -- name: where_ids
-job.id IN (SELECT jsonb_array_elements_text(:ids::jsonb))
+job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
 
 -- name: where_tag
 job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
@@ -346,11 +352,12 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
 
 -- name: get
 SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM headrace_jobs
-WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb));
+WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: unfinished
 SELECT coalesce(json_agg(id), '[]')::text FROM headrace_jobs
-WHERE id IN (SELECT jsonb_array_elements_text(:ids::jsonb)) AND state NOT IN ('completed', 'failed', 'cancelled');
+WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+  AND state NOT IN ('completed', 'failed', 'cancelled');
 
 -- name: peek
 SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
@@ -465,9 +472,9 @@ ORDER BY r.key;
 
 -- name: unpack_tags (each r: JobRow)
 INSERT INTO headrace_tags (tag, job)
-SELECT DISTINCT tag, job.seq
+SELECT tag, job.seq
 FROM jsonb_array_elements(:r::jsonb) AS r(value)
-JOIN headrace_jobs AS job ON job.id = r.id
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.id])
 CROSS JOIN jsonb_array_elements_text(job.tags::jsonb) AS tag
 ON CONFLICT DO NOTHING;
 
@@ -477,14 +484,14 @@ INSERT INTO headrace_history (job, at, event, source, target, version, attempt, 
 SELECT job.seq, r.at, r.event, r.source, r.target, r.version, r.attempt, r.worker, r.started_at,
        r.finished_at, r.detail, r.error_type, r.error_message, r.error_traceback
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
-JOIN headrace_jobs AS job ON job.id = r.job_id
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.job_id])
 ORDER BY r.key;
 
 -- name: unpack_logs (each r: CarriedLine)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, r.at, r.attempt, r.level, r.message, r.fields
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
-JOIN headrace_jobs AS job ON job.id = r.job_id
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.job_id])
 ORDER BY r.key;
 
 -- name: pack_dead
