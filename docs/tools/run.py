@@ -2,7 +2,7 @@
 
 It works in the current folder, so start it in an empty one. A line that ends in `# -> value` is checked: the value is
 what the expression gives or, after a print, what was printed; `...` stands for anything. Blocks marked as part of a
-file are appended to it, and take effect if its module is imported already.
+file are appended to it, and take effect if its module is imported already. URLs of servers lead to real ones.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from typing import Any
 from docs.tools import stand_ins
 from docs.tools.page import Block, Page
 from headrace import Headrace
+from headrace.app.app import _apps as apps
 from headrace.testing import VirtualClock
 
 PROMISE = "-> "
@@ -30,9 +31,22 @@ PROMISE = "-> "
 
 def run(page: Page) -> int:
     """Run every Python block of the page; how many there were."""
-    namespace = _namespace()
-    stand_ins.install()
-    blocks = [block for block in page.blocks if block.language == "python"]
+    blocks = [_on_real_servers(block) for block in page.blocks if block.language == "python"]
+    stand_ins.install("".join(block.text for block in blocks))
+    before = set(apps)
+    try:
+        _run_all(blocks, page, _namespace())
+    finally:
+        for app in set(apps) - before:  # an example leaves that to the end of its process; its database goes before
+            app.close()
+    return len(blocks)
+
+
+def _on_real_servers(block: Block) -> Block:
+    return block._replace(text=stand_ins.on_real_servers(block.text))
+
+
+def _run_all(blocks: list[Block], page: Page, namespace: dict[str, Any]) -> None:
     files: list[str] = []
     for block in blocks:
         if block.file:
@@ -44,7 +58,6 @@ def run(page: Page) -> int:
         _run_tests(namespace)
     for file in files:
         importlib.import_module(Path(file).stem)
-    return len(blocks)
 
 
 def _namespace() -> dict[str, Any]:

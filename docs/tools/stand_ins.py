@@ -1,15 +1,61 @@
-"""Just enough of FastAPI, Flask and Django for the examples to run where these are not installed.
+"""What the examples need and a machine may lack: servers for their URLs, and just enough of FastAPI, Flask and Django.
 
-A stand-in shows that the headrace side of an example works. It proves nothing about the framework.
+An example's server is a real one, which the tests start. A framework is stood in for where it is not installed: that
+shows that the headrace side of an example works, and proves nothing about the framework.
 """
 
 from __future__ import annotations
 
+import functools
 import importlib.util
+import re
 import sys
 from collections.abc import Callable
 from types import ModuleType
 from typing import Any
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+# -- servers
+
+_URL = re.compile(r"""\b(postgresql|redis)((?:\+\w+)?)://[^\s"'`]+""")
+_ENGINES = {"postgresql": "postgres", "redis": "redis"}
+
+
+def engines_in(text: str) -> set[str]:
+    """The engines whose servers the examples in this text need."""
+    return {_ENGINES[match[1]] for match in _URL.finditer(text)}
+
+
+def on_real_servers(text: str) -> str:
+    """The text with its URLs leading to a database, or a prefix, that the page has to itself."""
+    return _URL.sub(_served, text)
+
+
+def _served(match: re.Match[str]) -> str:
+    given = dict(parse_qsl(urlsplit(match[0]).query))
+    if match[1] == "redis":
+        place = urlsplit(_redis())
+        given |= parse_qsl(place.query)  # its prefix goes before that of the example
+    else:
+        place = urlsplit(_postgres())
+    return place._replace(scheme=match[1] + match[2], query=urlencode(given)).geturl()
+
+
+@functools.cache
+def _postgres() -> str:
+    from tests import servers  # only pages that have such a URL need it, and the drivers behind it
+
+    return servers.postgres_url(own_database=True)
+
+
+@functools.cache
+def _redis() -> str:
+    from tests import servers
+
+    return servers.redis_url()
+
+
+# -- frameworks
 
 
 class _Site:
@@ -33,23 +79,38 @@ class _Transaction:
     def on_commit(call: Callable[[], Any]) -> None:
         call()
 
+    @staticmethod
+    def atomic(function: Callable[..., Any]) -> Callable[..., Any]:
+        return function
+
 
 def _nothing(*args: Any, **options: Any) -> None: ...
 
 
-_MODULES: dict[str, dict[str, Any]] = {
-    "fastapi": {"FastAPI": _Site, "HTTPException": _HTTPError},
-    "flask": {"Flask": _Site},
-    "django": {"setup": _nothing},
-    "django.db": {"transaction": _Transaction, "close_old_connections": _nothing},
-    "django.http": {"JsonResponse": dict},
+_MODULES: dict[str, dict[str, dict[str, Any]]] = {
+    "fastapi": {"fastapi": {"FastAPI": _Site, "HTTPException": _HTTPError}},
+    "flask": {"flask": {"Flask": _Site}},
+    "django": {
+        "django": {"setup": _nothing},
+        "django.db": {"transaction": _Transaction, "connection": None, "close_old_connections": _nothing},
+        "django.http": {"JsonResponse": dict},
+    },
+    # Of the reader's own.
+    "shop.settings": {"shop": {}, "shop.settings": {"SECRET_KEY": "example", "USE_TZ": True}},
 }
 
 
-def install() -> None:
-    """Put the missing ones in place."""
-    missing = {root for root in ("fastapi", "flask", "django") if importlib.util.find_spec(root) is None}
-    for name, members in _MODULES.items():
-        if name.partition(".")[0] in missing:
-            module = sys.modules[name] = ModuleType(name)
-            vars(module).update(members)
+def install(text: str) -> None:
+    """Put those in place that the text speaks of and that are missing."""
+    for wanted, modules in _MODULES.items():
+        if wanted in text and not _is_there(wanted):
+            for name, members in modules.items():
+                module = sys.modules[name] = ModuleType(name)
+                vars(module).update(members)
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:  # nor is the package it would be in
+        return False

@@ -4,7 +4,7 @@ The house has five floors, and a floor imports only the ones below it:
 
     errors.py     one exception tree
     core/         values and rules: pure, no I/O, never reads a clock
-    engines/      where jobs live: the seam (protocol.py), SQLite, group commit, the doorbell
+    engines/      where jobs live: the seam (protocol.py), SQLite, PostgreSQL, Redis, group commit, the bells
     runtime/      running jobs: tasks, handles, workers, sandboxes, the supervisor
     app/          Headrace and its facades
     cli/ testing/ surfaces; nothing imports them

@@ -1,7 +1,8 @@
 """The documentation tells the truth: examples run, commands exist, tables are complete, links lead somewhere.
 
 Pages are read with `docs.tools`. A page's Python blocks run in a process of its own, in an empty folder, on a store
-of its own, so that nothing of one page helps another.
+of its own, so that nothing of one page helps another. URLs of servers lead to the servers of the tests; pages that
+need an engine which is not tested in this run are left out.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import click
 import pytest
@@ -30,23 +32,31 @@ import headrace.testing
 from docs.tools.generate import every_command, generated
 from docs.tools.page import ROOT, Page, anchor, pages, table_rows
 from docs.tools.run import run
+from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
+from headrace.app.config import open_engine
 from headrace.app.jobs import _NAMES as FILTERS
 from headrace.app.jobs import Jobs
 from headrace.cli.root import root
 from headrace.cli.session import Session
+from headrace.core.model import Notice
 from headrace.core.options import OPTION_NAMES
 from headrace.core.settings import Settings, resolve
 from headrace.core.states import Event, State, diagram
 from headrace.core.tags import _READ
+from headrace.engines.redis.address import parse as parse_redis
+from headrace.engines.redis.engine import KEPT_FOR
+from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.sqlite.store import Store
+from headrace.errors import ConfigError
 from headrace.runtime.twin import twin
+from tests.conformance.stores import KINDS
 
 PAGES = {page.name: page for page in pages()}
 REFERENCE = {name: PAGES[f"docs/reference/{name}.md"] for name in ("api", "cli", "errors", "settings", "states")}
 REFERENCE |= {name: PAGES[f"docs/reference/{name}.md"] for name in ("storage", "testing")}
-LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid"}
-TOOLS = {"cd", "export", "kill", "make", "pip", "python", "sqlite3"}
+LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid", "sql"}
+TOOLS = {"cd", "export", "kill", "make", "pg_dump", "pg_restore", "pip", "python", "redis-cli", "sqlite3"}
 PATIENCE = 90.0
 
 
@@ -55,7 +65,7 @@ PATIENCE = 90.0
 
 def run_page(path: Path) -> subprocess.CompletedProcess[str]:
     outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-    places = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), "HEADRACE_URL": "sqlite:///page.db"}
+    places = {"PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)]), **servers_for(engines_of(Page(path)))}
     command = [sys.executable, "-W", "error", "-m", "docs.tools.run", str(path)]
     # Not pytest's folder: its long name would leave no room for the address of a socket.
     with tempfile.TemporaryDirectory(prefix="page-") as folder:
@@ -64,8 +74,23 @@ def run_page(path: Path) -> subprocess.CompletedProcess[str]:
         )
 
 
+def engines_of(page: Page) -> set[str]:
+    return engines_in("".join(block.text for block in page.blocks if block.language == "python"))
+
+
+def servers_for(engines: set[str]) -> dict[str, str]:
+    """The servers of this run, as a page's process is told them: else each would start its own."""
+    if not engines:
+        return {}
+    from tests import servers  # a run on SQLite alone needs neither it nor its drivers
+
+    urls = {"postgres": servers.postgres_url, "redis": servers.redis_url}
+    return {f"HEADRACE_TEST_{name.upper()}": urlsplit(urls[name]())._replace(query="").geturl() for name in engines}
+
+
 def with_python() -> list[str]:
-    return [name for name, page in PAGES.items() if any(block.language == "python" for block in page.blocks)]
+    found = [name for name, page in PAGES.items() if any(block.language == "python" for block in page.blocks)]
+    return [name for name in found if engines_of(PAGES[name]) <= set(KINDS)]
 
 
 @pytest.mark.parametrize("name", with_python())
@@ -120,6 +145,38 @@ def test_an_example_may_leave_out_what_varies_and_spread_over_a_file(
     assert (tmp_path / "spread_out.py").read_text("utf-8") == "one = 1\ntwo = one + 1\n"
 
 
+@pytest.mark.engines("postgres", "redis")
+def test_an_example_that_names_a_server_gets_a_real_one_to_itself(engine_name: str) -> None:
+    scheme = {"postgres": "postgresql", "redis": "redis"}[engine_name]
+    text = on_real_servers(f'"{scheme}://nobody@nowhere.example/0?prefix=theirs", "memory://"')
+    served, memory = ast.literal_eval(text)
+    assert "nowhere" not in served
+    assert "theirs" not in served or engine_name == "postgres"
+    assert memory == "memory://"
+
+
+QUERIES = [
+    pytest.param(block.text, id=f"{name}:{block.line}")
+    for name, page in PAGES.items()
+    for block in page.blocks
+    if block.language == "sql"
+]
+
+
+@pytest.mark.parametrize("text", QUERIES)
+@pytest.mark.engines("postgres")
+def test_every_query_on_the_pages_runs(text: str, engine_name: str) -> None:
+    from tests import servers
+
+    url = servers.postgres_url(own_database=True)
+    with Headrace(f"{url}?schema=jobs") as app:
+        app.enqueue("task")
+        db = servers.postgres_connection(url)
+        for statement in filter(str.strip, text.split(";")):
+            assert db.execute(statement).rowcount >= 0
+    servers.drop(url)
+
+
 def test_no_block_is_of_a_kind_that_nobody_checks() -> None:
     kinds = {(name, block.language) for name, page in PAGES.items() for block in page.blocks}
     assert {kind for kind in kinds if kind[1] not in LANGUAGES} == set()
@@ -133,6 +190,27 @@ def test_settings_in_examples_are_valid(name: str) -> None:
         if block.language == "toml":
             values = tomllib.loads(block.text)
             assert resolve({}, {}, values.get("tool", {}).get("headrace", values), "the example").origin
+
+
+URLS = re.compile(r"""\b(?:sqlite|memory|postgres\w*|rediss?(?:\+\w+)?|valkeys?|unix)://[^\s`"')|]*""")
+
+
+def store_urls() -> Iterator[tuple[str, str]]:
+    for name, page in PAGES.items():
+        for found in URLS.findall("\n".join(page.lines)):
+            if "..." not in found and not found.endswith("//"):
+                yield name, found.rstrip(".,;")
+
+
+def test_every_url_of_a_store_on_the_pages_can_be_used() -> None:
+    wrong, found = [], set(store_urls()) | {("", "memory://")}
+    assert len(found) > 20
+    for where, url in sorted(found):
+        try:
+            open_engine(Settings(url=url)).close()
+        except ConfigError as error:
+            wrong.append(f"{where}: {error}")
+    assert wrong == []
 
 
 # -- commands
@@ -380,19 +458,134 @@ def test_the_testing_kit_is_listed_with_its_signatures() -> None:
 # -- what is stored
 
 
-def test_every_table_and_column_is_explained(tmp_path: Path) -> None:
-    with Headrace(f"sqlite:///{tmp_path / 'jobs.db'}") as app:
+def sqlite_columns(folder: Path) -> dict[str, set[str]]:
+    with Headrace(f"sqlite:///{folder / 'jobs.db'}") as app:
         app.queues()
-    storage = REFERENCE["storage"]
-    with closing(sqlite3.connect(tmp_path / "jobs.db")) as db, db:
+    with closing(sqlite3.connect(folder / "jobs.db")) as db:
         tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        for table in tables:
-            explained = {row[0] for row in table_rows(storage.section(f"`{table}`"))}
-            listed = {column for cell in explained for column in re.findall(r"`(\w+)`", cell)}
-            columns = {name for _, name, *_ in db.execute(f"PRAGMA table_info({table})")}
-            assert listed == columns, table
-    db.close()
+        return {table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")} for table in tables}
+
+
+def postgres_columns() -> dict[str, set[str]]:
+    from tests import servers
+
+    url = servers.postgres_url()
+    with Headrace(url) as app:
+        app.queues()
+    schema = url.partition("schema=")[2]
+    found: dict[str, set[str]] = {}
+    asked = "SELECT table_name, column_name FROM information_schema.columns WHERE table_schema = %s"
+    for table, column in servers.postgres_connection(url).execute(asked, [schema]):
+        found.setdefault(table, set()).add(column)
+    servers.drop(url)
+    return found
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_every_table_and_column_is_explained(engine_name: str, tmp_path: Path) -> None:
+    tables = sqlite_columns(tmp_path) if engine_name == "sqlite" else postgres_columns()
+    storage = REFERENCE["storage"]
+    for table, columns in tables.items():
+        rows = [row for row in table_rows(storage.section(f"`{table}`")) if is_about(row, engine_name)]
+        assert {column for row in rows for column in re.findall(r"`(\w+)`", row[0])} == columns, table
     assert sorted(f"`{table}`" for table in tables) == sorted(title for level, title in storage.headings if level == 3)
+
+
+def is_about(row: list[str], engine: str) -> bool:
+    return engine == "postgres" or "PostgreSQL only" not in row[-1]
+
+
+def keys_explained() -> set[str]:
+    cells = [row[0] for row in table_rows(REFERENCE["storage"].section("Keys of Redis"))]
+    return {key for cell in cells for key in re.findall(r"`\{p\}:([^`]+)`", cell)}
+
+
+def test_the_keys_of_redis_are_those_that_its_scripts_begin_with() -> None:
+    library = (ROOT / "src/headrace/engines/redis/scripts/library.lua").read_text("utf-8")
+    head = library.partition("\nlocal ")[0]
+    listed = re.findall(r"\{p\}:([a-z]+(?::<\w+>)*)", "\n".join(re.findall(r"^--   (\{p\}.*)$", head, re.MULTILINE)))
+    assert len(listed) > 20
+    assert {re.sub(r"<(\w+)>", lambda match: match[1].upper(), key) for key in listed} == keys_explained()
+
+
+@pytest.mark.engines("redis")
+def test_every_key_in_a_redis_store_is_explained(engine_name: str) -> None:
+    from tests import servers
+
+    def fail() -> None:
+        headrace.current_job().log("about to fail")
+        raise headrace.PermanentError("it failed")
+
+    url = servers.redis_url()
+    with Headrace(url) as app:
+        task = app.task(fail).using(tags=["tag"])
+        with app.worker():
+            assert task.enqueue().wait(30) == State.FAILED
+        task.using(delay=60, expires=3600).enqueue()
+        app.queue("paused").pause()
+        app.engine.porter.post(Notice("arriving", "elsewhere", 1))
+    prefix = "{" + url.partition("prefix=")[2] + "}:"
+    keys: list[Any] = list(servers.redis_connection(url).keys(f"{prefix}*"))
+    found = {key.decode().removeprefix(prefix) for key in keys}
+    servers.drop(url)
+    patterns = [re.sub(r"[A-Z]+", ".+", key) for key in keys_explained()]
+    assert {"notice", "letters", "paused", "tag:tag"} <= found
+    assert {key for key in found if not any(re.fullmatch(pattern, key) for pattern in patterns)} == set()
+
+
+def test_every_migration_is_told() -> None:
+    rows = table_rows(REFERENCE["storage"].section("Migrations"))
+    told = [(row[0], row[1].strip("`")) for row in rows]
+    known = [("Redis", name) for name in REDIS_MIGRATIONS]
+    for store, engine in (("SQLite", "sqlite"), ("PostgreSQL", "postgres")):
+        files = (ROOT / "src/headrace/engines" / engine / "migrations").glob("*.sql")
+        known += [(store, file.stem) for file in files]
+    assert sorted(told) == sorted(known)
+
+
+# -- servers
+
+POSTGRES, REDIS = PAGES["docs/how-to/postgresql.md"], PAGES["docs/how-to/redis.md"]
+
+
+def parameters_in(page: Page) -> dict[str, str]:
+    rows = [row for row in table_rows(page.section("The URL")) if len(row) == 3]
+    return {name: row[1].strip("`") for row in rows for name in re.findall(r"`(\w+)`", row[0])}
+
+
+def test_every_parameter_of_a_postgresql_url_is_listed_with_its_default() -> None:
+    source = (ROOT / "src/headrace/engines/postgres/address.py").read_text("utf-8")
+    assert parameters_in(POSTGRES) == dict(re.findall(r'given\.pop\("(\w+)", "(\w+)"\)', source))
+
+
+def test_every_parameter_of_a_redis_url_is_listed_with_its_default() -> None:
+    known: set[str] = set()
+    for scheme, rest in {"redis": "h", "rediss": "h", "unix": "/r.sock", "redis+sentinel": "h/name"}.items():
+        with pytest.raises(ConfigError) as caught:
+            parse_redis(f"{scheme}://{rest}?nonsense=1")
+        known |= set(str(caught.value).partition("known are ")[2].split(", "))
+    told = parameters_in(REDIS)
+    assert set(told) == known
+    address = parse_redis("redis://host")
+    defaults = {name: getattr(address, name, None) for name in told}
+    assert {name: as_written(value) for name, value in defaults.items()} == told
+
+
+@pytest.mark.parametrize(("page", "engine"), [(POSTGRES, "postgres"), (REDIS, "redis")], ids=["postgres", "redis"])
+def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> None:
+    source = (ROOT / "src/headrace/engines" / engine / "health.py").read_text("utf-8")
+    joined = re.sub(r'"\s+f?"', "", source)  # sentences that are spread over lines
+    told = [words for row in table_rows(page.prose) for words in re.findall(r'^"([^"]+)"', row[0])]
+    assert len(told) > 5
+    assert [words for words in told if words not in joined] == []
+
+
+def test_the_times_that_redis_keeps_jobs_are_told_as_they_are() -> None:
+    days = {state: kept // 86_400_000 for state, kept in KEPT_FOR.items()}
+    section = " ".join(REDIS.section("How long jobs are kept").split())
+    told = re.search(r"completed and cancelled ones (\d+) days after their end, failed ones after (\d+)", section)
+    assert told is not None
+    assert days == {"completed": int(told[1]), "cancelled": int(told[1]), "failed": int(told[2])}
 
 
 def test_every_tag_of_the_payload_format_is_explained() -> None:

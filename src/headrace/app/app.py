@@ -40,7 +40,8 @@ R = TypeVar("R")
 class Headrace:
     """A background-job system on one store.
 
-    `url` is `sqlite:///file.db` or `memory://`; without it $HEADRACE_URL, else headrace.db in the current folder.
+    `url` is `sqlite:///file.db`, `memory://`, `postgresql://…` or `redis://…`; without it $HEADRACE_URL, else
+    headrace.db in the current folder.
     Other settings may be given by name; `headrace doctor` prints them all and where they came from.
     """
 

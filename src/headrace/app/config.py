@@ -52,12 +52,17 @@ def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
         )
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(settings, clock)
-    if scheme in ("redis", "rediss", "redis+unix", "redis+sentinel", "redis+cluster", "valkey", "valkeys"):
+    if scheme in _REDIS:
         return _open_redis(settings, clock)
     raise ConfigError(
         f"url: {redacted_url(settings.url)!r} is not known; use sqlite:///file.db, memory://, postgresql://… or redis://…"
     )
 
+
+_REDIS = (
+    *("redis", "rediss", "valkey", "valkeys", "unix", "redis+unix"),
+    *("redis+sentinel", "rediss+sentinel", "redis+cluster", "rediss+cluster"),
+)
 
 # The servers' engines are loaded when a URL asks for them: their drivers are extras, and take time to load.
 

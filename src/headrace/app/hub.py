@@ -141,7 +141,7 @@ class AppHub:
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
-        return explain(row, self.engine.desk, self.clock.now())
+        return explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
 
     def rebuild_result(self, task: str, value: Any) -> Any:
         known = self._find_task(task)

@@ -48,7 +48,7 @@ def nothing(number: int) -> None:
 @shared
 @click.pass_obj
 def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> None:
-    """Measure this machine: single submits, bulk submits, and one worker process that runs jobs."""
+    """Measure this machine on a temporary SQLite file: single submits, bulk submits, and a worker that runs jobs."""
     settings = find_settings({"url": session.url}).settings
     if not as_json:
         remark(f"measuring on a temporary file, durability {settings.durability}, about {3 * seconds:.0f} seconds ...")

@@ -18,6 +18,7 @@ from headrace.app.workers import WorkerInfo
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
+from headrace.core.model import Notice
 from headrace.core.states import State
 from headrace.errors import ConfigError, HeadraceError
 
@@ -90,6 +91,8 @@ def _look_inside(app: Headrace, report: Report) -> None:
     try:
         report.engine = app.engine.facts()
         report.findings += app.engine.check()
+        if (notice := app.engine.porter.notice()) is not None:
+            _tell_notice(notice, report)
         _look_at_work(app, report)
     except HeadraceError as error:
         report.findings.append(str(error))
@@ -117,6 +120,19 @@ def _look_at_spool(spool: Spool, report: Report) -> None:
         report.remarks.append(f"{stats.duplicates} jobs of the spool were dropped: others came first with their ids")
     for store, count in stats.others.items():
         report.remarks.append(f"{count} jobs wait in the same spool for {store}; an app with that URL forwards them")
+
+
+def _tell_notice(notice: Notice, report: Report) -> None:
+    if notice.kind == "moved":
+        report.findings.append(
+            f"the jobs of this store were carried over to {notice.other}: nothing is enqueued or started here; set "
+            "`url` to the new store, or bring this one back into use with `headrace copy --reopen`"
+        )
+    else:
+        report.remarks.append(
+            f"this store is being filled from {notice.other}: its workers begin when `headrace copy` is through; if "
+            "that was cut off, run the same command again"
+        )
 
 
 def _look_at_work(app: Headrace, report: Report) -> None:

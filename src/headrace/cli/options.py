@@ -36,7 +36,11 @@ _SHARED = (
         "--app", metavar="MODULE:ATTR", expose_value=False, callback=_remember, help="The app, such as shop.jobs:app."
     ),
     click.option(
-        "--url", metavar="URL", expose_value=False, callback=_remember, help="The store, such as sqlite:///jobs.db."
+        "--url",
+        metavar="URL",
+        expose_value=False,
+        callback=_remember,
+        help="The store, such as sqlite:///jobs.db or postgresql://host/database.",
     ),
     click.option(
         "--traceback", is_flag=True, expose_value=False, callback=_remember, help="Show where an error comes from."

@@ -6,6 +6,7 @@ import click
 
 from headrace import __version__
 from headrace.cli.bench import bench
+from headrace.cli.copy import copy
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
@@ -46,5 +47,5 @@ def root(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, worker, enqueue, jobs, why, queues, workers, doctor, migrate, bench):
+for command in (demo, worker, enqueue, jobs, why, queues, workers, doctor, migrate, copy, bench):
     root.add_command(command)

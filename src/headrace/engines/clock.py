@@ -6,8 +6,11 @@ then, and in between the answer is carried on by a counter that nobody steps. An
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable
+
+from headrace.errors import EngineUnavailable
 
 _TRUSTED_FOR = 30.0
 # Goes on while the machine sleeps, where there is such a counter.
@@ -19,22 +22,32 @@ def _elapsed() -> float:
 
 
 class StoreClock:
-    """Milliseconds of the store's time. Until the store was reached once, those of this machine."""
+    """Milliseconds of the store's time. As long as the store was never reached, those of this machine."""
 
-    def __init__(self) -> None:
+    def __init__(self, ask: Callable[[], int]) -> None:
+        self.ask = ask
         self._ahead_of_counter: float | None = None
-        self._asked = -_TRUSTED_FOR
+        self._asked = self._tried = -_TRUSTED_FOR
 
     def now(self) -> int:
+        if self._ahead_of_counter is None:
+            self._try_once()
         ahead = self._ahead_of_counter
         return time.time_ns() // 1_000_000 if ahead is None else int(_elapsed() * 1000 + ahead)
 
-    def keep_right(self, ask: Callable[[], int]) -> None:
+    def _try_once(self) -> None:
+        """Ask before the first answer is given, but don't hold up everybody while the server is away."""
+        if _elapsed() - self._tried >= _TRUSTED_FOR:
+            self._tried = _elapsed()
+            with contextlib.suppress(EngineUnavailable):
+                self.keep_right()
+
+    def keep_right(self) -> None:
         """Ask the server for its time if the last answer is no longer trusted."""
         before = _elapsed()
         if before - self._asked < _TRUSTED_FOR:
             return
-        told = ask()
+        told = self.ask()
         after = _elapsed()
         # The server looked at its clock somewhere in between. An answer that was long under way tells little: what we
         # know already is changed by it only as far as it must be wrong.

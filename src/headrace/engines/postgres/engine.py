@@ -53,7 +53,7 @@ class PostgresEngine:
         self.url = str(self.address)
         self.server = Server(self.address)
         self.sql = statements_in(self.address.schema)
-        self._server_clock = StoreClock()
+        self._server_clock = StoreClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
         self.desk = SqlDesk(self)
         self.porter = SqlPorter(self)
@@ -257,8 +257,11 @@ class PostgresEngine:
         if now is not None:
             return now
         if self.clock is self._server_clock:
-            self._server_clock.keep_right(lambda: int(self.server.repeat(lambda db: _scalar(db, self.sql["clock"]))))
+            self._server_clock.keep_right()
         return self.clock.now()
+
+    def _ask_time(self) -> int:
+        return int(self.server.repeat(lambda db: _scalar(db, self.sql["clock"])))
 
     def prepare(self) -> None:
         """Make sure, once, that the tables are there and of our version."""

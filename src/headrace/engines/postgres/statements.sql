@@ -2,10 +2,11 @@
 -- the driver cost its side fifteen times as much for each job. Statements that others' writes could overtake lock
 -- the rows first (`lock_…`, FOR UPDATE): from then on nobody else moves these jobs.
 --
--- A prepared statement keeps its plan, which may be from before the first job. So no statement leaves the planner a
--- choice that it would make by the size of a table: jobs by number or id are found by `= ANY (ARRAY(…))`, which is no
--- join, and those of a batch by `= ANY (ARRAY[…])`, by which a join can only begin with the batch. Address sees to it
--- that an index is then all that is left.
+-- A prepared statement keeps its plan, which may be from before the first job, so none may depend on how large the
+-- planner takes a table or a batch to be. Jobs by number or id are found by `= ANY (ARRAY(…))`, which is no join.
+-- Those of a batch are found by `= ANY (ARRAY[…])`, which no hash, no merge and no order of a whole index can serve,
+-- and `jsonb_typeof`, always true, makes the planner expect one element where it would expect a hundred: the batch
+-- comes first, and each of its jobs is looked up. On our own connections Address leaves it no other way at all.
 
 -- name: clock
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
@@ -39,7 +40,8 @@ FROM fresh;
 SELECT coalesce(json_agg(job.id), '[]')::text
 FROM jsonb_array_elements(:j::jsonb) AS j(value)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[j.id]) AND job.created_at = j.created_at AND job.checksum = j.checksum
-                         AND job.task = j.task;
+                         AND job.task = j.task
+WHERE jsonb_typeof(j.value) = 'array';
 
 -- name: taken
 SELECT coalesce(json_agg(id), '[]')::text FROM headrace_jobs
@@ -57,7 +59,7 @@ WITH done AS (
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
-    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = ANY (ARRAY[o.version])
+    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND jsonb_typeof(o.value) = 'array'
     RETURNING job.id, job.version - 1 AS version
 )
 SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(json_build_array(id, version)), '[]')::text END
@@ -67,7 +69,8 @@ FROM done;
 WITH o AS MATERIALIZED (
     SELECT job, o.value
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
-    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = ANY (ARRAY[o.version])
+    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
+    WHERE jsonb_typeof(o.value) = 'array'
     ORDER BY o.key
     FOR UPDATE OF job
 ), filed AS (
@@ -117,18 +120,20 @@ SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt
        o.error_type, o.error_message, o.error_traceback
 FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id])
+WHERE jsonb_typeof(o.value) = 'array'
 ORDER BY o.key;
 
 -- name: note_progress (each n: Note)
 UPDATE headrace_jobs AS job SET progress = n.progress
 FROM jsonb_array_elements(:n::jsonb) AS n(value)
-WHERE job.id = ANY (ARRAY[n.id]) AND job.version = ANY (ARRAY[n.version]);
+WHERE job.id = ANY (ARRAY[n.id]) AND job.version = n.version AND jsonb_typeof(n.value) = 'array';
 
 -- name: note_logs (each n: Note)
 INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, n.at, job.attempt, n.level, n.message, n.fields
 FROM jsonb_array_elements(:n::jsonb) WITH ORDINALITY AS n(value, key)
-JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[n.id]) AND job.version = ANY (ARRAY[n.version])
+JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[n.id]) AND job.version = n.version
+WHERE jsonb_typeof(n.value) = 'array'
 ORDER BY n.key;
 
 -- Claiming.
@@ -163,7 +168,8 @@ WHERE job.ctid = ANY (ARRAY(
         WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0
         ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
         LIMIT (share ->> 1)::bigint
-        FOR UPDATE SKIP LOCKED) AS pick))
+        FOR UPDATE SKIP LOCKED) AS pick
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')))
 RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
           job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
           job.metadata, job.rank;
@@ -173,14 +179,15 @@ RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.a
 -- name: renew (each lease: Lease)
 UPDATE headrace_jobs AS job SET lease_until = :until
 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = ANY (ARRAY[lease.version])
+WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version AND jsonb_typeof(lease.value) = 'array'
   AND coalesce(job.lease_until, 0) > :now;
 
 -- name: lost (each lease: Lease)
 SELECT coalesce(json_agg(json_build_array(lease.id, lease.version)), '[]')::text
 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
-                  WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = ANY (ARRAY[lease.version])
+WHERE jsonb_typeof(lease.value) = 'array'
+  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job
+                  WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version
                     AND coalesce(job.lease_until, 0) > :now);
 
 -- Every worker asks this every second, and hardly ever has anybody died: in two parts, it reads no more of what runs
@@ -206,7 +213,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT job.seq FROM headrace_jobs AS job
     WHERE job.state = 'running' AND job.worker = :worker
       AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-                      WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = ANY (ARRAY[lease.version]))
+                      WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version)
     FOR UPDATE OF job) AS disowned;
 
 -- name: bury_lost
@@ -476,6 +483,7 @@ SELECT tag, job.seq
 FROM jsonb_array_elements(:r::jsonb) AS r(value)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.id])
 CROSS JOIN jsonb_array_elements_text(job.tags::jsonb) AS tag
+WHERE jsonb_typeof(r.value) = 'array'
 ON CONFLICT DO NOTHING;
 
 -- name: unpack_history (each r: CarriedFiling)
@@ -485,6 +493,7 @@ SELECT job.seq, r.at, r.event, r.source, r.target, r.version, r.attempt, r.worke
        r.finished_at, r.detail, r.error_type, r.error_message, r.error_traceback
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.job_id])
+WHERE jsonb_typeof(r.value) = 'array'
 ORDER BY r.key;
 
 -- name: unpack_logs (each r: CarriedLine)
@@ -492,6 +501,7 @@ INSERT INTO headrace_logs (job, at, attempt, level, message, fields)
 SELECT job.seq, r.at, r.attempt, r.level, r.message, r.fields
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.job_id])
+WHERE jsonb_typeof(r.value) = 'array'
 ORDER BY r.key;
 
 -- name: pack_dead

@@ -1,6 +1,6 @@
 """What a Redis URL says: where the server is, who we are there, and under which prefix our keys are.
 
-    redis://user:password@host:6379/0?prefix=headrace       rediss:// the same over TLS
+    redis://user:password@host:6379/0?prefix=headrace       rediss:// the same over TLS; valkey:// and valkeys:// too
     unix:///run/redis.sock?db=0                             a socket of this host (also redis+unix://)
     redis+sentinel://user:password@one:26379,two/mymaster/0 whoever is the master of this service
     redis+cluster://one:6379,two:6379                       the node of a cluster that holds our slot
@@ -24,6 +24,8 @@ Kind = Literal["server", "socket", "sentinel", "cluster"]
 _SCHEMES: dict[str, tuple[Kind, bool]] = {
     "redis": ("server", False),
     "rediss": ("server", True),
+    "valkey": ("server", False),
+    "valkeys": ("server", True),
     "unix": ("socket", False),
     "redis+unix": ("socket", False),
     "redis+sentinel": ("sentinel", False),

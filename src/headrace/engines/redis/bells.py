@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("headrace.bell")
 
 _BACKSTOP = 1.0
+_ASKED_AFTER = 30.0  # a line that is silent for so long is asked whether it is still there
 _AGAIN_FIRST, _AGAIN_LONGEST = 0.1, 5.0
 _ENDED_WITHIN = 5.0
 
@@ -126,6 +127,7 @@ class Lookout:
         """End the thread. Whoever waits is woken; a bell that is waited at again has it started anew."""
         self._mind_forks()
         thread = self._end()
+        self._ring_all()
         if thread is not None and thread is not threading.current_thread():
             thread.join(_ENDED_WITHIN)
 
@@ -148,43 +150,54 @@ class Lookout:
         pause = 0.0
         while not stop.is_set():
             try:
-                self._read(stop, up)
-            except Exception as error:
-                if stop.is_set():
-                    break
-                pause = _AGAIN_FIRST if up.is_set() and not pause else min(max(pause * 2, _AGAIN_FIRST), _AGAIN_LONGEST)
-                log.debug("no news from Redis: %s", error)
-                self._ring_all()  # whoever wakes and looks is told why
-                stop.wait(pause * random.uniform(0.5, 1.0))
-            else:
+                line = self._call(stop)
                 pause = 0.0
+                self._read(line, stop, up)
+            except Exception as error:
+                if not stop.is_set():
+                    pause = min(max(pause * 2, _AGAIN_FIRST), _AGAIN_LONGEST)
+                    log.debug("no news from Redis: %s", error)
+                    self._ring_all()  # whoever wakes and looks is told why
+                    stop.wait(pause * random.uniform(0.5, 1.0))
 
-    def _read(self, stop: threading.Event, up: threading.Event) -> None:
-        """Until told to stop, or until the line is down."""
+    def _call(self, stop: threading.Event) -> Connection:
+        """A line on which the server calls from now on."""
         line = self._wire.connect()
         try:
             with self._lock:
-                if stop.is_set():
-                    return
-                self._line = line
-            self._subscribe(line)
+                if not stop.is_set():
+                    self._line = line
+            line.send_packed_command(line.pack_command("SUBSCRIBE", self._channel))
+            line.read_response()
+        except BaseException:
+            line.disconnect()
+            raise
+        return line
+
+    def _read(self, line: Connection, stop: threading.Event, up: threading.Event) -> None:
+        """Until told to stop, or until the line is down."""
+        try:
             turn = self._look()
             up.set()
             self._ring_all()  # for what came while there was no line
-            next_look = time.monotonic() + _BACKSTOP
+            heard = asked = time.monotonic()
+            next_look = heard + _BACKSTOP
             while not stop.is_set():
                 if line.can_read(max(next_look - time.monotonic(), 0.0)):
                     self._hear(line.read_response())
-                if time.monotonic() >= next_look:
+                    heard = time.monotonic()
+                now = time.monotonic()
+                if now >= next_look:
+                    next_look = now + _BACKSTOP
                     turn, before = self._look(), turn
                     self._ring_backstop(turn != before)
-                    next_look = time.monotonic() + _BACKSTOP
+                if now - max(heard, asked) >= _ASKED_AFTER:
+                    if asked > heard:
+                        raise TimeoutError("the line is silent")
+                    line.send_packed_command(line.pack_command("PING"))
+                    asked = now
         finally:
             line.disconnect()
-
-    def _subscribe(self, line: Connection) -> None:
-        line.send_packed_command(line.pack_command("SUBSCRIBE", self._channel))
-        line.read_response()
 
     def _hear(self, answer: object) -> None:
         if isinstance(answer, list) and answer[0] == b"message":

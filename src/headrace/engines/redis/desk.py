@@ -32,6 +32,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.wire import Value, Wire
 
 _LOOKS = 1000  # jobs that one script looks at; about 2 ms
+_ROWS = 250  # jobs that one script answers with, each of which may be a megabyte
 _EVERYTHING = 1 << 40
 
 _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
@@ -171,9 +172,10 @@ class RedisDesk:
     def _search(self, question: bytes, way: str, limit: int, what: str, start: int | None = None) -> Iterator[Any]:
         """What matches, up to the limit, in as many parts as it takes."""
         place: str | bytes = "" if start is None else str(start)
+        at_once = _ROWS if what == "rows" else _LOOKS
         while True:
             looks = min(max(limit, 100), _LOOKS)
-            reached, found = self._ask(_walk, question, place, way, looks, min(limit, _LOOKS), what)
+            reached, found = self._ask(_walk, question, place, way, looks, min(limit, at_once), what)
             yield found
             limit -= found if isinstance(found, int) else len(found)
             if reached is None or limit <= 0:

@@ -52,8 +52,8 @@ class RedisEngine:
         self.url = where.shown
         self.prefix = where.prefix
         self.wire: Wire = _open_wire(where)
-        self._own_clock = StoreClock() if clock is None else None
-        self.clock: Clock = clock or self._own_clock or StoreClock()
+        self._server_clock = StoreClock(self._ask_time)
+        self.clock: Clock = clock or self._server_clock
         self.desk = RedisDesk(self)
         self.porter = RedisPorter(self)
         self._lookout = Lookout(self.wire, f"{{{self.prefix}}}")
@@ -67,7 +67,7 @@ class RedisEngine:
             return []
         ids = records.encode([job.id for job in jobs])
         call = (self.at(now), int(whole), secrets.randbits(50))
-        batch = (len(jobs), ids, records.encode(jobs))
+        batch = (len(jobs), ids, records.encode_batch(jobs))
         # A second try must not take its own earlier success for somebody else's.
         taken = self.wire.run(_insert, *call, 0, *batch, repeat=(*call, 1, *batch))
         if isinstance(taken, bytes):
@@ -98,7 +98,7 @@ class RedisEngine:
             *_wanted(want),
             len(outcomes),
             records.encode([outcome.id for outcome in outcomes]),
-            records.encode(outcomes),
+            records.encode_batch(outcomes),
             len(notes),
             records.encode(notes),
         )
@@ -174,8 +174,8 @@ class RedisEngine:
         """The given time, or the store's."""
         if now is not None:
             return now
-        if self._own_clock is not None:
-            self._own_clock.keep_right(self._ask_time)
+        if self.clock is self._server_clock:
+            self._server_clock.keep_right()
         return self.clock.now()
 
     def prepare(self) -> None:

@@ -9,8 +9,10 @@ from msgspec import Struct
 
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.states import State
+from headrace.errors import CorruptPayload, PayloadTooLarge
 
 encode = msgspec.msgpack.Encoder().encode
+_LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
 depths = msgspec.msgpack.Decoder(list[Depth])
 reaped = msgspec.msgpack.Decoder(list[Reaped])
 filing = msgspec.msgpack.Decoder(Filing)
@@ -60,7 +62,12 @@ _SHARED = [name for name in JobRow.__struct_fields__ if name != "seq"]
 
 def job(answer: bytes) -> JobRow:
     """One job of an answer."""
-    kept = _kept.decode(answer)
+    try:
+        kept = _kept.decode(answer)
+    except msgspec.DecodeError as error:
+        raise CorruptPayload(
+            f"a job in Redis no longer decodes: {error}; restore a backup, or delete the job"
+        ) from error
     return JobRow(seq=int(kept.seq), **{name: getattr(kept, name) for name in _SHARED})
 
 
@@ -91,6 +98,15 @@ def claims(answer: bytes) -> list[Claim]:
         )
         for k in _all_kept.decode(answer)
     ]
+
+
+def encode_batch(batch: Sequence[Struct]) -> bytes:
+    """Many records at once. More than Redis takes is refused here: it would end the connection and say nothing."""
+    encoded = encode(batch)
+    if len(encoded) > _LARGEST:
+        size = len(encoded) // 2**20
+        raise PayloadTooLarge(f"{len(batch)} records of {size} MB together: Redis takes at most 500 MB in one call")
+    return encoded
 
 
 def question(which: Filter, states: Collection[State], ids: Sequence[str]) -> bytes:

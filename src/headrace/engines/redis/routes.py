@@ -1,7 +1,4 @@
-"""Where a connection leads: to the server of the URL, to whoever is the master now, or to the node with our slot.
-
-It is asked anew for each connection, so a failover or a move needs nothing but that the old connections are dropped.
-"""
+"""Where a connection leads: to the server of the URL, to whoever is the master now, or to the node with our slot."""
 
 from __future__ import annotations
 
@@ -9,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, Protocol, TypeAlias
 
 import redis
+from redis import cluster, sentinel
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
 from headrace.engines.redis.address import Address
 
-Route: TypeAlias = "Callable[[], Connection]"
-Find: TypeAlias = "Callable[[], tuple[str, int]]"
+End: TypeAlias = "dict[str, Any]"  # what tells one end of a connection: host and port, or a path
 
 
 class Connection(Protocol):
@@ -29,21 +26,29 @@ class Connection(Protocol):
     def read_response(self) -> Any: ...
 
 
-def route_of(address: Address, tag: str) -> Route:
-    """Makes connections, not yet open, to where the address leads now."""
-    options = _options(address)
-    if address.kind == "socket":
-        socket: Any = redis.UnixDomainSocketConnection
-        return lambda: _typed(socket(path=address.path, **options))
-    kind: Any = redis.Connection if address.tls is None else redis.SSLConnection
-    options |= address.tls or {}
-    find = _FINDERS[address.kind](address, tag)
+class Route:
+    """The way to the server that has our jobs. It is looked for when it is needed, and again after each loss."""
 
-    def make() -> Connection:
-        host, port = find()
-        return _typed(kind(host=host, port=port, **options))
+    def __init__(self, address: Address, tag: str) -> None:
+        self._address = address
+        self._tag = tag
+        self._options = _options(address) | (address.tls or {})
+        self._end: End | None = None
 
-    return make
+    def connection(self) -> Connection:
+        """A new one, not yet open."""
+        end = self._end
+        if end is None:
+            end = self._end = _FINDERS[self._address.kind](self._address, self._tag)
+        kind: Any = redis.Connection if self._address.tls is None else redis.SSLConnection
+        if self._address.kind == "socket":
+            kind = redis.UnixDomainSocketConnection
+        made: Connection = kind(**end, **self._options)
+        return made
+
+    def lost(self) -> None:
+        """Whoever was there may have gone elsewhere."""
+        self._end = None
 
 
 def _options(address: Address) -> dict[str, Any]:
@@ -59,62 +64,52 @@ def _options(address: Address) -> dict[str, Any]:
     }
 
 
-def _typed(connection: Any) -> Connection:
-    made: Connection = connection
-    return made
+def _the_socket(address: Address, _: str) -> End:
+    return {"path": address.path}
 
 
-def _the_server(address: Address, _: str) -> Find:
-    return lambda: address.hosts[0]
+def _the_server(address: Address, _: str) -> End:
+    host, port = address.hosts[0]
+    return {"host": host, "port": port}
 
 
-def _the_master(address: Address, _: str) -> Find:
-    from redis import sentinel
-
-    sentinels: Any = sentinel.Sentinel
+def _the_master(address: Address, _: str) -> End:
     options = _options(address) | {
         "db": 0,
         "username": address.sentinel_username,
         "password": address.sentinel_password,
         "socket_timeout": address.connect_timeout,
     }
-
-    def find() -> tuple[str, int]:
-        watchers = sentinels(list(address.hosts), sentinel_kwargs=options | _tls(address))
-        try:
-            host, port = watchers.discover_master(address.service)
-            return str(host), int(port)
-        finally:
-            for client in watchers.sentinels:
-                client.close()
-
-    return find
-
-
-def _the_node(address: Address, tag: str) -> Find:
-    """Every key of ours is in one slot, so a cluster is one server to us."""
-    from redis import cluster
-
-    clusters, nodes = (cluster.RedisCluster, cluster.ClusterNode)  # type: tuple[Any, Any]
-    options = {name: value for name, value in _options(address).items() if name != "db"}
-
-    def find() -> tuple[str, int]:
-        starts = [nodes(host, port) for host, port in address.hosts]
-        client = clusters(startup_nodes=starts, require_full_coverage=False, **options, **_tls(address))
-        try:
-            node = client.get_node_from_key(tag)
-            return str(node.host), int(node.port)
-        finally:
+    kind: Any = sentinel.Sentinel
+    watchers = kind(list(address.hosts), sentinel_kwargs=options | _tls(address))
+    try:
+        host, port = watchers.discover_master(address.service)
+        return {"host": str(host), "port": int(port)}
+    finally:
+        for client in watchers.sentinels:
             client.close()
 
-    return find
+
+def _the_node(address: Address, tag: str) -> End:
+    """Every key of ours is in one slot, so a cluster is one server to us."""
+    options = {name: value for name, value in _options(address).items() if name != "db"}
+    kind: Any = cluster.RedisCluster
+    node_kind: Any = cluster.ClusterNode
+    starts = [node_kind(host, port) for host, port in address.hosts]
+    client = kind(startup_nodes=starts, require_full_coverage=False, **options, **_tls(address))
+    try:
+        node = client.get_node_from_key(tag)
+        return {"host": str(node.host), "port": int(node.port)}
+    finally:
+        client.close()
 
 
 def _tls(address: Address) -> dict[str, Any]:
     return {} if address.tls is None else {"ssl": True, **address.tls}
 
 
-_FINDERS: dict[str, Callable[[Address, str], Find]] = {
+_FINDERS: dict[str, Callable[[Address, str], End]] = {
+    "socket": _the_socket,
     "server": _the_server,
     "sentinel": _the_master,
     "cluster": _the_node,

@@ -19,7 +19,7 @@ from redis.exceptions import ConnectionError, NoScriptError, RedisClusterExcepti
 
 from headrace.engines.breaker import Breaker
 from headrace.engines.redis.address import Address
-from headrace.engines.redis.routes import Connection, route_of
+from headrace.engines.redis.routes import Connection, Route
 from headrace.engines.redis.scripts import Script
 from headrace.engines.redis.trouble import translated
 from headrace.errors import EngineUnavailable
@@ -35,7 +35,7 @@ class Wire:
     def __init__(self, address: Address) -> None:
         self.address = address
         self._tag = f"{{{address.prefix}}}"
-        self._make = route_of(address, self._tag)
+        self._route = Route(address, self._tag)
         self._start_afresh()
 
     def _start_afresh(self) -> None:
@@ -65,11 +65,12 @@ class Wire:
 
     def connect(self) -> Connection:
         """A new connection that belongs to the caller."""
-        connection = self._make()
+        connection = self._route.connection()
         try:
             connection.connect()
         except BaseException:
             connection.disconnect()
+            self._route.lost()
             raise
         return connection
 
@@ -103,6 +104,7 @@ class Wire:
                 raise
             again, first = repeat, error
         self._forget_idle()  # whatever befell this one hardly spared the others
+        self._route.lost()
         try:
             return self._ask_once(again)
         except _Unsent as unsent:

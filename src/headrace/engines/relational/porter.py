@@ -19,9 +19,6 @@ _dead = msgspec.json.Decoder(list[DeadRow])
 _names = msgspec.json.Decoder(list[str])
 _notice = msgspec.json.Decoder(Notice)
 _TRIES = 4
-# Given as a `where` to a statement that has none: it is planned anew each time. A server that prepared it while the
-# table was small would go on to scan the whole table, once for each page.
-_AS_IT_IS_NOW = "true"
 
 
 class SqlPorter:
@@ -36,11 +33,14 @@ class SqlPorter:
 
     def post(self, notice: Notice | None) -> None:
         def hang_out(ledger: Ledger) -> None:
-            ledger.run("close_door" if notice is not None and notice.kind == "moved" else "open_door")
             if notice is None:
                 ledger.run("drop_notice")
             else:
+                # Even if it is to stay open: whoever closes the door waits for those who are in the middle of a claim.
+                ledger.run("close_door")
                 ledger.run("put_notice", value=as_json(notice))
+            if notice is None or notice.kind != "moved":
+                ledger.run("open_door")
 
         self._office.write(hang_out)
         self._office.ring("work")
@@ -68,8 +68,8 @@ class SqlPorter:
             jobs = [parcel.job for parcel in fresh]
             ledger.run("add_queues", names=as_json(sorted({job.queue for job in jobs})), now=now)
             added = ledger.run("unpack_jobs", r=as_json(jobs))
-            if tagged := [job for job in jobs if job.tags]:
-                ledger.run("unpack_tags", _AS_IT_IS_NOW, r=as_json(tagged))
+            if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if job.tags]:
+                ledger.run("unpack_tags", r=as_json(tagged))
             _file(ledger, "unpack_history", ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history))
             _file(ledger, "unpack_logs", ((parcel.job.id, line) for parcel in fresh for line in parcel.logs))
             return added
@@ -103,7 +103,7 @@ def _until(job: JobRow, history: list[Filing]) -> list[Filing]:
 
 def _taken(ledger: Ledger, parcels: Sequence[Parcel]) -> set[str]:
     ids = as_json([parcel.job.id for parcel in parcels])
-    return set(_names.decode(ledger.ask("taken", _AS_IT_IS_NOW, ids=ids)))
+    return set(_names.decode(ledger.ask("taken", ids=ids)))
 
 
 def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
@@ -116,4 +116,4 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
 def _file(ledger: Ledger, statement: str, records: Iterable[tuple[str, Filing | LogLine]]) -> None:
     # The job's id goes in front: its number in this store is found by it.
     if rows := [(job_id, *msgspec.structs.astuple(record)) for job_id, record in records]:
-        ledger.run(statement, _AS_IT_IS_NOW, r=as_json(rows))
+        ledger.run(statement, r=as_json(rows))

@@ -9,8 +9,7 @@ local targets = {}
 for i = 5, #ARGV, 2 do targets[ARGV[i]] = ARGV[i + 1] end
 
 local member = call('HGET', IDS, id)
-local record = member and call('HGET', JOBS, member)
-local j = record and read(record)
+local j = member and job_of(call('HGET', JOBS, member))
 local target = j and targets[j.state]
 if not target then return 0 end
 

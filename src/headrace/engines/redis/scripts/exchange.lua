@@ -16,8 +16,8 @@ local function note(count, notes)
     local found = known[id]
     if found == nil then
       local member = call('HGET', IDS, id)
-      local record = member and call('HGET', JOBS, member)
-      found = record and {member, read(record)} or false
+      local j = member and job_of(call('HGET', JOBS, member))
+      found = j and {member, j} or false
       known[id] = found
     end
     if found and found[2].version == version then
@@ -80,13 +80,13 @@ local function settle(count, ids, outcomes)
     offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
       error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
     local member, record = members[i], records[i]
-    local behind, source, current, held_by, queue, _
+    local is_whole, behind, source, current, held_by, queue, _
     if record then
-      behind, source, _, _, _, _, current = take(record, 6)
+      is_whole, behind, source, _, _, _, _, current = pcall(take, record, 6)
     end
-    if current ~= version or settled[member] then
+    if not is_whole or current ~= version or settled[member] then
       refused[#refused + 1] = i
-      if record then late[#late + 1] = {member, version, event, error_type, error_message, error_traceback} end
+      if is_whole then late[#late + 1] = {member, version, event, error_type, error_message, error_traceback} end
     elseif event == 'succeed' and source == 'running' then
       -- Nearly every outcome is this one: it is spared the way through a table.
       settled[member] = true
@@ -130,7 +130,8 @@ local function for_each_due(key, act)
   local members = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH_OF_TIME)
   local records = records_of(members, #members)
   for i, member in ipairs(members) do
-    if records[i] then act(member, read(records[i])) else drop(key, member) end
+    local j = job_of(records[i])
+    if j then act(member, j) else drop(key, member) end
   end
   flush()
 end
@@ -154,7 +155,7 @@ local function open_queues()
   return open
 end
 
--- Take up to `room` jobs from the front of a queue; how many there were.
+-- Take up to `room` jobs from the front of a queue; how many there were. What is damaged is passed over.
 local claims, claim_count = {}, 0
 local function take_from(queue, room, lease_until)
   local front = call('ZPOPMIN', place('pending', queue), room)
@@ -167,8 +168,8 @@ local function take_from(queue, room, lease_until)
   for i = 1, n do
     local member, record = members[i], records[i]
     drop(state_pending, member)
-    if record and bodies[i] then
-      local behind, _, finished_at, result, result_checksum, reason, version, attempt, _, _, _ = take(record, 10)
+    local is_whole, behind, _, finished_at, result, result_checksum, reason, version, attempt = pcall(take, record, 10)
+    if is_whole and bodies[i] then
       local has_past = finished_at or result or result_checksum or reason
       record = (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
         .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1)

@@ -26,22 +26,24 @@ local function put_letter(id, job_id, task, queue, reason, entered_at, status, r
     resolved_by, told))
 end
 
--- Open a dead letter, or bring the one that is open up to date. To be called before the job moves.
+-- Open a dead letter, or bring the one that is open up to date. To be called before the job moves; it is written with
+-- everything else.
 local function bury(member, j, salt, reason, at, error_type, error_message, error_traceback)
   local told = snapshot(member, j, error_type, error_message, error_traceback)
   local job_id, task, queue = j.id, j.task, j.queue
-  local fresh = redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 32)
+  local id, _ = call('HGET', UNRESOLVED, job_id), nil
+  local is_new = not id
+  if is_new then
+    id = redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 32)
+  else
+    _, _, _, task, queue = take(call('HGET', LETTERS, id), 4, 1)
+  end
   deferred[#deferred + 1] = function()
-    local id = call('HGET', UNRESOLVED, job_id)
-    if id then
-      local _
-      _, _, _, task, queue = take(call('HGET', LETTERS, id), 4, 1)
-    else
-      id = fresh
+    put_letter(id, job_id, task, queue, reason, at, 'pending', nil, nil, told)
+    if is_new then
       call('HSET', UNRESOLVED, job_id, id)
       call('ZADD', DEAD, 0, id)
     end
-    put_letter(id, job_id, task, queue, reason, at, 'pending', nil, nil, told)
   end
 end
 
@@ -50,7 +52,9 @@ local function requeue_letter(job_id, now, by)
   local id = call('HGET', UNRESOLVED, job_id)
   if id then
     local _, _, _, task, queue, reason, entered_at, _, _, _, told = take(call('HGET', LETTERS, id), 10, 1)
-    put_letter(id, job_id, task, queue, reason, entered_at, 'requeued', now, by, told)
-    call('HDEL', UNRESOLVED, job_id)
+    deferred[#deferred + 1] = function()
+      put_letter(id, job_id, task, queue, reason, entered_at, 'requeued', now, by, told)
+      call('HDEL', UNRESOLVED, job_id)
+    end
   end
 end

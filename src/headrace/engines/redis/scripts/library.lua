@@ -172,6 +172,12 @@ local function read(record)
   }
 end
 
+-- The job of a record, nothing if it is gone or damaged: a bad one must not keep the others from their turn.
+local function job_of(record)
+  local is_whole, j = pcall(read, record)
+  return is_whole and j or nil
+end
+
 local function written(j)
   return pack(j.state, j.finished_at, j.result, j.result_checksum, j.reason, j.version, j.attempt, j.progress,
     j.started_at, j.worker, j.queue, j.expires_at, j.id, j.task, j.priority, j.rank, j.max_attempts, j.created_at,

@@ -21,13 +21,14 @@ local members = filter.ids and candidates(nil, true, limit + #filter.ids) or cms
 local records = records_of(members, #members)
 local moved, messages = {}, {}
 for i, member in ipairs(members) do
-  local j = records[i] and read(records[i])
+  local j = job_of(records[i])
   if j and #moved < limit and matches(member, j) then
     moved[#moved + 1] = j.id
     if event == 'delete' then
       erase(member, j)
     else
       file(member, j, now, event, TARGETS[event], by and 'by ' .. by, j.finished_at)
+      if event == 'revive' then requeue_letter(j.id, now, by) end
       move(member, j, CHANGES[event])
       if j.state == 'pending' then messages['work:' .. j.queue] = true end
     end
@@ -39,9 +40,6 @@ if event == 'delete' then
 else
   guard()
   flush()
-end
-if event == 'revive' then
-  for _, id in ipairs(moved) do requeue_letter(id, now, by) end
 end
 if event == 'cancel' or event == 'delete' then messages.done = true end
 if event == 'cancel' then messages.orders = true end

@@ -39,7 +39,7 @@ end
 
 for i, member in ipairs(members) do
   if reaped_count == limit then break end
-  local j = records[i] and read(records[i])
+  local j = job_of(records[i])
   local begun = j and j.worker and begun_by[j.worker]
   if not j then
     drop(LEASES, member)

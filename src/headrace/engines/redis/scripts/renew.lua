@@ -24,8 +24,8 @@ for i = 1, count do members[i] = known[i] or '' end
 local records = records_of(members, count)
 local until_then = ask_in_parts('ZMSCORE', LEASES, members, count)
 for i = 1, count do
-  local version = records[i] and select(7, take(records[i], 6))
-  if version == versions[i] and until_then[i] and tonumber(until_then[i]) > now then
+  local is_whole, _, _, _, _, _, _, version = pcall(take, records[i], 6)
+  if is_whole and version == versions[i] and until_then[i] and tonumber(until_then[i]) > now then
     held[held_count + 1], held[held_count + 2] = ends, members[i]
     held_count = held_count + 2
   else

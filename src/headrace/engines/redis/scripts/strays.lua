@@ -3,7 +3,7 @@
 
 local members, stray = call('ZRANGE', LEASES, 0, -1), 0
 for _, record in ipairs(records_of(members, #members)) do
-  local worker = record and select(11, take(record, 10))
-  if worker and call('HEXISTS', P .. ':workers', worker) == 0 then stray = stray + 1 end
+  local j = job_of(record)
+  if j and j.worker and call('HEXISTS', P .. ':workers', j.worker) == 0 then stray = stray + 1 end
 end
 return {stray, call('HLEN', IDS), call('HLEN', JOBS), call('HLEN', BODIES), call('ZCARD', ALL)}

@@ -2,6 +2,8 @@
 -- ARGV: limit, then a state and the time before which its jobs go, ...
 -- Answers: how many went
 
+if call('EXISTS', P .. ':notice') == 1 then return 0 end -- what is being carried over is not thrown away meanwhile
+
 local limit = tonumber(ARGV[1])
 local members = {}
 for _, queue in ipairs(call('HKEYS', P .. ':queues')) do
@@ -17,7 +19,8 @@ local count = #members
 if count == 0 then return 0 end
 local records = records_of(members, count)
 for i, member in ipairs(members) do
-  if records[i] then erase(member, read(records[i])) end
+  local j = job_of(records[i])
+  if j then erase(member, j) end
 end
 flush_erased()
 

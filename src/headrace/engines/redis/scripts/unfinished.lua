@@ -7,6 +7,7 @@ for i = 1, count do known[i] = known[i] or '' end
 local records = records_of(known, count)
 local open = {}
 for i = 1, count do
-  if records[i] and not FINAL[select(2, take(records[i], 1))] then open[#open + 1] = i end
+  local is_whole, _, state = pcall(take, records[i], 1)
+  if is_whole and not FINAL[state] then open[#open + 1] = i end
 end
 return open

@@ -10,7 +10,8 @@ local count = #members
 local records = records_of(members, count)
 local found, found_records, reached = {}, {}, count
 for i = 1, count do
-  if records[i] and matches(members[i], read(records[i])) then
+  local j = job_of(records[i])
+  if j and matches(members[i], j) then
     found[#found + 1], found_records[#found + 1] = members[i], records[i]
     if #found == most then
       reached = i

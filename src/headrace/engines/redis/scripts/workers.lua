@@ -4,8 +4,8 @@
 local rows, running = call('HVALS', P .. ':workers'), {}
 local members = call('ZRANGE', LEASES, 0, -1)
 for _, record in ipairs(records_of(members, #members)) do
-  local worker = record and select(11, take(record, 10))
-  if worker then running[worker] = (running[worker] or 0) + 1 end
+  local j = job_of(record)
+  if j and j.worker then running[j.worker] = (running[j.worker] or 0) + 1 end
 end
 local counts = {}
 for worker, count in pairs(running) do

@@ -1,0 +1,225 @@
+"""Compares a store with the one its jobs were carried to: every job with all that was filed about it, and the order.
+
+Both are read in their own order, a page beside a page. Life goes on meanwhile: the target takes new jobs, which are
+passed over, and a job that ran when it was carried may have been finished at the source, or taken over at the target.
+That is told and is no difference. It changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from headrace.app.parcels import MOST, Contents, ahead, pages, pages_of_dead, portable
+from headrace.core.model import DeadRow, JobRow, Parcel
+from headrace.core.states import NOT_STARTED, Event, State
+from headrace.engines.protocol import Engine
+
+_TOLD = 20
+_GAP = 8  # so many jobs of others in between are read along rather than jumped over
+_MAY_CHANGE = frozenset(JobRow.__struct_fields__) - {
+    "id", "task", "queue", "priority", "payload", "checksum", "created_at", "expires_at", "options", "tags", "metadata",
+}  # fmt: skip
+
+Finding = Literal["same", "running", "moved on", "taken", "different"]
+
+
+class Difference(Struct, frozen=True):
+    """Something that is not at the target as it is at the source."""
+
+    what: Literal["job", "dead letter", "queue"]
+    id: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.id} {self.how}"
+
+
+class Verdict(Struct):
+    """What a comparison found. `differences` has the first of them, `different` their number.
+
+    `running` jobs ran when they were carried. The ids of `taken` were given to other jobs at the target before.
+    """
+
+    contents: Contents = msgspec.field(default_factory=Contents)
+    different: int = 0
+    differences: list[Difference] = msgspec.field(default_factory=list)
+    running: set[str] = msgspec.field(default_factory=set)
+    taken: set[str] = msgspec.field(default_factory=set)
+
+    def tell(self, what: Literal["job", "dead letter", "queue"], name: str, how: str) -> None:
+        self.different += 1
+        if len(self.differences) < _TOLD:
+            self.differences.append(Difference(what, name, how))
+
+
+def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[[int], None]) -> Verdict:
+    """Look for everything of the source at the target. Of a target that was in use before, the order can't be asked."""
+    verdict = Verdict()
+    reader = _Reader(target)
+    newest = 0
+    for page in ahead(pages(source.porter)):
+        verdict.contents.add(page)
+        for ours, theirs in zip(page, reader.beside(page), strict=True):
+            finding = _compare_job(ours, theirs, verdict, merged)
+            if finding == "taken" or theirs is None or merged:
+                continue
+            if theirs.job.seq < newest:
+                verdict.tell("job", ours.job.id, "is out of order: it comes before one that was submitted earlier")
+            newest = max(newest, theirs.job.seq)
+        progress(verdict.contents.jobs)
+    _compare_dead(source, target, verdict, merged)
+    _compare_queues(source, target, verdict, merged)
+    return verdict
+
+
+# -- jobs
+
+
+class _Reader:
+    """Reads the target in its own order, beside the pages of the source."""
+
+    def __init__(self, target: Engine) -> None:
+        self._porter, self._desk = target.porter, target.desk
+        self._after = 0
+
+    def beside(self, page: list[Parcel]) -> Sequence[Parcel | None]:
+        """The parcels of the same ids, None for those that are not there."""
+        ids = [parcel.job.id for parcel in page]
+        next_ones = self._porter.pack(self._after, len(page))
+        if [parcel.job.id for parcel in next_ones] == ids:
+            self._after = next_ones[-1].job.seq
+            return next_ones
+        found = self._look_up(ids)  # others came in between, or not all are there
+        self._after = max((parcel.job.seq for parcel in found.values()), default=self._after)
+        return [found.get(job_id) for job_id in ids]
+
+    def _look_up(self, ids: list[str]) -> dict[str, Parcel]:
+        places = sorted(row.seq for row in self._desk.get(ids))
+        wanted = set(ids)
+        return {
+            parcel.job.id: parcel
+            for first, last in _runs(places)
+            for parcel in self._between(first, last)
+            if parcel.job.id in wanted
+        }
+
+    def _between(self, first: int, last: int) -> Iterator[Parcel]:
+        after = first - 1
+        while after < last and (some := self._porter.pack(after, min(last - after, MOST))):
+            yield from some
+            after = some[-1].job.seq
+
+
+def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
+    """The places that are close together, as first and last of each group."""
+    start = 0
+    for n in range(1, len(places) + 1):
+        if n == len(places) or places[n] - places[n - 1] > _GAP:
+            yield places[start], places[n - 1]
+            start = n
+
+
+def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: bool) -> Finding:
+    if theirs is None:
+        verdict.tell("job", ours.job.id, f"({ours.job.state}) is missing")
+        return "different"
+    if _is_same(ours, theirs):
+        return "same"
+    ours = portable(ours)
+    finding = judge(ours, theirs)
+    if finding == "different" and merged and ours.job.version != theirs.job.version:
+        finding = "taken"  # it was there already, and has lived on there
+    if finding == "different":
+        verdict.tell("job", ours.job.id, f"differs in {', '.join(_differing(ours, theirs))}")
+    elif finding == "running":
+        verdict.running.add(ours.job.id)
+    elif finding == "taken":
+        verdict.taken.add(ours.job.id)
+    return finding
+
+
+def judge(ours: Parcel, theirs: Parcel) -> Finding:
+    """Whether the job is the same at both stores, or how its life went on since it was carried."""
+    if _is_same(ours, theirs):
+        return "same"
+    if ours.job.created_at != theirs.job.created_at:
+        return "taken"
+    if any(name not in _MAY_CHANGE for name in _differing_fields(ours.job, theirs.job)):
+        return "different"
+    if State.RUNNING in (ours.job.state, theirs.job.state) or _was_taken_over(ours, theirs):
+        return "running"
+    return "moved on" if _is_by_time(ours, theirs) else "different"
+
+
+def _is_same(ours: Parcel, theirs: Parcel) -> bool:
+    return (
+        astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
+        and ours.history == theirs.history
+        and ours.logs == theirs.logs
+    )
+
+
+def _was_taken_over(ours: Parcel, theirs: Parcel) -> bool:
+    """It ran when it was carried, and at the target its lease has run out."""
+    return any(filing.event == Event.EXPIRE and filing not in ours.history for filing in theirs.history)
+
+
+def _is_by_time(ours: Parcel, theirs: Parcel) -> bool:
+    """At one of the stores its time came, and at the other nobody looked yet."""
+    older, newer = sorted((ours.job, theirs.job), key=lambda job: job.version)
+    if newer.state is State.CANCELLED:
+        return newer.reason == "expired" and older.state in NOT_STARTED
+    promoted = msgspec.structs.replace(older, seq=newer.seq, state=State.PENDING, version=older.version + 1)
+    return older.state in (State.SCHEDULED, State.RETRYING) and newer == promoted and ours.history == theirs.history
+
+
+def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
+    names = _differing_fields(ours.job, theirs.job)
+    names += ["history"] if ours.history != theirs.history else []
+    return names + (["logs"] if ours.logs != theirs.logs else [])
+
+
+def _differing_fields(ours: JobRow, theirs: JobRow) -> list[str]:
+    fields = JobRow.__struct_fields__[1:]
+    return [name for name in fields if getattr(ours, name) != getattr(theirs, name)]
+
+
+# -- the rest
+
+
+def _compare_dead(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
+    theirs = (record for page in pages_of_dead(target.porter) for record in page)
+    beside: DeadRow | None = next(theirs, None)
+    excused = verdict.running | verdict.taken  # what became of such a job since has a record of its own
+    for page in pages_of_dead(source.porter):
+        verdict.contents.add_dead(page)
+        for record in page:
+            while beside is not None and beside.id < record.id:
+                beside = next(theirs, None)
+            found = beside is not None and beside.id == record.id
+            if (found and (merged or beside == record)) or record.job_id in excused:
+                continue
+            verdict.tell("dead letter", record.id, f"of job {record.job_id} {'differs' if found else 'is missing'}")
+
+
+def _compare_queues(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
+    theirs = {queue.name: queue.paused for queue in target.desk.queues()}
+    for queue in source.desk.queues():
+        if queue.name not in theirs:
+            verdict.tell("queue", queue.name, "is missing")
+        elif queue.paused != theirs[queue.name] and not merged:
+            verdict.tell("queue", queue.name, f"should be {'paused' if queue.paused else 'open'} and is not")
+    # The same number by another way: what the source did not hand out could not be missed at the target.
+    expected: dict[str, int] = {}
+    for depth in source.desk.depths():
+        expected[depth.queue] = expected.get(depth.queue, 0) + depth.jobs
+    found = verdict.contents.per_queue()
+    for name in sorted(expected.keys() | found.keys()):
+        if found.get(name, 0) != expected.get(name, 0):
+            how = f"has {expected.get(name, 0)} jobs by its count, of which {found.get(name, 0)} were found"
+            verdict.tell("queue", name, how)

@@ -1,0 +1,300 @@
+"""Moves the jobs of one store to another: closes the one, fills the other, and opens it when all is there.
+
+What hangs at the two doors tells how far a move is, so that it can be cut off at any moment and gone on with by
+whoever runs it again. Knows stores by the engine seam alone, and nothing of how an answer is shown.
+
+1. `arriving` at the target, with the time 0: it is announced
+2. `moved` at the source: from here on nobody enqueues or claims there
+3. `arriving` at the target, with the time: jobs are on their way
+4. no notice at the target: it is in use, and the source stays closed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from headrace.app.comparing import Verdict, compare
+from headrace.app.parcels import Contents, ahead, pages, pages_of_dead, portable, portions, weight, weight_of_dead
+from headrace.core.clock import to_datetime
+from headrace.core.model import Filter, Notice
+from headrace.core.states import State
+from headrace.engines.protocol import Engine
+from headrace.errors import ConfigError, HeadraceError, SchemaMismatch
+
+Stage = Literal["reading", "waiting", "carrying", "comparing"]
+Standing = Literal["new", "begun", "done"]
+_RUNNING = Filter(states=(State.RUNNING,))
+_REAPED_AT_ONCE = 1000
+_LOOK_AGAIN = 0.5
+
+
+class Step(Struct, frozen=True):
+    """How far it is. While it waits, `done` are the jobs that no longer run."""
+
+    stage: Stage
+    done: int
+    total: int
+
+
+class Plan(Struct):
+    """What a move would carry. `has_tables` tells whether the target is a store already."""
+
+    standing: Standing
+    has_tables: bool
+    contents: Contents
+
+
+class Carried(Struct):
+    """What a run did: jobs it brought, jobs whose id was there already, and jobs that ran when they were carried."""
+
+    jobs: int = 0
+    known: int = 0
+    running: int = 0
+    dead_letters: int = 0
+
+
+class Move:
+    """One move, from its plan to its end. `into_used` lets the target have jobs of its own."""
+
+    def __init__(
+        self,
+        source: Engine,
+        target: Engine,
+        *,
+        into_used: bool = False,
+        progress: Callable[[Step], None] = lambda step: None,
+    ) -> None:
+        self._source, self._target = source, target
+        self._into_used = into_used
+        self._progress = progress
+
+    # -- looking
+
+    def plan(self) -> Plan:
+        """Read everything that would be carried, and change nothing at either store."""
+        _refuse_same_address(self._source, self._target)
+        if not _has_tables(self._source):
+            raise ConfigError(f"there are no jobs to carry: {self._source.url} has no tables of headrace")
+        _refuse_old_tables(self._source)
+        has_tables = _has_tables(self._target)
+        if has_tables:
+            _refuse_old_tables(self._target)
+        plan = Plan(self._standing() if has_tables else "new", has_tables, Contents())
+        total = self._total()
+        for page in ahead(pages(self._source.porter)):
+            plan.contents.add(page)
+            self._progress(Step("reading", plan.contents.jobs, total))
+        for records in pages_of_dead(self._source.porter):
+            plan.contents.add_dead(records)
+        return plan
+
+    def standing(self) -> Standing:
+        """How far the move is; ConfigError if these two stores can't be used for one."""
+        _refuse_same_address(self._source, self._target)
+        if not _has_tables(self._source):
+            raise ConfigError(f"there are no jobs to carry: {self._source.url} has no tables of headrace")
+        return self._standing()
+
+    def _standing(self) -> Standing:
+        ours, theirs = self._source.porter.notice(), self._target.porter.notice()
+        self._refuse_elsewhere(ours, theirs)
+        if theirs is None:
+            if ours is not None:
+                return "done"
+            self._refuse_used()
+            return "new"
+        if theirs.at and ours is None:
+            raise ConfigError(
+                f"{self._source.url} was brought back into use after a part of its jobs had been carried to "
+                f"{self._target.url}, where they are as they were then; carry them to another, empty store"
+            )
+        return "begun" if theirs.at else "new"
+
+    def _refuse_elsewhere(self, ours: Notice | None, theirs: Notice | None) -> None:
+        """Refuse stores that take part in another move."""
+        source, target = self._source.url, self._target.url
+        if ours is not None and ours.kind == "arriving":
+            raise ConfigError(
+                f"{source} is itself being filled from {ours.other}; run that copy to its end first, or take the "
+                f"notice down with `headrace copy --reopen {source}`"
+            )
+        if ours is not None and ours.other != target:
+            raise ConfigError(
+                f"the jobs of {source} were carried over to {ours.other} {_since(ours)}; to carry them from here "
+                f"again, bring it back into use with `headrace copy --reopen {source}`"
+            )
+        if theirs is not None and theirs.kind == "moved":
+            raise ConfigError(
+                f"the jobs of {target} were themselves carried over to {theirs.other} {_since(theirs)}, and what is "
+                "left there is of that time; choose another store, an empty one"
+            )
+        if theirs is not None and theirs.other != source:
+            raise ConfigError(
+                f"{target} is being filled from {theirs.other}; run that copy to its end first, or choose another store"
+            )
+
+    def _refuse_used(self) -> None:
+        if self._into_used or (
+            not self._target.desk.find(Filter(), 1).jobs and not self._target.porter.pack_dead("", 1)
+        ):
+            return
+        raise ConfigError(
+            f"{self._target.url} is in use: it has {self._target.desk.count(Filter())} jobs. Choose an empty store, or "
+            "say --into-used to add to it: then jobs whose id is there already are not carried"
+        )
+
+    def _total(self) -> int:
+        return sum(depth.jobs for depth in self._source.desk.depths())
+
+    # -- carrying
+
+    def run(self, wait: float = 30.0) -> Carried:
+        """Carry everything, or what an earlier run left. Jobs that run may end within `wait` seconds."""
+        standing = self.standing()
+        carried = Carried()
+        if standing == "done":
+            return carried
+        self._hang_notices()
+        carried.running = self._let_running_end(wait)
+        self._carry_queues()
+        start = self._first_missing() if standing == "begun" and not self._into_used else 0
+        self._carry_jobs(start, carried)
+        for page in pages_of_dead(self._source.porter):
+            for portion in portions(page, weight_of_dead):
+                carried.dead_letters += self._target.porter.unpack_dead(portion)
+        return carried
+
+    def verify(self) -> Verdict:
+        """Compare the stores. Only what this finds without a difference may be opened."""
+        total = self._total()
+        return compare(
+            self._source,
+            self._target,
+            merged=self._into_used,
+            progress=lambda done: self._progress(Step("comparing", done, total)),
+        )
+
+    def open(self) -> None:
+        """Let the target's workers begin."""
+        self._target.porter.post(None)
+
+    def _hang_notices(self) -> None:
+        source, target = self._source, self._target
+        if target.porter.notice() is None:
+            target.porter.post(Notice("arriving", source.url, 0))
+        try:
+            ours = source.porter.notice()
+            if ours is not None and ours.kind == "arriving":  # the one that was hung out at the other door just now
+                raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
+            if ours is None:
+                source.porter.post(Notice("moved", target.url, source.clock.now()))
+        except BaseException:
+            with contextlib.suppress(HeadraceError):
+                self._take_back_announcement()
+            raise
+        theirs = target.porter.notice()
+        if theirs is None or not theirs.at:
+            target.porter.post(Notice("arriving", source.url, max(target.clock.now(), 1)))
+
+    def _take_back_announcement(self) -> None:
+        theirs = self._target.porter.notice()
+        if theirs is not None and not theirs.at:
+            self._target.porter.post(None)
+
+    def _let_running_end(self, seconds: float) -> int:
+        """Wait for jobs that run; how many still do. Those of dead workers are taken away rather than waited for."""
+        deadline = time.monotonic() + seconds
+        bell = self._source.listen("done")
+        most = 0
+        try:
+            while True:
+                while len(self._source.reap(_REAPED_AT_ONCE)) == _REAPED_AT_ONCE:
+                    pass
+                left = self._source.desk.count(_RUNNING)
+                most = max(most, left)
+                if most:
+                    self._progress(Step("waiting", most - left, most))
+                rest = deadline - time.monotonic()
+                if not left or rest <= 0:
+                    return left
+                bell.wait(min(rest, _LOOK_AGAIN))
+        finally:
+            bell.close()
+
+    def _carry_queues(self) -> None:
+        known = {queue.name for queue in self._target.desk.queues()} if self._into_used else set()
+        self._target.porter.unpack_queues([queue for queue in self._source.desk.queues() if queue.name not in known])
+
+    def _first_missing(self) -> int:
+        """Up to where everything is there: jobs are carried in order, so half of the rest is told by a single look."""
+        newest = self._source.desk.find(Filter(), 1).jobs
+        there, missing = 0, newest[0].seq if newest else 0
+        while there < missing:
+            middle = (there + missing) // 2
+            job = self._source.porter.pack(middle, 1)[0].job
+            if any(row.created_at == job.created_at for row in self._target.desk.get([job.id])):
+                there = job.seq
+            else:
+                missing = middle
+        return there
+
+    def _carry_jobs(self, after: int, carried: Carried) -> None:
+        total = self._total()
+        done = min(self._target.desk.count(Filter()), total) if after else 0
+        for page in ahead(pages(self._source.porter, after)):
+            for portion in portions([portable(parcel) for parcel in page], weight):
+                fresh = self._target.porter.unpack(portion)
+                carried.jobs += fresh
+                carried.known += len(portion) - fresh
+            done += len(page)
+            self._progress(Step("carrying", done, total))
+
+
+def reopen(engine: Engine) -> Notice | None:
+    """Take the notice down, whatever it says; the notice."""
+    notice = engine.porter.notice()
+    if notice is not None:
+        engine.porter.post(None)
+    return notice
+
+
+def file_of(engine: Engine) -> Path | None:
+    """The file of a store that is one."""
+    scheme, _, path = engine.url.partition(":///")
+    return Path(path) if scheme == "sqlite" else None
+
+
+def _has_tables(engine: Engine) -> bool:
+    """Whether there is a store of headrace. A file is not made by the question."""
+    path = file_of(engine)
+    return (path is None or path.exists()) and engine.schema()[0] > 0
+
+
+def _refuse_old_tables(engine: Engine) -> None:
+    found, needed = engine.schema()
+    if found < needed:
+        raise SchemaMismatch(
+            f"{engine.url} has tables of version {found}, this headrace needs {needed}, and a dry run changes nothing; "
+            f"run `headrace --url {engine.url} migrate` first"
+        )
+
+
+def _refuse_same_address(source: Engine, target: Engine) -> None:
+    """A first look; servers have many names, so the notice tells for certain."""
+    if "memory://" in (source.url, target.url):
+        raise ConfigError("a memory:// store is gone when its process ends, so there is nothing to carry to or from it")
+    ours, theirs = file_of(source), file_of(target)
+    is_same_file = ours is not None and theirs is not None and ours.exists() and theirs.exists()
+    if source.url == target.url or (is_same_file and os.path.samefile(str(ours), str(theirs))):
+        raise ConfigError(f"{source.url} and {target.url} are the same store")
+
+
+def _since(notice: Notice) -> str:
+    return f"on {to_datetime(notice.at):%Y-%m-%d at %H:%M} UTC"

@@ -1,0 +1,530 @@
+"""The porter: what hangs at the door holds for everybody, and a store's contents arrive at another as they were."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from headrace.core.model import DeadRow, Filter, JobRow, Lease, Notice, Parcel, QueueRow
+from headrace.core.states import FINAL, Event, State
+from headrace.engines.protocol import Engine
+from headrace.errors import DuplicateJob, StoreMoved
+from tests.conformance.build import (
+    EVERYTHING,
+    HOUR,
+    LATER,
+    LEASE,
+    NOTHING,
+    NOW,
+    SECOND,
+    bring,
+    claim,
+    claim_one,
+    fail,
+    ids,
+    lease_of,
+    log,
+    new_job,
+    progress,
+    release,
+    retry,
+    row,
+    rows,
+    settle,
+    states,
+    submit_and_claim,
+    succeed,
+    worker_row,
+)
+from tests.conformance.stores import PATIENCE, StoreUnderTest
+
+MOVED = Notice("moved", "redis://elsewhere/0", NOW)
+ARRIVING = Notice("arriving", "sqlite:////from/here.db", NOW)
+every_notice = pytest.mark.parametrize("notice", [MOVED, ARRIVING], ids=lambda notice: notice.kind)
+
+
+@pytest.fixture
+def target(engine_name: str, short_folder: Path) -> Iterator[Engine]:
+    """A second, empty store of the same engine."""
+    folder = short_folder / "target"
+    folder.mkdir()
+    with ExitStack() as at_end:
+        yield StoreUnderTest(engine_name, folder, at_end).open()
+
+
+def carry(source: Engine, target: Engine) -> int:
+    return target.porter.unpack(source.porter.pack(0, 1000))
+
+
+def without_seq(job: JobRow) -> JobRow:
+    return msgspec.structs.replace(job, seq=0)
+
+
+def contents(engine: Engine) -> list[Parcel]:
+    """Everything of every job, but for the numbers that each store gives by itself."""
+    return [msgspec.structs.replace(p, job=without_seq(p.job)) for p in engine.porter.pack(0, 100_000)]
+
+
+# -- the notice
+
+
+def test_no_notice_hangs_at_a_new_store(engine: Engine) -> None:
+    assert engine.porter.notice() is None
+
+
+@every_notice
+def test_a_notice_is_read_by_everybody_until_it_is_taken_away(store: StoreUnderTest, notice: Notice) -> None:
+    first, second = store.open(), store.open()
+    first.porter.post(notice)
+    assert second.porter.notice() == notice
+    first.close()
+    assert store.open().porter.notice() == notice
+    second.porter.post(None)
+    assert store.open().porter.notice() is None
+    second.porter.post(None)  # once more does no harm
+
+
+def test_a_notice_takes_the_place_of_the_one_before(engine: Engine) -> None:
+    for notice in (MOVED, ARRIVING, MOVED, msgspec.structs.replace(MOVED, other="other", at=1)):
+        engine.porter.post(notice)
+        assert engine.porter.notice() == notice
+
+
+@pytest.mark.parametrize("size", [1, 3])
+@pytest.mark.parametrize("whole", [False, True])
+def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: int, whole: bool) -> None:
+    engine, producer = store.open(), store.open()
+    producer.insert([new_job("before")], now=NOW)
+    engine.porter.post(MOVED)
+    for queue in ("default", "a queue that nobody knows"):
+        jobs = [new_job(f"j{number}", queue=queue, tags=("t",)) for number in range(size)]
+        with pytest.raises(StoreMoved, match="redis://elsewhere/0") as refused:
+            producer.insert(jobs, whole=whole, now=NOW)
+        assert refused.value.other == "redis://elsewhere/0"
+    assert states(engine) == {"before": State.PENDING}
+
+
+@pytest.mark.parametrize("after", [None, ARRIVING], ids=["none", "arriving"])
+def test_it_is_enqueued_again_once_the_store_is_back(engine: Engine, after: Notice | None) -> None:
+    engine.porter.post(MOVED)
+    engine.porter.post(after)
+    assert engine.insert([new_job("a"), new_job("b")], now=NOW) == [True, True]
+    assert engine.insert([new_job("a")], now=NOW) == [False]
+    with pytest.raises(DuplicateJob):
+        engine.insert([new_job("c"), new_job("a")], whole=True, now=NOW)
+
+
+def test_no_insert_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderTest) -> None:
+    """Whoever was told that a job is stored finds it among those that are there when `post` returns."""
+    engine = store.open()
+    engine.insert([new_job("first")], now=NOW)
+    accepted: list[str] = []
+    refused = threading.Semaphore(0)
+    started = threading.Barrier(5)
+
+    def produce(name: int, producer: Engine) -> None:
+        started.wait(PATIENCE)
+        for number in range(1_000_000):
+            try:
+                producer.insert([new_job(f"{name}-{number}-{part}") for part in range(3)], now=NOW)
+            except StoreMoved:
+                refused.release()
+                return
+            accepted.extend(f"{name}-{number}-{part}" for part in range(3))
+
+    threads = [threading.Thread(target=produce, args=(name, store.open())) for name in range(4)]
+    for thread in threads:
+        thread.start()
+    started.wait(PATIENCE)
+    while len(accepted) < 60:
+        assert any(thread.is_alive() for thread in threads)
+    engine.porter.post(MOVED)
+    there = {parcel.job.id for parcel in engine.porter.pack(0, 1_000_000)}
+    for thread in threads:
+        assert refused.acquire(timeout=PATIENCE), "a producer was not refused"
+        thread.join(PATIENCE)
+    assert there == {"first", *accepted}
+    assert engine.desk.count(EVERYTHING) == len(there)
+
+
+@every_notice
+def test_nobody_claims_while_a_notice_hangs(store: StoreUnderTest, notice: Notice) -> None:
+    engine, worker = store.open(), store.open()
+    worker.insert([new_job("a"), new_job("b")], now=NOW)
+    assert ids(claim(worker, 1)) == ["a"]
+    engine.porter.post(notice)
+    answer = worker.exchange([], NOTHING, now=NOW)
+    assert (answer.claims, answer.queues) == ([], ())
+    assert claim(worker) == []
+    assert row(engine, "b").state is State.PENDING
+    engine.porter.post(None)
+    assert ids(claim(worker)) == ["b"]
+
+
+@every_notice
+def test_no_claim_is_under_way_any_more_when_the_notice_hangs(store: StoreUnderTest, notice: Notice) -> None:
+    """What is packed as waiting once `post` has returned is not started afterwards."""
+    engine = store.open()
+    engine.insert([new_job(f"j{number}") for number in range(3000)], now=NOW)
+    workers = [store.open() for _ in range(4)]
+    started, closed = threading.Barrier(5), threading.Event()
+
+    def work(number: int) -> None:
+        started.wait(PATIENCE)
+        while not closed.is_set():
+            claim(workers[number], 1, worker=f"w{number}")
+
+    threads = [threading.Thread(target=work, args=(number,)) for number in range(4)]
+    for thread in threads:
+        thread.start()
+    started.wait(PATIENCE)
+    running = Filter(states=(State.RUNNING,))
+    while engine.desk.count(running) < 40:
+        assert all(thread.is_alive() for thread in threads)
+    engine.porter.post(notice)
+    then = engine.desk.count(running)
+    closed.set()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert engine.desk.count(running) == then < 3000
+
+
+@every_notice
+def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, notice: Notice) -> None:
+    presence = engine.attend(worker_row())
+    engine.insert([new_job(name) for name in ("done", "again", "lost")], now=NOW)
+    done, again, lost = claim(engine, lease=LEASE)
+    engine.porter.post(notice)
+    assert engine.renew(worker_row(), [lease_of(done), lease_of(again)], 2 * LEASE, now=NOW).lost == frozenset()
+    answer = engine.exchange([succeed(done), retry(again, LATER)], None, [log(lost, "still here")], now=NOW)
+    assert answer.refused == []
+    assert [job.id for job in engine.reap(10, now=NOW + LEASE)] == ["lost"]
+    assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.PENDING}
+    assert [line.message for line in engine.desk.logs("lost")] == ["still here"]
+    presence.close()
+
+
+@every_notice
+def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, notice: Notice) -> None:
+    """What was carried must still be there when it is compared, however old it is."""
+    bring(engine, State.COMPLETED, "old", queue="mail")
+    bring(engine, State.FAILED, "older", queue="mail")
+    engine.porter.post(notice)
+    engine.reap(10, now=NOW + 1000 * 24 * HOUR)
+    assert states(engine) == {"old": State.COMPLETED, "older": State.FAILED}
+
+
+@every_notice
+def test_workers_are_called_when_the_notice_is_taken_away(store: StoreUnderTest, notice: Notice) -> None:
+    engine, worker = store.open(), store.open()
+    engine.porter.post(notice)
+    bell = worker.listen("work")
+    while bell.wait(0):  # the call that came with the notice itself may still be on its way
+        pass
+    engine.porter.post(None)
+    assert bell.wait(PATIENCE)
+    bell.close()
+
+
+# -- packing
+
+
+def test_an_empty_store_has_nothing_to_pack(engine: Engine) -> None:
+    assert engine.porter.pack(0, 10) == []
+    assert engine.porter.pack_dead("", 10) == []
+
+
+def test_jobs_are_packed_in_the_order_of_submission_a_page_at_a_time(engine: Engine) -> None:
+    names = [f"j{number}" for number in (5, 3, 9, 1, 7)]
+    for number, name in enumerate(names):
+        engine.insert([new_job(name, priority=number, queue=f"q{number % 2}", run_at=NOW - number)], now=NOW)
+    packed, after = [], 0
+    while page := engine.porter.pack(after, 2):
+        assert len(page) <= 2
+        packed += [parcel.job.id for parcel in page]
+        after = page[-1].job.seq
+    assert packed == names
+
+
+def test_a_parcel_is_the_job_with_everything_that_was_filed_about_it(engine: Engine) -> None:
+    claimed = submit_and_claim(engine, "first")
+    engine.exchange([], None, [log(claimed, "one"), progress(claimed, "0.5"), log(claimed, "two")], now=NOW)
+    settle(engine, retry(claimed, NOW, message="once"))
+    again = claim_one(engine)
+    settle(engine, retry(again, NOW, message="twice"))
+    engine.insert([new_job("second")], now=NOW)
+    first, second = engine.porter.pack(0, 10)
+    assert [first.job, second.job] == [row(engine, "first"), row(engine, "second")]
+    assert first.history == engine.desk.history("first")
+    assert [filing.error_message for filing in first.history] == ["once", "twice"]
+    assert first.logs == engine.desk.logs("first")
+    assert [line.message for line in first.logs] == ["one", "two"]
+    assert (second.history, second.logs) == ([], [])
+
+
+def test_what_is_packed_while_workers_settle_fits_together(store: StoreUnderTest) -> None:
+    """A row as it was before a settle never comes with what the settle filed."""
+    engine, worker = store.open(), store.open()
+    engine.insert([new_job(f"j{number}", max_attempts=10**6) for number in range(20)], now=NOW)
+    stop = threading.Event()
+
+    def work() -> None:
+        while not stop.is_set():
+            settle(worker, *[retry(claimed, NOW) for claimed in claim(worker, 5)])
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(100):
+            for parcel in engine.porter.pack(0, 100):
+                assert all(filing.version <= parcel.job.version for filing in parcel.history)
+    finally:
+        stop.set()
+        thread.join(PATIENCE)
+
+
+# -- unpacking
+
+
+def bring_every_state(engine: Engine) -> None:
+    """A job in each state, with whatever a job can have."""
+    tired = submit_and_claim(engine, "tired", queue="tired", payload='["' + "ß" * 5000 + '"]', version=NOW)
+    engine.exchange([], None, [log(tired, "line\n\x1b[31m ☃"), progress(tired, '"half"')], now=NOW)
+    settle(engine, retry(tired, NOW + SECOND, message="☃ 'quoted' \"twice\" \\"))
+    claim_one(engine, now=NOW + SECOND)
+    assert engine.reap(10, now=NOW + HOUR)
+    revived = submit_and_claim(engine, "revived", queue="revived")
+    settle(engine, fail(revived))
+    engine.desk.move(Filter(ids=("revived",)), Event.REVIVE, 1, by="me", now=NOW)
+    more = {"tags": ("red", "ö'\"x"), "metadata": '{"k":"v"}', "options": '{"timeout":5000}'}
+    for place, state in enumerate(State):
+        bring(engine, state, f"{state}-job", queue=f"of {state}", priority=place - 4, lifo=bool(place % 2), **more)
+
+
+def test_a_job_in_every_state_arrives_with_everything_it_has(engine: Engine, target: Engine) -> None:
+    bring_every_state(engine)
+    packed = contents(engine)
+    assert {parcel.job.state for parcel in packed} == set(State)
+    assert any(parcel.logs for parcel in packed)
+    assert carry(engine, target) == len(packed)
+    assert contents(target) == packed
+    assert contents(engine) == packed, "the sender changed"
+
+
+def test_the_desk_finds_what_was_unpacked(engine: Engine, target: Engine) -> None:
+    bring_every_state(engine)
+    carry(engine, target)
+    ours, theirs = engine.desk, target.desk
+    assert sorted(theirs.depths(), key=str) == sorted(ours.depths(), key=str)
+    for which in (Filter(tag="red"), Filter(tag="ö'\"x"), Filter(task="work"), Filter(text="ßß"), Filter(worker="w1")):
+        found = [job.id for job in theirs.find(which, 100).jobs]
+        assert found == [job.id for job in ours.find(which, 100).jobs] != []
+        assert theirs.count(which) == len(found)
+    for job_id in rows(engine):
+        assert theirs.history(job_id) == ours.history(job_id)
+        assert theirs.logs(job_id) == ours.logs(job_id)
+    everybody = set(rows(engine))
+    assert theirs.finished(everybody) == ours.finished(everybody)
+    assert [queue.name for queue in theirs.queues()] == [queue.name for queue in ours.queues()]
+
+
+def test_unpacked_jobs_are_claimed_in_the_order_they_had(engine: Engine, target: Engine) -> None:
+    jobs = [new_job(f"j{n}", priority=n % 3, run_at=NOW - n % 5, created_at=NOW, lifo=n % 4 == 0) for n in range(30)]
+    engine.insert(jobs, now=NOW)
+    carry(engine, target)
+    assert ids(claim(target)) == ids(claim(engine))
+
+
+def test_a_running_job_arrives_with_its_lease(engine: Engine, target: Engine) -> None:
+    for name in ("settled", "renewed", "reaped"):
+        submit_and_claim(engine, name)
+    claims = {job_id: Lease(job_id, job.version) for job_id, job in rows(engine).items()}
+    carry(engine, target)
+    assert settle(target, succeed(claims["settled"])) == []
+    assert target.renew(worker_row(), [claims["renewed"]], 2 * LEASE, now=NOW + 1).lost == frozenset()
+    assert target.reap(10, now=NOW + LEASE - 1) == []
+    assert [job.id for job in target.reap(10, now=NOW + LEASE)] == ["reaped"]
+    assert states(target) == {"settled": State.COMPLETED, "renewed": State.RUNNING, "reaped": State.PENDING}
+    assert row(target, "reaped").crashes == 1
+
+
+def test_time_goes_on_for_unpacked_jobs(engine: Engine, target: Engine) -> None:
+    bring(engine, State.SCHEDULED, "scheduled")
+    bring(engine, State.RETRYING, "retrying")
+    engine.insert([new_job("lapses", run_at=LATER + HOUR, expires_at=LATER)], now=NOW)
+    carry(engine, target)
+    answer = target.exchange([], NOTHING, now=NOW)
+    assert answer.next_at == LATER
+    assert sorted(ids(claim(target, now=LATER))) == ["retrying", "scheduled"]
+    assert row(target, "lapses").state is State.CANCELLED
+
+
+def test_operators_move_unpacked_jobs(engine: Engine, target: Engine) -> None:
+    bring_every_state(engine)
+    carry(engine, target)
+    target.porter.unpack_dead(engine.porter.pack_dead("", 100))
+    over = sum(job.state in FINAL for job in rows(target).values())
+    assert len(target.desk.move(EVERYTHING, Event.REVIVE, 100, now=NOW)) == over
+    assert {letter.status for letter in target.porter.pack_dead("", 100)} == {"requeued"}
+    left = sum(job.state is not State.RUNNING for job in rows(target).values())
+    assert len(target.desk.move(EVERYTHING, Event.DELETE, 100, now=NOW)) == left
+    assert set(states(target).values()) == {State.RUNNING}
+
+
+def test_jobs_are_unpacked_behind_those_that_are_there_and_new_ones_come_behind_them(
+    engine: Engine, target: Engine
+) -> None:
+    engine.insert([new_job("c"), new_job("b")], now=NOW)
+    target.insert([new_job("z"), new_job("y")], now=NOW)
+    assert carry(engine, target) == 2
+    target.insert([new_job("a")], now=NOW)
+    assert [parcel.job.id for parcel in target.porter.pack(0, 10)] == ["z", "y", "c", "b", "a"]
+    assert ids(claim(target)) == ["z", "y", "c", "b", "a"]
+
+
+def test_a_job_whose_id_is_there_is_left_as_it_is(engine: Engine, target: Engine) -> None:
+    bring_every_state(engine)
+    claimed = submit_and_claim(target, "running-job", payload='["mine"]', tags=("mine",))
+    settle(target, succeed(claimed))
+    [mine] = contents(target)
+    everything = contents(engine)
+    assert carry(engine, target) == len(everything) - 1
+    assert contents(target) == [mine, *(parcel for parcel in everything if parcel.job.id != "running-job")]
+    assert [job.id for job in target.desk.find(Filter(tag="mine"), 10).jobs] == ["running-job"]
+
+
+def test_to_unpack_the_same_again_changes_nothing(engine: Engine, target: Engine) -> None:
+    bring_every_state(engine)
+    carry(engine, target)
+    before = contents(target)
+    assert carry(engine, target) == 0
+    assert contents(target) == before
+
+
+def test_nothing_unpacked_is_nothing_stored(engine: Engine) -> None:
+    assert engine.porter.unpack([]) == 0
+    assert engine.porter.unpack_dead([]) == 0
+    engine.porter.unpack_queues([])
+    assert engine.desk.queues() == []
+
+
+def test_jobs_are_unpacked_while_a_notice_says_that_they_arrive(engine: Engine, target: Engine) -> None:
+    bring(engine, State.PENDING)
+    target.porter.post(ARRIVING)
+    assert carry(engine, target) == 1
+    assert claim(target) == []
+    target.porter.post(None)
+    assert ids(claim(target)) == ["job"]
+
+
+def test_an_id_that_is_submitted_while_it_is_unpacked_is_stored_once(store: StoreUnderTest, target: Engine) -> None:
+    source, producer = store.open(), target
+    source.insert([new_job(f"j{number}") for number in range(400)], now=NOW)
+    parcels = source.porter.pack(0, 400)
+    assert target.porter.notice() is None  # its tables are there: to make them is not what is tried here
+    start = threading.Barrier(2)
+    submitted: list[bool] = []
+
+    def produce() -> None:
+        start.wait(PATIENCE)
+        for parcel in reversed(parcels):
+            submitted.extend(producer.insert([new_job(parcel.job.id)], now=NOW))
+
+    thread = threading.Thread(target=produce)
+    thread.start()
+    start.wait(PATIENCE)
+    unpacked = sum(target.porter.unpack(parcels[place : place + 20]) for place in range(0, 400, 20))
+    thread.join(PATIENCE)
+    assert unpacked + sum(submitted) == 400
+    assert target.desk.count(EVERYTHING) == 400
+
+
+# -- queues
+
+
+def test_queues_arrive_with_their_settings(engine: Engine) -> None:
+    engine.insert([new_job("a", queue="old")], now=NOW)
+    engine.desk.pause_queue("old", True)
+    engine.desk.pause_queue("open", False)
+    came = [QueueRow("new ☃", True, NOW - HOUR), QueueRow("old", False, NOW - HOUR), QueueRow("open", True, NOW)]
+    engine.porter.unpack_queues(came)
+    assert engine.desk.queues() == came
+    engine.insert([new_job("b", queue="new ☃")], now=NOW)
+    assert ids(claim(engine)) == ["a"]
+
+
+def test_a_queue_of_an_unpacked_job_is_known(engine: Engine, target: Engine) -> None:
+    engine.insert([new_job("a", queue="mail")], now=NOW)
+    target.desk.pause_queue("reports", True)
+    carry(engine, target)
+    assert {queue.name: queue.paused for queue in target.desk.queues()} == {"mail": False, "reports": True}
+
+
+# -- dead letters
+
+
+def letter(name: str, job_id: str, status: str = "pending") -> DeadRow:
+    resolved = None if status == "pending" else NOW + 1
+    by = None if status == "pending" else "me"
+    return DeadRow(name, job_id, "work", "mail", "boom ☃", NOW, status, resolved, by, '{"payload":"[1]"}')
+
+
+def test_dead_letters_are_packed_by_id_a_page_at_a_time(engine: Engine) -> None:
+    for number in range(5):
+        settle(engine, fail(submit_and_claim(engine, f"j{number}")))
+    packed: list[DeadRow] = []
+    while page := engine.porter.pack_dead(packed[-1].id if packed else "", 2):
+        assert len(page) <= 2
+        packed += page
+    assert [found.id for found in packed] == sorted(found.id for found in packed)
+    assert sorted(found.job_id for found in packed) == [f"j{number}" for number in range(5)]
+    assert all(found.snapshot and found.reason == "permanent" for found in packed)
+
+
+def test_dead_letters_arrive_as_they_were(engine: Engine, target: Engine) -> None:
+    for number in range(3):
+        settle(engine, fail(submit_and_claim(engine, f"j{number}")))
+    engine.desk.move(Filter(ids=("j1",)), Event.REVIVE, 1, by="me", now=NOW)
+    packed = engine.porter.pack_dead("", 10)
+    assert sorted(found.status for found in packed) == ["pending", "pending", "requeued"]
+    assert target.porter.unpack_dead(packed) == 3
+    assert target.porter.pack_dead("", 10) == packed
+    assert target.porter.unpack_dead(packed) == 0
+    assert target.porter.pack_dead("", 10) == packed
+
+
+def test_a_dead_letter_that_is_there_is_left_as_it_is(engine: Engine) -> None:
+    mine = letter("a", "job", "requeued")
+    assert engine.porter.unpack_dead([mine]) == 1
+    other = letter("b", "other")
+    assert engine.porter.unpack_dead([letter("a", "another job"), other]) == 1
+    assert engine.porter.pack_dead("", 10) == [mine, other]
+
+
+def test_one_dead_letter_is_pending_for_a_job(engine: Engine) -> None:
+    assert engine.porter.unpack_dead([letter("a", "job"), letter("c", "job", "requeued")]) == 2
+    assert engine.porter.unpack_dead([letter("b", "job")]) == 0
+    assert [found.id for found in engine.porter.pack_dead("", 10)] == ["a", "c"]
+
+
+def test_an_unpacked_job_that_fails_again_has_one_pending_letter(engine: Engine, target: Engine) -> None:
+    settle(engine, fail(submit_and_claim(engine), reason="first"))
+    carry(engine, target)
+    target.porter.unpack_dead(engine.porter.pack_dead("", 10))
+    target.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW)
+    settle(target, fail(claim_one(target), reason="second"))
+    found = {found.status: found.reason for found in target.porter.pack_dead("", 10)}
+    assert found == {"requeued": "first", "pending": "second"}
+
+
+def test_a_released_job_arrives_with_its_counts(engine: Engine, target: Engine) -> None:
+    settle(engine, release(submit_and_claim(engine)))
+    carry(engine, target)
+    [job] = rows(target).values()
+    assert (job.attempt, job.releases, job.state) == (0, 1, State.PENDING)
+    assert claim_one(target).releases == 1

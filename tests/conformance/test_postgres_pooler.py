@@ -1,0 +1,188 @@
+"""PostgreSQL behind a pooler of transactions: nothing is kept in a session, and bells ring by themselves."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from typing import Any
+
+import psycopg
+import pytest
+
+from headrace import Headrace
+from headrace.core.states import Event, State
+from headrace.engines.postgres.engine import PostgresEngine
+from headrace.engines.postgres.server import Connection, Server
+from tests import servers
+from tests.conformance.build import (
+    EVERYTHING,
+    LEASE,
+    NOW,
+    claim,
+    claim_one,
+    fail,
+    ids,
+    lease_of,
+    log,
+    new_job,
+    retry,
+    settle,
+    states,
+    succeed,
+    worker_row,
+)
+from tests.conformance.stores import PATIENCE, StoreUnderTest
+
+pytestmark = pytest.mark.engines("postgres")
+Open = Callable[[str], PostgresEngine]
+
+
+@pytest.fixture
+def open_engine() -> Iterator[Open]:
+    with ExitStack() as at_end:
+
+        def open_at(url: str) -> PostgresEngine:
+            engine = PostgresEngine(url)
+            at_end.callback(engine.close)
+            return engine
+
+        yield open_at
+
+
+@pytest.fixture
+def engine(store: StoreUnderTest, open_engine: Open) -> PostgresEngine:
+    return open_engine(f"{store.address}&pooler=on&poll=50")
+
+
+@pytest.fixture
+def forgetful(monkeypatch: pytest.MonkeyPatch) -> list[Connection]:
+    """As a pooler would: after each use the session is somebody else's, and everything in it is gone."""
+    cleared: list[Connection] = []
+    give_back = Server._return
+
+    def clear(server: Server, connection: Connection, home: Any) -> None:
+        if server.address.pooler:
+            connection.execute("DISCARD ALL")
+            cleared.append(connection)
+        give_back(server, connection, home)
+
+    monkeypatch.setattr(Server, "_return", clear)
+    return cleared
+
+
+def asked(engine: PostgresEngine, question: str) -> object:
+    row = engine.server.run(lambda db: db.execute(question).fetchone())
+    assert row is not None
+    return row[0]
+
+
+def live(engine: PostgresEngine) -> None:
+    """What a worker and its operators do."""
+    engine.attend(worker_row()).close()
+    engine.insert([new_job(f"j{number}", tags=("a",)) for number in range(20)], now=NOW)
+    engine.insert([new_job("later", run_at=NOW + 10)], whole=True, now=NOW)
+    for _ in range(3):
+        claims = claim(engine, 4)
+        engine.renew(worker_row(), [lease_of(each) for each in claims], LEASE, now=NOW)
+        done, failed, again, left = claims
+        engine.exchange([succeed(done), fail(failed), retry(again, NOW + 5)], None, [log(done, "hello")], now=NOW)
+        engine.disown("w1", [], now=NOW)
+        assert states(engine)[left.id] is State.PENDING
+    engine.desk.move(EVERYTHING, Event.CANCEL, 2, now=NOW)
+    engine.desk.pause_queue("default", False)
+    engine.reap(10, now=NOW + LEASE + 1)
+    engine.sign_off("w1")
+    engine.check()
+    engine.facts()
+
+
+def test_nothing_is_set_for_a_session(engine: PostgresEngine, store: StoreUnderTest, open_engine: Open) -> None:
+    plain = psycopg.connect(servers._without(store.address, "schema"))
+    with plain:
+        usual = plain.execute("SHOW statement_timeout").fetchone()
+    plain.close()
+    assert usual is not None
+    assert asked(engine, "SHOW statement_timeout") == usual[0]
+    direct = open_engine(f"{store.address}&statement_timeout=77")
+    assert asked(direct, "SHOW statement_timeout") == "77s"
+    assert asked(direct, "SHOW idle_in_transaction_session_timeout") == "1min"
+
+
+def test_nothing_is_prepared(engine: PostgresEngine, store: StoreUnderTest, open_engine: Open) -> None:
+    prepared = "SELECT count(*) FROM pg_prepared_statements WHERE NOT from_sql"
+    direct = open_engine(store.address)
+    for each in (engine, direct):
+        for number in range(12):
+            each.insert([new_job(f"{each.address.pooler}{number}")], now=NOW)
+            settle(each, succeed(claim_one(each)))
+    assert asked(engine, prepared) == 0
+    assert asked(direct, prepared) != 0, "the question would find some"
+
+
+def test_nothing_depends_on_what_a_session_remembers(engine: PostgresEngine, forgetful: list[Connection]) -> None:
+    live(engine)
+    assert len(forgetful) > 30
+
+
+def test_no_connection_is_kept_to_listen(engine: PostgresEngine) -> None:
+    engine.insert([new_job("job")], now=NOW)
+    before = list(engine.server._backends)
+    bells = [engine.listen("work"), engine.listen("done", ["default"])]
+    assert list(engine.server._backends) == before
+    assert not any(thread.name == "headrace-bell" for thread in threading.enumerate())
+    for bell in bells:
+        bell.close()
+
+
+def test_work_of_another_process_is_found_by_looking(
+    engine: PostgresEngine, store: StoreUnderTest, open_engine: Open
+) -> None:
+    bell = engine.listen("work")
+    open_engine(store.address).insert([new_job("job")], now=NOW)
+    begun = time.monotonic()
+    assert bell.wait(PATIENCE)
+    assert time.monotonic() - begun < PATIENCE / 2
+    assert ids(claim(engine)) == ["job"]
+    bell.close()
+
+
+def test_those_who_listen_in_earnest_hear_who_is_behind_a_pooler(
+    engine: PostgresEngine, store: StoreUnderTest, open_engine: Open
+) -> None:
+    bell = open_engine(store.address).listen("work")
+    engine.insert([new_job("job")], now=NOW)
+    assert bell.wait(PATIENCE)
+    bell.close()
+
+
+def test_a_ring_within_the_process_is_not_waited_for(store: StoreUnderTest, open_engine: Open) -> None:
+    engine = open_engine(f"{store.address}&pooler=on&poll=60000")
+    bell, other = engine.listen("work", ["default"]), engine.listen("work", ["mail"])
+    engine.insert([new_job("job")], now=NOW)
+    assert bell.wait(0)
+    assert not other.wait(0)
+    bell.close()
+    other.close()
+
+
+def test_a_worker_behind_a_pooler_takes_up_work_and_its_client_sees_the_end(
+    store: StoreUnderTest, forgetful: list[Connection]
+) -> None:
+    with Headrace(f"{store.address}&pooler=on&poll=50") as app, Headrace(store.address) as client:
+
+        @app.task
+        def double(number: int) -> int:
+            return number * 2
+
+        with app.worker(concurrency=2):
+            assert [client.enqueue(double.name, number).result(PATIENCE) for number in range(3)] == [0, 2, 4]
+    assert forgetful
+
+
+def test_an_operator_is_told_how_workers_are_woken(
+    engine: PostgresEngine, store: StoreUnderTest, open_engine: Open
+) -> None:
+    assert engine.facts()["wake_up"] == "poll every 0.05 s"
+    assert open_engine(store.address).facts()["wake_up"] == "LISTEN"

@@ -1,0 +1,85 @@
+"""A store full of jobs in every state, and a look at everything a store holds: for the tests of moving."""
+
+from __future__ import annotations
+
+import msgspec
+
+from headrace.core.model import Claim, DeadRow, NewJob, Outcome, Parcel
+from headrace.core.states import State
+from headrace.engines.protocol import Engine
+from tests.conformance.build import fail, give_up, log, new_job, only, progress, release, retry, succeed, want
+
+HOUR = 3_600_000
+STATES_TO_SUBMIT = (State.PENDING, State.SCHEDULED, State.WAITING, *[State.PENDING] * 7)
+
+
+def fill(engine: Engine, count: int, *, lease: int = 10 * 60_000) -> None:
+    """Submit jobs and work on some of them, by what a producer and a worker do. The states are all there."""
+    now = engine.clock.now()
+    for start in range(0, count, 1000):
+        some = range(start, min(start + 1000, count))
+        engine.insert([_job(number, now) for number in some], now=now)
+        claims = engine.exchange([], want(len(some) // 2, worker="old", lease=lease), now=now).claims
+        notes = [note for claim in claims[::5] for note in (log(claim, f"ran ☃\x00 {claim.id}"), progress(claim, "1"))]
+        engine.exchange([], None, notes, now=now)
+        outcomes = [_outcome(number, claim, now) for number, claim in enumerate(claims)]
+        engine.exchange([outcome for outcome in outcomes if outcome is not None], None, now=now)
+    engine.desk.pause_queue("paused", True)
+
+
+def _job(number: int, now: int) -> NewJob:
+    state = STATES_TO_SUBMIT[number % 10]
+    return new_job(
+        f"job-{number:06d}",
+        queue=("mail", "reports", "paused")[number % 3],
+        state=state,
+        priority=number % 7 - 3,
+        run_at=now + HOUR if state is State.SCHEDULED else now - number % 11,
+        created_at=now,
+        lifo=number % 13 == 0,
+        payload=f'[{number},"{"x" * (number % 300)}ß"]',
+        tags=("odd",) if number % 2 else (),
+        metadata='{"number":1}' if number % 4 == 0 else None,
+        expires_at=now + 2 * HOUR if number % 17 == 0 else None,
+    )
+
+
+def _outcome(number: int, claim: Claim, now: int) -> Outcome | None:
+    match number % 10:
+        case 0:
+            return retry(claim, now + HOUR, at=now, message="not ☃ \x00 yet")
+        case 1:
+            return fail(claim, at=now)
+        case 2:
+            return give_up(claim, at=now)
+        case 3:
+            return release(claim, at=now)
+        case 4:
+            return None  # it runs on
+        case _:
+            return succeed(claim, at=now)
+
+
+def claim_from(engine: Engine, queue: str, count: int = 1) -> list[Claim]:
+    """Claim by the store's own time."""
+    return engine.exchange([], only(queue, count, worker="old")).claims
+
+
+def contents(engine: Engine) -> list[Parcel]:
+    """Every job in order with everything about it, but for the numbers that each store gives by itself."""
+    found: list[Parcel] = []
+    after = 0
+    while page := engine.porter.pack(after, 1000):
+        after = page[-1].job.seq
+        found += [msgspec.structs.replace(parcel, job=msgspec.structs.replace(parcel.job, seq=0)) for parcel in page]
+    return found
+
+
+def letters(engine: Engine) -> list[DeadRow]:
+    return engine.porter.pack_dead("", 1_000_000)
+
+
+def without_nul(parcels: list[Parcel]) -> list[Parcel]:
+    """As a store has them that can't hold a NUL: Redis can, and what comes from there is made fit for all."""
+    text = msgspec.json.encode(parcels).replace(b"\\u0000", "\ufffd".encode())
+    return msgspec.json.decode(text, type=list[Parcel])

@@ -1,0 +1,705 @@
+"""Moving to another store: everything arrives as it was, in any order of events, and what does not is told."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import msgspec
+import pytest
+
+from headrace.app.moving import Move, Step, reopen
+from headrace.app.why import explain
+from headrace.core.model import Changes, Filter, Notice, Parcel
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.errors import ConfigError, SchemaMismatch, StoreMoved
+from tests.conformance.build import fail, lease_of, new_job, only, row, rows, states, succeed, want, worker_row
+from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul
+
+PAIRS = [(source, target) for source in KINDS for target in KINDS]
+JOBS = 700  # more than two pages
+
+
+class Stopped(Exception):
+    """The move was cut off here."""
+
+
+@pytest.fixture
+def make_store(folder: Path) -> Iterator[Callable[[str, str], StoreUnderTest]]:
+    """Makes an empty store of an engine under a name."""
+    with ExitStack() as at_end:
+
+        def make(kind: str, name: str) -> StoreUnderTest:
+            (folder / name).mkdir()
+            return StoreUnderTest(kind, folder / name, at_end)
+
+        yield make
+
+
+@pytest.fixture
+def source(make_store: Callable[[str, str], StoreUnderTest]) -> Engine:
+    return make_store(next(iter(KINDS)), "source").open()
+
+
+@pytest.fixture
+def target_store(make_store: Callable[[str, str], StoreUnderTest]) -> StoreUnderTest:
+    return make_store(next(reversed(KINDS)), "target")
+
+
+@pytest.fixture
+def target(target_store: StoreUnderTest) -> Engine:
+    return target_store.open()
+
+
+@pytest.fixture
+def bare(engine_name: str, folder: Path) -> Iterator[Engine]:
+    """A place for a store, where nobody has made tables yet."""
+    (folder / "bare").mkdir()
+    with ExitStack() as at_end:
+        address = str(folder / "bare/q.db") if engine_name == "sqlite" else _bare_address(engine_name, at_end)
+        engine = KINDS[engine_name].open(address)
+        at_end.callback(engine.close)
+        yield engine
+
+
+def _bare_address(kind: str, at_end: ExitStack) -> str:
+    from tests import servers  # a run on SQLite alone needs none
+
+    address = servers.postgres_url() if kind == "postgres" else servers.redis_url()
+    at_end.callback(servers.drop, address)
+    return address
+
+
+def move(source: Engine, target: Engine) -> Move:
+    """A whole move that is expected to succeed."""
+    made = Move(source, target)
+    made.run(0)
+    verdict = made.verify()
+    assert verdict.differences == []
+    made.open()
+    return made
+
+
+def stop_at(number: int) -> Callable[[Step], None]:
+    """Cut the move off after so many jobs."""
+
+    def look(step: Step) -> None:
+        if step.stage == "carrying" and step.done >= number:
+            raise Stopped
+
+    return look
+
+
+def cut_off(source: Engine, target: Engine, number: int, *, into_used: bool = False) -> None:
+    with pytest.raises(Stopped):
+        Move(source, target, into_used=into_used, progress=stop_at(number)).run(0)
+
+
+# -- all is carried
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_everything_arrives_as_it_was_between_any_two_engines(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    fill(source, JOBS)
+    steps: list[Step] = []
+    made = Move(source, target, progress=steps.append)
+    carried = made.run(0)
+    expected, expected_letters = without_nul(contents(source)), letters(source)
+    assert {parcel.job.state for parcel in expected} == set(State)
+    assert (carried.jobs, carried.known, carried.dead_letters) == (JOBS, 0, len(expected_letters))
+    assert carried.running > 0
+
+    assert contents(target) == expected
+    assert letters(target) == expected_letters != []
+    assert target.desk.queues() == source.desk.queues()
+    assert any(queue.paused for queue in target.desk.queues())
+
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], set())
+    assert verdict.contents.jobs == JOBS
+    assert verdict.contents.history == sum(len(parcel.history) for parcel in expected) > 0
+    assert verdict.contents.logs == sum(len(parcel.logs) for parcel in expected) > 0
+    assert verdict.contents.dead_letters == len(expected_letters)
+    assert {step.stage for step in steps} == {"waiting", "carrying", "comparing"}
+    assert steps[-1] == Step("comparing", JOBS, JOBS)
+
+    assert target.exchange([], want()).claims == [], "workers wait until all is there"
+    made.open()
+    before = {job_id: job.version for job_id, job in rows(target).items()}
+    claims = target.exchange([], want()).claims
+    assert {claim.queue for claim in claims} == {"mail", "reports"}
+    assert all(claim.version == before[claim.id] + 1 for claim in claims)
+
+
+def test_the_source_is_closed_and_says_where_to_go(source: Engine, target: Engine) -> None:
+    fill(source, 50)
+    move(source, target)
+    assert source.exchange([], want()).claims == []
+    with pytest.raises(StoreMoved) as refused:
+        source.insert([new_job("new")])
+    assert refused.value.other == target.url
+    assert target.insert([new_job("new")]) == [True]
+    assert target.porter.notice() is None
+
+
+def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:
+    source.migrate()
+    move(source, target)
+    assert contents(target) == []
+    assert source.porter.notice() is not None
+
+
+def test_heavy_jobs_are_carried_a_few_at_a_time(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heavy = '["' + "x" * 1_000_000 + '"]'
+    for start in range(0, 60, 10):
+        source.insert([new_job(f"j{n}", payload=heavy if n >= 20 else "[]") for n in range(start, start + 10)])
+    unpack = target.porter.unpack
+    sizes: list[int] = []
+
+    def weighed(parcels: Sequence[Parcel]) -> int:
+        sizes.append(sum(len(parcel.job.payload) for parcel in parcels))
+        return unpack(parcels)
+
+    monkeypatch.setattr(target.porter, "unpack", weighed)
+    move(source, target)
+    assert contents(target) == contents(source)
+    assert max(sizes) <= 10_000_000
+    assert len(sizes) < 20
+
+
+# -- cut off and gone on with
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_a_move_that_was_cut_off_goes_on_where_it_stopped(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    fill(source, JOBS)
+    cut_off(source, target, 200)
+    there = len(contents(target))
+    assert 0 < there < JOBS
+    again = Move(source, target)
+    assert again.standing() == "begun"
+    carried = again.run(0)
+    assert (carried.jobs, carried.known) == (JOBS - there, 0)
+    assert again.verify().differences == []
+    assert contents(target) == without_nul(contents(source))
+
+
+@pytest.mark.parametrize("number", [0, 16, 17, 330, JOBS])
+def test_it_may_be_cut_off_again_and_again_anywhere(source: Engine, target: Engine, number: int) -> None:
+    fill(source, JOBS)
+    cut_off(source, target, 1)
+    cut_off(source, target, number)
+    move(source, target)
+    assert contents(target) == without_nul(contents(source))
+
+
+def test_a_move_that_was_only_announced_begins_anew(source: Engine, target: Engine) -> None:
+    fill(source, 50)
+    target.porter.post(Notice("arriving", source.url, 0))
+    assert Move(source, target).standing() == "new"
+    move(source, target)
+    assert contents(target) == without_nul(contents(source))
+
+
+def test_a_move_that_is_done_is_done(source: Engine, target: Engine) -> None:
+    fill(source, 50)
+    move(source, target)
+    target.desk.move(Filter(), Event.DELETE, 1000)
+    left = contents(target)
+    again = Move(source, target)
+    assert again.standing() == "done"
+    assert again.run(0).jobs == 0
+    assert contents(target) == left, "what was finished and deleted since does not come back"
+
+
+def test_two_that_move_at_once_do_not_disturb_each_other(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    turns = 0
+
+    def let_the_other(step: Step) -> None:
+        nonlocal turns
+        turns += 1
+        if step.stage == "carrying" and turns == 2:
+            Move(source, target).run(0)
+
+    made = Move(source, target, progress=let_the_other)
+    made.run(0)
+    assert made.verify().differences == []
+    assert contents(target) == without_nul(contents(source))
+
+
+# -- running jobs
+
+
+def test_running_jobs_may_end_before_they_are_carried(source: Engine, target: Engine) -> None:
+    source.insert([new_job("job", queue="mail")])
+    [claim] = claim_from(source, "mail")
+    left = []
+
+    def settle(step: Step) -> None:
+        if step.stage == "waiting":
+            left.append(step.total - step.done)
+            if len(left) == 1:
+                source.exchange([succeed(claim)], None)
+
+    made = Move(source, target, progress=settle)
+    assert made.run(60).running == 0
+    assert left == [1, 0]
+    assert states(target) == {"job": State.COMPLETED}
+    assert made.verify().running == set()
+
+
+def test_a_job_that_still_runs_is_carried_with_its_lease_and_its_late_end_does_no_harm(
+    source: Engine, target: Engine
+) -> None:
+    source.insert([new_job(name, queue="mail") for name in ("finished late", "failed late", "runs on", "renewed")])
+    claims = {claim.id: claim for claim in claim_from(source, "mail", 4)}
+    made = Move(source, target)
+    assert made.run(0).running == 4
+    carried = rows(target)
+    late = [succeed(claims["finished late"]), fail(claims["failed late"])]
+    assert source.exchange(late, None).refused == []
+    assert source.renew(worker_row("old"), [lease_of(claims["renewed"])], 5_000_000).lost == frozenset()
+    verdict = made.verify()
+    assert verdict.differences == []
+    assert verdict.running == {"finished late", "failed late", "renewed"}
+    made.open()
+    assert rows(target) == carried, "it is the target's now, whatever became of it at the source"
+    lease = max(job.lease_until or 0 for job in carried.values())
+    assert len(target.reap(10, now=lease)) == 4
+    assert {(job.state, job.attempt, job.crashes) for job in rows(target).values()} == {(State.PENDING, 1, 1)}
+
+
+def test_a_job_taken_over_at_the_target_before_all_is_compared_is_no_difference(source: Engine, target: Engine) -> None:
+    source.insert([new_job("again", queue="mail"), new_job("last time", queue="mail", max_attempts=1)])
+    claims = claim_from(source, "mail", 2)
+    made = Move(source, target)
+    made.run(0)
+    lease = row(target, "again").lease_until
+    assert len(target.reap(10, now=lease)) == 2
+    assert made.verify().running == {"again", "last time"}
+    source.exchange([succeed(claim) for claim in claims], None)  # now it is finished there, and waits again here
+    verdict = made.verify()
+    assert (verdict.differences, verdict.running) == ([], {"again", "last time"})
+
+
+def test_nobody_waits_for_the_dead(source: Engine, target: Engine) -> None:
+    past = source.clock.now() - HOUR
+    source.insert([new_job("job", queue="mail")], now=past)
+    assert source.exchange([], only("mail"), now=past).claims
+    made = Move(source, target)
+    assert made.run(3600).running == 0
+    assert states(target) == {"job": State.PENDING}
+    assert row(target).crashes == 1
+
+
+# -- life at the target meanwhile
+
+
+def test_jobs_submitted_at_the_target_meanwhile_are_no_difference(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    producer = 0
+
+    def produce(step: Step) -> None:
+        nonlocal producer
+        if step.stage == "carrying":
+            producer += 1
+            target.insert([new_job(f"new-{producer}-{part}") for part in range(20)])
+
+    made = Move(source, target, progress=produce)
+    made.run(0)
+    assert producer > 1
+    assert made.verify().differences == []
+    ours = [parcel for parcel in contents(target) if not parcel.job.id.startswith("new-")]
+    assert ours == without_nul(contents(source))
+
+
+def test_an_id_that_was_given_anew_at_the_target_meanwhile_is_told(source: Engine, target: Engine) -> None:
+    past = source.clock.now() - HOUR
+    source.insert([new_job(name, created_at=past, run_at=past) for name in ("a", "daily", "z")], now=past)
+    target.porter.post(Notice("arriving", source.url, 0))
+    target.insert([new_job("daily", created_at=past + HOUR, run_at=past + HOUR)])
+    made = Move(source, target)
+    carried = made.run(0)
+    assert (carried.jobs, carried.known) == (2, 1)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], {"daily"})
+    assert row(target, "daily").created_at == past + HOUR
+
+
+def test_time_that_passes_meanwhile_is_no_difference(source: Engine, target: Engine) -> None:
+    now = source.clock.now()
+    source.insert([new_job("due", queue="mail", created_at=now, run_at=now + HOUR)], now=now)
+    source.insert([new_job("lapsed", queue="mail", created_at=now, run_at=now, expires_at=now + HOUR)], now=now)
+    made = Move(source, target)
+    made.run(0)
+    made.open()
+    target.exchange([], only("no such queue"), now=now + HOUR)
+    assert states(target) == {"due": State.PENDING, "lapsed": State.CANCELLED}
+    assert made.verify().differences == []
+
+
+# -- what is refused, and changes nothing
+
+
+def unchanged(*engines: Engine) -> bool:
+    return all(engine.porter.notice() is None for engine in engines)
+
+
+def test_a_store_is_not_moved_to_itself(source: Engine) -> None:
+    fill(source, 5)
+    with pytest.raises(ConfigError, match="the same store"):
+        Move(source, source).run(0)
+    assert unchanged(source)
+
+
+def test_a_store_is_known_to_be_the_same_by_another_name(
+    make_store: Callable[[str, str], StoreUnderTest], engine_name: str, folder: Path
+) -> None:
+    store = make_store(engine_name, "source")
+    source = store.open()
+    source.migrate()
+    other_name = _another_name(engine_name, store.address, folder)
+    other = KINDS[engine_name].open(other_name)
+    try:
+        assert other.url != source.url
+        source.insert([new_job("job")])
+        assert states(other) == {"job": State.PENDING}
+        with pytest.raises(ConfigError, match="are the same store"):
+            Move(source, other, into_used=True).run(0)
+    finally:
+        other.close()
+    assert unchanged(source)
+
+
+def _another_name(kind: str, address: str, folder: Path) -> str:
+    if kind == "sqlite":
+        os.symlink(address, folder / "link.db")
+        return str(folder / "link.db")
+    parts = urlsplit(address)
+    assert "127.0.0.1" in parts.netloc
+    return parts._replace(netloc=parts.netloc.replace("127.0.0.1", "localhost")).geturl()
+
+
+def test_a_store_in_use_is_not_filled(source: Engine, target: Engine) -> None:
+    fill(source, 5)
+    target.insert([new_job("mine")])
+    with pytest.raises(ConfigError, match=r"is in use: it has 1 jobs.*--into-used"):
+        Move(source, target).run(0)
+    assert unchanged(source, target)
+
+
+def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engine) -> None:
+    fill(source, 5)
+    target.insert([new_job("job", queue="mail")])
+    target.exchange([fail(claim_from(target, "mail")[0])], None)
+    target.desk.move(Filter(), Event.DELETE, 10)
+    with pytest.raises(ConfigError, match="is in use"):
+        Move(source, target).run(0)
+
+
+ELSEWHERE = "postgresql://elsewhere/db"
+
+
+@pytest.mark.parametrize(
+    ("at_source", "at_target", "told"),
+    [
+        (Notice("moved", ELSEWHERE, 1), None, "were carried over to postgresql://elsewhere/db on 1970-01-01"),
+        (Notice("arriving", ELSEWHERE, 1), None, "is itself being filled from postgresql://elsewhere/db"),
+        (None, Notice("moved", ELSEWHERE, 1), "choose another store, an empty one"),
+        (None, Notice("arriving", ELSEWHERE, 1), "is being filled from postgresql://elsewhere/db"),
+    ],
+)
+def test_stores_that_take_part_in_another_move_are_refused(
+    source: Engine, target: Engine, at_source: Notice | None, at_target: Notice | None, told: str
+) -> None:
+    fill(source, 5)
+    source.porter.post(at_source)
+    target.porter.post(at_target)
+    for into_used in (False, True):
+        with pytest.raises(ConfigError, match=told):
+            Move(source, target, into_used=into_used).run(0)
+    assert (source.porter.notice(), target.porter.notice()) == (at_source, at_target)
+    assert contents(target) == []
+
+
+def test_a_store_that_was_opened_again_in_the_middle_is_not_carried_on_with(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    cut_off(source, target, 200)
+    notice = source.porter.notice()
+    assert notice is not None
+    assert (notice.kind, notice.other) == ("moved", target.url)
+    assert reopen(source) == notice
+    assert source.insert([new_job("new")]) == [True]
+    assert reopen(source) is None
+    with pytest.raises(ConfigError, match="brought back into use after a part of its jobs"):
+        Move(source, target).run(0)
+    assert source.porter.notice() is None
+
+
+def test_a_store_without_tables_has_nothing_to_carry(bare: Engine, target: Engine) -> None:
+    for act in (lambda: Move(bare, target).run(0), lambda: Move(bare, target).plan()):
+        with pytest.raises(ConfigError, match="has no tables of headrace"):
+            act()
+    assert bare.schema()[0] == 0
+    assert unchanged(target)
+
+
+def test_a_store_without_a_name_is_not_moved(source: Engine) -> None:
+    memory = SqliteEngine(None)
+    for made in (Move(memory, source), Move(source, memory)):
+        with pytest.raises(ConfigError, match="gone when its process ends"):
+            made.run(0)
+    memory.close()
+
+
+def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, 5)
+
+    def refuse(notice: Notice | None) -> None:
+        raise ConfigError("read only")
+
+    monkeypatch.setattr(source.porter, "post", refuse)
+    with pytest.raises(ConfigError, match="read only"):
+        Move(source, target).run(0)
+    assert unchanged(target)
+
+
+# -- a dry run
+
+
+def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engine, folder: Path) -> None:
+    fill(source, JOBS)
+    before = contents(source)
+    plan = Move(source, bare).plan()
+    assert (plan.standing, plan.has_tables) == ("new", False)
+    assert plan.contents.jobs == JOBS
+    assert plan.contents.history == sum(len(parcel.history) for parcel in before)
+    assert plan.contents.logs == sum(len(parcel.logs) for parcel in before)
+    assert plan.contents.dead_letters == len(letters(source))
+    assert plan.contents.bytes > JOBS * 100
+    told = {(count.queue, count.state): count.jobs for count in plan.contents.counts()}
+    assert told == {(depth.queue, depth.state): depth.jobs for depth in source.desk.depths()}
+    assert contents(source) == before
+    assert source.porter.notice() is None
+    assert list((folder / "bare").iterdir()) == []
+    assert bare.schema()[0] == 0
+
+
+def test_a_plan_tells_how_far_a_move_is(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    target.migrate()
+    assert Move(source, target).plan().standing == "new"
+    cut_off(source, target, 100)
+    assert Move(source, target).plan().standing == "begun"
+    move(source, target)
+    assert Move(source, target).plan().standing == "done"
+
+
+def test_a_plan_does_not_bring_old_tables_up_to_date(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, 5)
+    monkeypatch.setattr(source, "schema", lambda: (1, 2))
+    with pytest.raises(SchemaMismatch, match=r"tables of version 1.*headrace --url .* migrate"):
+        Move(source, target).plan()
+
+
+# -- into a store in use
+
+
+def test_jobs_are_added_to_a_store_in_use_and_ids_that_are_there_stay(source: Engine, target: Engine) -> None:
+    fill(source, 300)
+    ours = without_nul(contents(source))
+    target.insert([new_job("mine"), new_job("job-000010", payload='["mine"]')], now=1_000_000)
+    target.desk.pause_queue("mail", True)
+    target.desk.pause_queue("paused", False)
+    mine = contents(target)
+    made = Move(source, target, into_used=True)
+    carried = made.run(0)
+    assert (carried.jobs, carried.known) == (299, 1)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], {"job-000010"})
+    made.open()
+    running = {parcel.job.id for parcel in ours if parcel.job.state is State.RUNNING}
+    assert running
+    assert contents(target) == [*mine, *(parcel for parcel in ours if parcel.job.id != "job-000010")]
+    paused = {queue.name: queue.paused for queue in target.desk.queues()}
+    assert (paused["mail"], paused["paused"]) == (True, False), "what the store in use has set stays"
+
+
+def test_adding_that_was_cut_off_goes_on(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    target.insert([new_job("mine")])
+    cut_off(source, target, 100, into_used=True)
+    made = Move(source, target, into_used=True)
+    carried = made.run(0)
+    assert carried.jobs + carried.known == JOBS
+    assert carried.known > 0
+    assert made.verify().differences == []
+    assert [parcel.job.id for parcel in contents(target)] == ["mine", *(p.job.id for p in contents(source))]
+
+
+# -- differences
+
+
+def last_job(engine: Engine, state: State) -> str:
+    return engine.desk.find(Filter(states=(state,)), 1).jobs[0].id
+
+
+def delete_one(target: Engine) -> str:
+    job_id = last_job(target, State.COMPLETED)
+    target.desk.move(Filter(ids=(job_id,)), Event.DELETE, 1)
+    return rf"job {job_id} \(completed\) is missing"
+
+
+def amend_one(target: Engine) -> str:
+    job_id = last_job(target, State.PENDING)
+    assert target.desk.amend(job_id, Changes(priority=50))
+    return f"job {job_id} differs in priority, version, history"
+
+
+def cancel_one(target: Engine) -> str:
+    job_id = last_job(target, State.PENDING)
+    target.desk.move(Filter(ids=(job_id,)), Event.CANCEL, 1)
+    return f"job {job_id} differs in state, .*history"
+
+
+def open_a_queue(target: Engine) -> str:
+    target.desk.pause_queue("paused", False)
+    return "queue paused should be paused and is not"
+
+
+@pytest.mark.parametrize("tamper", [delete_one, amend_one, cancel_one, open_a_queue])
+def test_what_is_not_as_it_was_is_found_and_told(
+    source: Engine, target: Engine, tamper: Callable[[Engine], str]
+) -> None:
+    fill(source, JOBS)
+    made = Move(source, target)
+    made.run(0)
+    told = tamper(target)
+    verdict = made.verify()
+    assert verdict.different == len(verdict.differences) == 1
+    [difference] = map(str, verdict.differences)
+    assert re.fullmatch(told, difference), difference
+
+
+def test_a_job_that_is_missing_is_brought_by_another_run_if_nothing_behind_it_is_there(
+    source: Engine, target: Engine
+) -> None:
+    fill(source, JOBS)
+    Move(source, target).run(0)
+    job_id = contents(source)[-1].job.id
+    target.desk.move(Filter(ids=(job_id,)), Event.DELETE, 1)
+    assert Move(source, target).verify().different == 1
+    move(source, target)
+
+
+def test_jobs_out_of_order_are_found(source: Engine, target: Engine) -> None:
+    fill(source, 60)
+    parcels = without_nul(source.porter.pack(0, 100))
+    parcels[20], parcels[40] = parcels[40], parcels[20]
+    target.porter.unpack(parcels)
+    target.porter.unpack_dead(letters(source))
+    target.porter.unpack_queues(source.desk.queues())
+    verdict = Move(source, target).verify()
+    assert verdict.different == 20
+    assert all("is out of order" in str(difference) for difference in verdict.differences)
+    assert [difference.id for difference in verdict.differences] == [f"job-{number:06d}" for number in range(21, 41)]
+
+
+def test_altered_contents_are_found(source: Engine, target: Engine) -> None:
+    fill(source, 60)
+    parcels = without_nul(source.porter.pack(0, 100))
+    altered = {
+        "payload": msgspec.structs.replace(parcels[3], job=msgspec.structs.replace(parcels[3].job, payload="[0]")),
+        "rank": msgspec.structs.replace(parcels[4], job=msgspec.structs.replace(parcels[4].job, rank=5)),
+        "history": msgspec.structs.replace(next(p for p in parcels if p.history), history=[]),
+        "logs": msgspec.structs.replace(
+            next(p for p in parcels if p.logs and p.job.state is not State.RUNNING), logs=[]
+        ),
+    }
+    by_id = {parcel.job.id: (what, parcel) for what, parcel in altered.items()}
+    assert len(by_id) == len(altered)
+    target.porter.unpack([by_id[p.job.id][1] if p.job.id in by_id else p for p in parcels])
+    target.porter.unpack_dead(letters(source))
+    target.porter.unpack_queues(source.desk.queues())
+    verdict = Move(source, target).verify()
+    assert {difference.id: difference.how for difference in verdict.differences} == {
+        job_id: f"differs in {what}" for job_id, (what, _) in by_id.items()
+    }
+
+
+def test_lost_and_altered_dead_letters_are_found(source: Engine, target: Engine) -> None:
+    fill(source, 100)
+    first, second, *rest = letters(source)
+    target.porter.unpack(without_nul(source.porter.pack(0, 1000)))
+    target.porter.unpack_dead([msgspec.structs.replace(second, reason="another"), *rest])
+    target.porter.unpack_queues(source.desk.queues())
+    verdict = Move(source, target).verify()
+    assert [str(difference) for difference in verdict.differences] == [
+        f"dead letter {first.id} of job {first.job_id} is missing",
+        f"dead letter {second.id} of job {second.job_id} differs",
+    ]
+
+
+def test_jobs_that_the_source_does_not_hand_out_are_found(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, 30)
+    pack = source.porter.pack
+    hidden = pack(0, 30)[-1].job
+    monkeypatch.setattr(
+        source.porter, "pack", lambda after, limit: [p for p in pack(after, limit) if p.job.id != hidden.id]
+    )
+    made = Move(source, target)
+    made.run(0)
+    [difference] = made.verify().differences
+    count = source.desk.count(Filter(queue=hidden.queue))
+    assert str(difference) == f"queue {hidden.queue} has {count} jobs by its count, of which {count - 1} were found"
+
+
+def test_many_differences_are_counted_and_the_first_are_told(source: Engine, target: Engine) -> None:
+    fill(source, 100)
+    source.porter.post(None)
+    target.porter.unpack_queues(source.desk.queues())
+    target.porter.unpack_dead(letters(source))
+    verdict = Move(source, target).verify()
+    assert (verdict.different, len(verdict.differences)) == (100, 20)
+
+
+# -- why a job does not run
+
+
+@pytest.mark.parametrize(
+    ("notice", "told"),
+    [
+        (Notice("moved", ELSEWHERE, 1), f"The jobs of this store were carried over to {ELSEWHERE}"),
+        (Notice("arriving", ELSEWHERE, 1), f"This store is being filled from {ELSEWHERE}"),
+    ],
+    ids=lambda given: getattr(given, "kind", "told"),
+)
+def test_why_tells_of_a_notice(source: Engine, notice: Notice, told: str) -> None:
+    source.insert([new_job("waits"), new_job("runs", queue="mail")])
+    claim_from(source, "mail")
+    now = source.clock.now()
+    assert explain(row(source, "waits"), source.desk, now, notice).startswith(told)
+    assert explain(row(source, "runs"), source.desk, now, notice).startswith("It is running")
+    assert "No worker is alive" in explain(row(source, "waits"), source.desk, now)

@@ -1,0 +1,84 @@
+"""What a desk decides before it writes, the same on every engine."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.model import Filter
+from headrace.core.states import OPEN, Event, State, is_legal, sources
+from headrace.engines.rulings import movable, position, signed, state_after, topics_of
+from headrace.errors import InvalidJob
+
+NOW = 1_700_000_000_000
+EARLIER, LATER = NOW - 1, NOW + 1
+
+
+@pytest.mark.parametrize(
+    ("source", "run_at", "target"),
+    [
+        (State.PENDING, LATER, State.SCHEDULED),
+        (State.PENDING, NOW, State.PENDING),
+        (State.PENDING, EARLIER, State.PENDING),
+        (State.SCHEDULED, LATER, State.SCHEDULED),
+        (State.SCHEDULED, NOW, State.PENDING),
+        (State.RETRYING, LATER, State.RETRYING),
+        (State.RETRYING, EARLIER, State.PENDING),
+        (State.WAITING, EARLIER, State.WAITING),
+        (State.WAITING, LATER, State.WAITING),
+    ],
+)
+def test_a_change_of_its_time_moves_a_job_that_has_not_started(source: State, run_at: int, target: State) -> None:
+    assert state_after(source, run_at, NOW) is target
+
+
+@pytest.mark.parametrize("source", sorted(sources(Event.AMEND)))
+def test_a_change_of_anything_else_leaves_it_where_it_is(source: State) -> None:
+    assert state_after(source, None, NOW) is source
+
+
+@pytest.mark.parametrize("source", sorted(sources(Event.AMEND)))
+@pytest.mark.parametrize("run_at", [None, EARLIER, NOW, LATER])
+def test_a_change_never_leads_where_the_table_of_states_does_not(source: State, run_at: int | None) -> None:
+    assert is_legal(Event.AMEND, source, state_after(source, run_at, NOW))
+
+
+@pytest.mark.parametrize(
+    ("event", "topics"),
+    [
+        (Event.CANCEL, {"done", "orders"}),
+        (Event.DELETE, {"done"}),
+        (Event.REVIVE, {"work"}),
+        (Event.HURRY, {"work"}),
+    ],
+)
+def test_a_move_rings_for_those_it_concerns(event: Event, topics: set[str]) -> None:
+    assert set(topics_of(event)) == topics
+
+
+def test_a_move_without_states_may_start_from_every_legal_one_in_a_steady_order() -> None:
+    assert movable(Filter(), OPEN) == tuple(sorted(OPEN))
+
+
+def test_a_move_starts_from_none_but_the_legal_ones_of_the_states_asked_for() -> None:
+    asked = Filter(states=(State.RUNNING, State.COMPLETED, State.PENDING))
+    assert movable(asked, OPEN) == (State.PENDING, State.RUNNING)
+    assert movable(Filter(states=(State.COMPLETED,)), OPEN) == ()
+
+
+@pytest.mark.parametrize(("by", "told"), [("ann", " (by ann)"), (None, ""), ("", "")])
+def test_an_act_is_signed_by_whoever_has_a_name(by: str | None, told: str) -> None:
+    assert signed(by) == told
+
+
+@pytest.mark.parametrize(("cursor", "place"), [(None, None), ("0", 0), ("17", 17), ("9" * 18, 10**18 - 1)])
+def test_a_cursor_stands_for_a_place(cursor: str | None, place: int | None) -> None:
+    assert position(cursor) == place
+
+
+@pytest.mark.parametrize(
+    "cursor",
+    ["", "x", "-1", "1.5", "1e3", " 1", "1\n", "٣", "²", "0x10", "1_000", "9" * 19, "9" * 5000, "1;DROP TABLE"],
+)
+def test_a_cursor_that_find_never_returned_is_refused_before_it_reaches_a_store(cursor: str) -> None:
+    with pytest.raises(InvalidJob, match="is not one that find"):
+        position(cursor)

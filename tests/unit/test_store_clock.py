@@ -1,0 +1,235 @@
+"""The store's time: asked for now and then, carried on in between, whatever this machine's clock does."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headrace.engines import clock as module
+from headrace.engines.clock import StoreClock
+from headrace.errors import EngineUnavailable
+
+NOW = 1_700_000_000_000  # the server's time at the first moment of a test
+
+
+class Machine:
+    """This machine: a counter that goes on, and a clock that anybody may set."""
+
+    def __init__(self) -> None:
+        self.counter = 500.0
+        self.wall_ms = 42
+
+    def passes(self, seconds: float) -> None:
+        self.counter += seconds
+        self.wall_ms += int(seconds * 1000)
+
+
+class Server:
+    """Answers with its own time. `there` and `back` are seconds that the question and the answer are under way."""
+
+    def __init__(self, machine: Machine) -> None:
+        self._machine = machine
+        self._offset = NOW - machine.counter * 1000
+        self.there = self.back = 0.0
+        self.asked = 0
+
+    @property
+    def now(self) -> int:
+        return round(self._offset + self._machine.counter * 1000)
+
+    def step(self, ms: int) -> None:
+        self._offset += ms
+
+    def ask(self) -> int:
+        self.asked += 1
+        self._machine.passes(self.there)
+        told = self.now
+        self._machine.passes(self.back)
+        return told
+
+
+@pytest.fixture
+def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
+    made = Machine()
+    monkeypatch.setattr(module, "_elapsed", lambda: made.counter)
+    monkeypatch.setattr("headrace.engines.clock.time.time_ns", lambda: made.wall_ms * 1_000_000)
+    return made
+
+
+@pytest.fixture
+def server(machine: Machine) -> Server:
+    return Server(machine)
+
+
+@pytest.fixture
+def clock(machine: Machine, server: Server) -> StoreClock:
+    """A clock that has asked once."""
+    made = StoreClock(never)
+    keep_right(made, server.ask)
+    return made
+
+
+def away() -> int:
+    raise EngineUnavailable("the server is away")
+
+
+def never() -> int:
+    raise EngineUnavailable("nobody was ever reached")
+
+
+def keep_right(clock: StoreClock, ask: Callable[[], int]) -> None:
+    clock.ask = ask
+    clock.keep_right()
+
+
+def test_the_first_answer_is_the_stores_time_already(server: Server) -> None:
+    assert StoreClock(server.ask).now() == NOW
+    assert server.asked == 1
+
+
+def test_a_server_that_is_away_is_not_asked_again_for_every_answer(machine: Machine, server: Server) -> None:
+    asked = []
+
+    def count() -> int:
+        asked.append(machine.counter)
+        return never()
+
+    clock = StoreClock(count)
+    for _ in range(5):
+        machine.passes(1)
+        clock.now()
+    assert len(asked) == 1
+    clock.ask = server.ask
+    machine.passes(30)
+    assert clock.now() == server.now
+
+
+def test_until_the_store_answered_it_is_this_machines_time(machine: Machine) -> None:
+    clock = StoreClock(never)
+    assert clock.now() == 42
+    machine.passes(1)
+    assert clock.now() == 1042
+
+
+def test_the_first_question_is_asked_at_once_even_if_the_machine_was_just_started(
+    machine: Machine, server: Server
+) -> None:
+    machine.counter = 0.0
+    keep_right(StoreClock(never), server.ask)
+    assert server.asked == 1
+
+
+def test_the_answer_is_carried_on(clock: StoreClock, machine: Machine) -> None:
+    assert clock.now() == NOW
+    machine.passes(12.5)
+    assert clock.now() == NOW + 12_500
+
+
+@pytest.mark.parametrize("step", [-86_400_000, 86_400_000])
+def test_a_machine_whose_clock_is_set_does_not_change_the_stores_time(
+    clock: StoreClock, machine: Machine, step: int
+) -> None:
+    machine.wall_ms += step
+    machine.passes(1)
+    assert clock.now() == NOW + 1000
+
+
+def test_the_server_is_not_asked_again_for_half_a_minute(clock: StoreClock, machine: Machine, server: Server) -> None:
+    machine.passes(29.9)
+    keep_right(clock, server.ask)
+    assert server.asked == 1
+    machine.passes(0.2)
+    keep_right(clock, server.ask)
+    assert server.asked == 2
+
+
+@pytest.mark.parametrize("step", [-3000, 3000])
+def test_a_server_whose_clock_is_set_is_followed_at_the_next_answer(
+    clock: StoreClock, machine: Machine, server: Server, step: int
+) -> None:
+    server.step(step)
+    assert clock.now() == NOW
+    machine.passes(30)
+    keep_right(clock, server.ask)
+    assert clock.now() == server.now == NOW + 30_000 + step
+
+
+def test_an_outage_leaves_the_last_answer_and_does_not_stop_it(clock: StoreClock, machine: Machine) -> None:
+    machine.passes(100)
+    with pytest.raises(EngineUnavailable):
+        keep_right(clock, away)
+    assert clock.now() == NOW + 100_000
+
+
+def test_a_question_that_failed_is_asked_again_the_next_time(
+    clock: StoreClock, machine: Machine, server: Server
+) -> None:
+    machine.passes(30)
+    with pytest.raises(EngineUnavailable):
+        keep_right(clock, away)
+    keep_right(clock, server.ask)
+    assert server.asked == 2
+
+
+def test_a_server_that_is_away_from_the_first_moment_leaves_this_machines_time(machine: Machine) -> None:
+    clock = StoreClock(never)
+    with pytest.raises(EngineUnavailable):
+        keep_right(clock, away)
+    assert clock.now() == 42
+
+
+def test_the_first_answer_is_taken_for_the_middle_of_its_way(machine: Machine, server: Server) -> None:
+    clock = StoreClock(never)
+    server.there = server.back = 0.1
+    keep_right(clock, server.ask)
+    assert clock.now() == server.now
+
+
+def test_an_answer_that_was_long_under_way_does_not_spoil_a_better_one(
+    clock: StoreClock, machine: Machine, server: Server
+) -> None:
+    """All connections were busy: the middle of such a wait would be seconds off."""
+    machine.passes(30)
+    server.there = 9.0
+    keep_right(clock, server.ask)
+    assert clock.now() == server.now
+
+
+def test_a_bad_first_answer_is_put_right_by_the_next_good_one(machine: Machine, server: Server) -> None:
+    clock = StoreClock(never)
+    server.there = 4.0
+    keep_right(clock, server.ask)
+    assert clock.now() - server.now == 2000
+    server.there = 0.0
+    machine.passes(30)
+    keep_right(clock, server.ask)
+    assert clock.now() == server.now
+
+
+def test_a_system_without_a_counter_that_outlasts_sleep_uses_the_plain_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_COUNTER", None)
+    before, elapsed, after = time.monotonic(), module._elapsed(), time.monotonic()
+    assert before <= elapsed <= after
+
+
+def test_threads_that_ask_at_once_leave_one_consistent_time(
+    clock: StoreClock, machine: Machine, server: Server
+) -> None:
+    machine.passes(30)
+    start = threading.Barrier(8)
+
+    def in_a_thread(act: Callable[[], None]) -> threading.Thread:
+        thread = threading.Thread(target=act)
+        thread.start()
+        return thread
+
+    def ask() -> None:
+        start.wait()
+        keep_right(clock, server.ask)
+
+    for thread in [in_a_thread(ask) for _ in range(8)]:
+        thread.join()
+    assert clock.now() == server.now == NOW + 30_000

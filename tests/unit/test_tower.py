@@ -1,0 +1,557 @@
+"""The tower: one line and one thread for all bells, no ring lost, whatever happens to the line."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import queue
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from multiprocessing.connection import Connection
+
+import pytest
+
+from headrace.engines import tower as module
+from headrace.engines.tower import Tower, TowerBell
+from tests.conformance.stores import PATIENCE, Child
+
+
+class Line:
+    """A line that the test speaks into."""
+
+    def __init__(self, exchange: Exchange) -> None:
+        self._exchange = exchange
+        self._ours, self._theirs = socket.socketpair()
+        self._ours.setblocking(False)
+        self.reads = 0
+
+    def fileno(self) -> int:
+        return self._ours.fileno()
+
+    def messages(self) -> Iterator[str]:
+        self.reads += 1
+        try:
+            told = self._ours.recv(65536)
+        except BlockingIOError:
+            return
+        if not told:
+            raise ConnectionError("the other end hung up")
+        yield from told.decode().split()
+
+    def say(self, message: str) -> None:
+        self._theirs.send(f"{message}\n".encode())
+
+    def cut(self) -> None:
+        self._theirs.close()
+
+    def hang_up(self) -> None:
+        self._ours.close()
+        self._theirs.close()
+        self._exchange.open.discard(self)
+        self._exchange.hung_up.put(self)
+
+
+class Exchange:
+    """Opens lines. `down` makes it refuse; `hold` makes a call hang until `answer` is set."""
+
+    def __init__(self) -> None:
+        self.down = False
+        self.calls = 0
+        self.lines: queue.Queue[Line] = queue.Queue()
+        self.hung_up: queue.Queue[Line] = queue.Queue()
+        self.open: set[Line] = set()
+        self.answer = threading.Event()
+        self.answer.set()
+        self.called = threading.Event()
+
+    def call(self) -> Line:
+        self.calls += 1
+        self.called.set()
+        assert self.answer.wait(PATIENCE)
+        if self.down:
+            raise ConnectionError("no answer")
+        line = Line(self)
+        self.open.add(line)
+        self.lines.put(line)
+        return line
+
+    def line(self) -> Line:
+        """The next line that was opened, or is about to be."""
+        return self.lines.get(timeout=PATIENCE)
+
+    def say_to_all(self, message: str) -> None:
+        for line in list(self.open):
+            with contextlib.suppress(OSError):  # it is just hung up
+                line.say(message)
+
+
+@pytest.fixture
+def exchange() -> Exchange:
+    return Exchange()
+
+
+@pytest.fixture
+def tower(exchange: Exchange) -> Iterator[Tower]:
+    made = Tower(exchange.call)
+    yield made
+    exchange.answer.set()
+    made.close()
+    until(lambda: bell_threads() == 0, "the thread ends", 5)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pauses a test can wait for."""
+    monkeypatch.setattr(module, "_AGAIN_FIRST", 0.002)
+    monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.01)
+
+
+def bell_threads() -> int:
+    return sum(thread.name == "headrace-bell" for thread in threading.enumerate())
+
+
+def until(holds: Callable[[], bool], what: str, patience: float = PATIENCE) -> None:
+    deadline = time.monotonic() + patience
+    while not holds():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.001)
+
+
+# -- ringing
+
+
+def test_a_message_rings_the_bells_of_its_topic(tower: Tower, exchange: Exchange) -> None:
+    work, done = tower.listen("work", ()), tower.listen("done", ())
+    exchange.line().say("work")
+    assert work.wait(PATIENCE)
+    assert not done.wait(0)
+
+
+def test_a_ring_between_a_look_and_the_wait_is_not_lost_and_counts_once(tower: Tower, exchange: Exchange) -> None:
+    bell, last = tower.listen("work", ()), tower.listen("done", ())
+    line = exchange.line()
+    line.say("work")
+    line.say("work")
+    line.say("done")
+    assert last.wait(PATIENCE)
+    assert bell.wait(0)
+    assert not bell.wait(0)
+
+
+def test_a_ring_at_the_very_end_of_a_wait_is_left_for_the_next_one(tower: Tower) -> None:
+    bell = tower.listen("work", ())
+
+    class RungTooLate(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            rung = super().wait(timeout)
+            self.set()
+            return rung
+
+    bell._event = RungTooLate()
+    assert not bell.wait(0)
+    assert bell.wait(0)
+
+
+@pytest.mark.parametrize(
+    ("message", "heard"),
+    [
+        ("work", ["all", "mail", "both"]),
+        ("work:mail", ["all", "mail", "both"]),
+        ("work:post", ["all", "both"]),
+        ("work:mailing", ["all"]),
+        ("workshop", []),
+        ("done", []),
+        ("work:", ["all"]),
+    ],
+)
+def test_who_names_queues_is_not_rung_for_the_work_of_others(tower: Tower, message: str, heard: list[str]) -> None:
+    bells = {
+        "all": tower.listen("work", ()),
+        "mail": tower.listen("work", ["mail"]),
+        "both": tower.listen("work", {"mail", "post"}),
+    }
+    tower.ring(message)
+    assert [name for name, bell in bells.items() if bell.wait(0)] == heard
+
+
+def test_a_bell_may_be_rung_from_within_its_process(tower: Tower) -> None:
+    bell = tower.listen("work", ())
+    bell.ring()
+    assert bell.wait(0)
+    assert not bell.wait(0)
+
+
+def test_a_storm_of_messages_wakes_the_waiter_after_the_last_one(tower: Tower, exchange: Exchange) -> None:
+    bell = tower.listen("work", ())
+    line = exchange.line()
+    for number in range(500):
+        line.say("work" if number == 499 else "done")
+    assert bell.wait(PATIENCE)
+
+
+# -- the line and the thread
+
+
+def test_all_bells_share_one_thread_and_one_line(tower: Tower, exchange: Exchange) -> None:
+    bells = [tower.listen("work", ()) for _ in range(50)]
+    assert (exchange.calls, bell_threads()) == (1, 1)
+    exchange.line().say("work")
+    assert all(bell.wait(PATIENCE) for bell in bells)
+
+
+def test_two_towers_have_a_line_each(tower: Tower, exchange: Exchange) -> None:
+    elsewhere = Exchange()
+    other = Tower(elsewhere.call)
+    here, there = tower.listen("work", ()), other.listen("work", ())
+    exchange.line().say("work")
+    assert here.wait(PATIENCE)
+    assert not there.wait(0)
+    elsewhere.line().say("work")
+    assert there.wait(PATIENCE)
+    other.close()
+    assert bell_threads() == 1
+
+
+def test_a_bell_hears_what_is_said_from_the_moment_it_is_there(tower: Tower, exchange: Exchange) -> None:
+    """Its maker has to wait for the line."""
+    exchange.answer.clear()
+    made: queue.Queue[TowerBell] = queue.Queue()
+    threading.Thread(target=lambda: made.put(tower.listen("work", ())), daemon=True).start()
+    assert exchange.called.wait(PATIENCE)
+    assert made.empty()
+    exchange.answer.set()
+    bell = made.get(timeout=PATIENCE)
+    exchange.line().say("work")
+    assert bell.wait(PATIENCE)
+
+
+def test_who_did_not_wait_for_a_slow_line_is_rung_when_it_is_there(
+    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.02)
+    exchange.answer.clear()
+    bell = tower.listen("work", ())
+    assert not bell.wait(0)
+    exchange.answer.set()
+    assert bell.wait(PATIENCE)
+
+
+def test_without_bells_there_is_neither_thread_nor_line(tower: Tower, exchange: Exchange) -> None:
+    bells = [tower.listen("work", ()) for _ in range(3)]
+    line = exchange.line()
+    for bell in bells:
+        bell.close()
+    assert exchange.hung_up.get(timeout=PATIENCE) is line
+    until(lambda: bell_threads() == 0, "the thread ends")
+    assert exchange.calls == 1
+
+
+def test_a_bell_may_be_closed_twice(tower: Tower, exchange: Exchange) -> None:
+    bell, kept = tower.listen("work", ()), tower.listen("work", ())
+    bell.close()
+    bell.close()
+    exchange.line().say("work")
+    assert kept.wait(PATIENCE)
+    assert not bell.wait(0)
+
+
+def test_a_listener_that_comes_as_the_last_one_leaves_hears(tower: Tower, exchange: Exchange) -> None:
+    """Either the thread is still there, or a new one comes, but not both."""
+    for _ in range(50):
+        tower.listen("work", ()).close()
+        bell = tower.listen("work", ())
+        exchange.say_to_all("work")
+        assert bell.wait(PATIENCE)
+        bell.close()
+    kept = tower.listen("work", ())
+    until(lambda: bell_threads() == 1, "one thread is left", 5)
+    assert len(exchange.open) == 1
+    kept.close()
+
+
+def test_a_nudge_that_was_not_needed_does_not_keep_the_thread_from_sleeping(tower: Tower, exchange: Exchange) -> None:
+    bell = tower.listen("work", ())
+    line = exchange.line()
+    with tower._lock:
+        tower._nudge()
+    until(lambda: line.reads >= 2, "the nudge is taken in")
+    before = line.reads
+    time.sleep(0.05)  # time for a thousand rounds
+    assert line.reads <= before + 2
+    line.say("work")
+    assert bell.wait(PATIENCE)
+
+
+def test_any_number_of_nudges_while_the_line_hangs_holds_up_nobody(tower: Tower, exchange: Exchange) -> None:
+    kept = threading.Event()
+    exchange.answer.clear()
+
+    def listen() -> None:
+        tower.listen("work", ())
+        kept.set()
+
+    threading.Thread(target=listen, daemon=True).start()
+    assert exchange.called.wait(PATIENCE)
+    for _ in range(2000):
+        with tower._lock:
+            tower._nudge()
+    exchange.answer.set()
+    assert kept.wait(PATIENCE)
+
+
+# -- a line that breaks
+
+
+def test_when_the_line_is_up_again_everybody_is_rung(tower: Tower, exchange: Exchange, quick: None) -> None:
+    bells = [tower.listen("work", ["mail"]), tower.listen("done", ())]
+    exchange.line().cut()
+    exchange.line()
+    for bell in bells:
+        assert bell.wait(PATIENCE)
+    until(lambda: not any(bell.wait(0) for bell in bells), "and then there is silence")
+
+
+def test_what_is_said_on_the_new_line_is_heard(tower: Tower, exchange: Exchange, quick: None) -> None:
+    bell = tower.listen("work", ())
+    for _ in range(3):
+        exchange.line().cut()
+    line = exchange.line()
+    until(lambda: line.reads > 0 and not bell.wait(0), "the rings of the reconnect are taken in")
+    line.say("work")
+    assert bell.wait(PATIENCE)
+
+
+def test_a_server_that_is_away_holds_up_no_listener(tower: Tower, exchange: Exchange) -> None:
+    exchange.down = True
+    begun = time.monotonic()
+    bell = tower.listen("work", ())
+    assert time.monotonic() - begun < 2
+    assert bell.wait(PATIENCE), "it is rung to look for itself"
+
+
+class Pauses:
+    """Records how long a tower waits before it calls again, and spares the test the wait."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.taken: list[float] = []
+        wait = Tower._wait
+
+        def record(tower: Tower, limit: float, *sources: object) -> None:
+            if len(sources) == 1:  # no line to wait for: it is a pause
+                self.taken.append(limit)
+                limit = 0.0
+            wait(tower, limit, *sources)  # type: ignore[arg-type]
+
+        monkeypatch.setattr(Tower, "_wait", record)
+        monkeypatch.setattr("headrace.engines.tower.random.uniform", lambda _, most: most)
+
+
+def test_a_line_that_fails_again_and_again_is_called_less_and_less_by_one_thread(
+    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = Pauses(monkeypatch)
+    exchange.down = True
+    tower.listen("work", ())
+    until(lambda: len(pauses.taken) > 8, "it goes on calling")
+    assert bell_threads() == 1
+    assert pauses.taken[:8] == pytest.approx([0.1, 0.2, 0.4, 0.8, 1.6, 3.2, 5, 5])
+
+
+def test_a_line_that_opens_and_breaks_at_once_is_called_less_and_less_too(
+    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pauses = Pauses(monkeypatch)
+    call = exchange.call
+
+    def call_in_vain() -> Line:
+        line = call()
+        line.cut()
+        return line
+
+    tower._call = call_in_vain
+    tower.listen("work", ())
+    until(lambda: len(pauses.taken) > 4, "it goes on calling")
+    assert pauses.taken[:4] == pytest.approx([0.1, 0.2, 0.4, 0.8])
+
+
+def test_a_line_that_held_for_long_is_called_again_soon(
+    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_AGAIN_LONGEST", 0.4)
+    pauses = Pauses(monkeypatch)
+    exchange.down = True
+    tower.listen("work", ())
+    until(lambda: len(pauses.taken) > 3, "the pauses are long")
+    exchange.down = False
+    line = exchange.line()
+    held_until = time.monotonic() + 0.45
+    until(lambda: time.monotonic() > held_until, "the line holds for longer than any pause")
+    before = len(pauses.taken)
+    line.cut()
+    exchange.line()
+    assert pauses.taken[before:] == pytest.approx([0.1])
+
+
+def test_a_thread_that_can_not_be_started_is_tried_again_by_the_next_listener(
+    tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as crowded:
+        crowded.setattr(threading.Thread, "start", lambda _: (_ for _ in ()).throw(RuntimeError("no more threads")))
+        with pytest.raises(RuntimeError):
+            tower.listen("work", ())
+    bell = tower.listen("work", ())
+    exchange.line().say("work")
+    assert bell.wait(PATIENCE)
+
+
+# -- closing
+
+
+def test_a_closed_tower_gives_up_its_line_and_rings_on_within_the_process(tower: Tower, exchange: Exchange) -> None:
+    bell = tower.listen("work", ())
+    line = exchange.line()
+    tower.close()
+    assert bell_threads() == 0
+    assert exchange.hung_up.get(timeout=PATIENCE) is line
+    tower.ring("work")
+    assert bell.wait(0)
+
+
+def test_who_listens_after_the_close_has_a_line_again_and_so_have_the_others(tower: Tower, exchange: Exchange) -> None:
+    old = tower.listen("work", ())
+    exchange.line()
+    tower.close()
+    new = tower.listen("work", ())
+    exchange.line().say("work")
+    assert new.wait(PATIENCE)
+    assert old.wait(PATIENCE)
+
+
+def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: Tower, exchange: Exchange) -> None:
+    exchange.answer.clear()
+    threading.Thread(target=lambda: tower.listen("work", ()), daemon=True).start()
+    assert exchange.called.wait(PATIENCE)
+    closing = threading.Thread(target=tower.close)
+    closing.start()
+    until(lambda: tower._at_rest, "the close is under way")
+    exchange.answer.set()
+    closing.join(PATIENCE)
+    assert not closing.is_alive()
+    exchange.hung_up.get(timeout=PATIENCE)
+    assert bell_threads() == 0
+
+
+def test_a_tower_closed_while_it_pauses_ends_at_once(tower: Tower, exchange: Exchange) -> None:
+    exchange.down = True
+    for _ in range(3):
+        tower.listen("work", ())
+    begun = time.monotonic()
+    tower.close()
+    assert time.monotonic() - begun < 2
+    assert bell_threads() == 0
+
+
+def test_an_unused_tower_may_be_closed_twice(tower: Tower, exchange: Exchange) -> None:
+    tower.close()
+    tower.close()
+    assert exchange.calls == 0
+
+
+# -- a fork
+
+forks = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
+
+
+@forks
+def test_a_forked_child_has_a_thread_and_a_line_of_its_own(tower: Tower, exchange: Exchange) -> None:
+    bell = tower.listen("work", ())
+    line = exchange.line()
+
+    def act(_: Connection) -> object:
+        before = bell_threads()
+        mine = tower.listen("work", ())
+        exchange.line().say("work")
+        return before, mine.wait(PATIENCE), bell_threads(), exchange.calls
+
+    child = Child(act)
+    assert child.hear() == (0, True, 1, 2)
+    child.end()
+    line.say("work")
+    assert bell.wait(PATIENCE)
+
+
+@forks
+@pytest.mark.parametrize("act", ["close the tower", "close the bell", "both"])
+def test_a_child_that_clears_up_leaves_its_parents_thread_alone(tower: Tower, exchange: Exchange, act: str) -> None:
+    bell = tower.listen("work", ())
+    line = exchange.line()
+
+    def clear_up(_: Connection) -> object:
+        if act != "close the tower":
+            bell.close()
+        if act != "close the bell":
+            tower.close()
+        return "done"
+
+    child = Child(clear_up)
+    assert child.hear() == "done"
+    child.end()
+    line.say("done")
+    until(lambda: line.reads >= 2, "the parent still reads")
+    before = line.reads
+    time.sleep(0.05)  # time for a thousand rounds, if it were nudged for ever
+    assert line.reads <= before + 2
+    line.say("work")
+    assert bell.wait(PATIENCE)
+
+
+@forks
+def test_a_fork_while_the_tower_is_locked_leaves_the_child_able_to_listen(tower: Tower, exchange: Exchange) -> None:
+    with tower._lock:  # as a thread of the parent may have it at that moment
+        child = Child(lambda _: tower.listen("work", ()).wait(0))
+    assert child.hear() is False
+    child.end()
+
+
+# -- where the server can't call
+
+
+def never() -> Line:
+    raise AssertionError("there is no line in this mode")
+
+
+def test_where_nobody_calls_a_bell_rings_by_itself() -> None:
+    tower = Tower(never, poll=0.02)
+    bell = tower.listen("work", ())
+    assert bell_threads() == 0
+    begun = time.monotonic()
+    assert bell.wait(PATIENCE)
+    assert bell.wait(None)
+    assert 0.03 < time.monotonic() - begun < PATIENCE / 2
+    tower.close()
+
+
+def test_a_polling_bell_is_silent_in_between() -> None:
+    bell = Tower(never, poll=PATIENCE).listen("work", ())
+    assert not bell.wait(0)
+    assert not bell.wait(0.01)
+
+
+def test_who_waits_often_and_briefly_is_rung_all_the_same() -> None:
+    bell = Tower(never, poll=0.05).listen("work", ())
+    until(lambda: bell.wait(0.001), "it rings in the end")
+    assert not bell.wait(0)
+
+
+def test_a_polling_bell_is_rung_at_once_within_its_process() -> None:
+    tower = Tower(never, poll=PATIENCE)
+    bell, other = tower.listen("work", ["mail"]), tower.listen("done", ())
+    tower.ring("work:mail")
+    assert bell.wait(0)
+    assert not bell.wait(0)
+    assert not other.wait(0)
+    bell.close()
+    tower.ring("work:mail")
+    assert not bell.wait(0)
