@@ -684,3 +684,41 @@ def test_the_facts_of_a_store_have_no_password(engine: PostgresEngine, store: St
     assert facts["schema"] == facts["schema_expected"]
     assert int(facts["size"]) > 0
     assert str(urlsplit(store.address).password) not in str(facts)
+
+
+@pytest.mark.parametrize("whole", [False, True])
+def test_an_insert_that_the_server_is_still_at_when_it_is_sent_again_recognizes_its_own_jobs(
+    store: StoreUnderTest,
+    open_engine: Open,
+    proxy: Proxy,
+    other: psycopg.Connection[Any],
+    whole: bool,
+) -> None:
+    engine = open_engine(proxy.through(store.address))
+    engine.insert([new_job("first")], now=NOW)
+    jobs = [new_job("a"), new_job("b", payload="[2]")]
+    table = f"{engine.address.schema}.headrace_jobs"
+    waits = "SELECT count(*) FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
+    with psycopg.connect(servers._without(store.address, "schema")) as holder:
+        holder.execute(f"LOCK TABLE {table} IN SHARE MODE")
+        thread, answers = insert_in_a_thread(lambda: engine.insert(jobs, whole=whole, now=NOW))
+        until(lambda: other.execute(waits, [table]).fetchone() == (1,), "the insert waits for the lock")
+        proxy.cut()
+        until(lambda: other.execute(waits, [table]).fetchone() == (2,), "and so does its repetition")
+    thread.join(PATIENCE)
+    assert answers == [[True, True]]
+
+
+def test_twins_in_an_insert_whose_answer_was_lost_are_told_apart(
+    engine: PostgresEngine, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run, lost = server.run, [True]
+
+    def lose(act: Callable[[Connection], Any]) -> Any:
+        done = run(act)
+        if lost and lost.pop():
+            raise ConnectionLost("cut after the commit")
+        return done
+
+    monkeypatch.setattr(server, "run", lose)
+    assert engine.insert([new_job("a"), new_job("a"), new_job("b")], now=NOW) == [True, False, True]

@@ -145,3 +145,36 @@ def test_a_url_of_an_unknown_kind_is_told_without_its_password(url: str) -> None
     with pytest.raises(ConfigError, match="is not known") as caught:
         open_engine(Settings(url=url))
     assert "swordfish" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("url", "shown"),
+    [
+        ("postgresql://db/jobs?user=ann&password=swordfish", "postgresql://db/jobs?user=ann&password=***"),
+        ("postgresql://db/jobs?sslpassword=swordfish&schema=a", "postgresql://db/jobs?sslpassword=***&schema=a"),
+        ("postgresql://ann:sword/fish@db/jobs", "postgresql://ann:***@db/jobs"),
+        ("postgresql://ann:sword?fish@db/jobs", "postgresql://ann:***@db/jobs"),
+        ("postgresql://ann:sword#fish@db/jobs", "postgresql://ann:***@db/jobs"),
+        ("postgresql://ann:swordfish@[::1/jobs", "postgresql://ann:***@[::1/jobs"),
+        ("postgresql://ann:sword℀fish@db/jobs", "postgresql://ann:***@db/jobs"),
+    ],
+)
+def test_a_url_is_shown_without_its_password_however_it_is_written(url: str, shown: str) -> None:
+    assert redacted_url(url) == shown
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "postgresql://ann:swordfish@[::1/jobs",
+        "redis://:swordfish@[::1/0",
+        "mongodb://ann:swordfish@[::1/jobs",
+        "postgresql://ann:sword℀fish@db℀/jobs",
+    ],
+)
+def test_a_url_that_can_not_be_split_is_refused_without_its_password(url: str) -> None:
+    try:
+        told = open_engine(Settings(url=url)).url
+    except ConfigError as error:
+        told = str(error)
+    assert "sword" not in told

@@ -545,6 +545,15 @@ def test_who_waits_often_and_briefly_is_rung_all_the_same() -> None:
     assert not bell.wait(0)
 
 
+def test_orders_are_not_looked_for_all_the_time() -> None:
+    """They come with the heartbeat, and a look for them is a write."""
+    tower = Tower(never, poll=0.001)
+    bell = tower.listen("orders", ())
+    assert not bell.wait(0.05)
+    tower.ring("orders")
+    assert bell.wait(0)
+
+
 def test_a_polling_bell_is_rung_at_once_within_its_process() -> None:
     tower = Tower(never, poll=PATIENCE)
     bell, other = tower.listen("work", ["mail"]), tower.listen("done", ())

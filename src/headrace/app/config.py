@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote, urlsplit
+from urllib.parse import unquote
 
 from headrace.core.clock import Clock
 from headrace.core.settings import Found, Settings, resolve
@@ -40,7 +41,7 @@ def _read(path: Path) -> dict[str, Any]:
 
 def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
     """The engine for the URL. A named store is not touched until it is used."""
-    scheme = urlsplit(settings.url).scheme
+    scheme = settings.url.partition(":")[0].lower()
     if scheme == "memory":
         return SqliteEngine(None, clock=clock)
     if scheme == "sqlite":
@@ -103,8 +104,9 @@ def _sqlite_path(url: str) -> Path:
 
 def redacted_url(url: str) -> str:
     """The URL without its password, for messages."""
-    parts = urlsplit(url)
-    if parts.password is None:
-        return url
-    host = parts.netloc.rpartition("@")[2]
-    return parts._replace(netloc=f"{parts.username or ''}:***@{host}").geturl()
+    # By its text: what is in a password may be what makes it no URL.
+    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
+
+
+_PASSWORD = re.compile(r"(?<=://)([^:/?#@]*):.*@", re.DOTALL)
+_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:password|secret)[^=&]*=)[^&]*", re.IGNORECASE)

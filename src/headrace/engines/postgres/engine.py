@@ -6,9 +6,7 @@ and version alone, and workers are called by NOTIFY, which the server delivers w
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
-from operator import itemgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -16,11 +14,12 @@ import msgspec
 import psycopg
 
 from headrace.core.clock import Clock
-from headrace.core.model import Claim, Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
-from headrace.core.states import Event, State
+from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.states import State
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.postgres import health, schema
+from headrace.engines.postgres import turn as turns
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.joined import PostgresJoined, Reception
 from headrace.engines.postgres.ledger import PostgresLedger, storable
@@ -32,7 +31,6 @@ from headrace.engines.relational import reaper
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
-from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
 from headrace.engines.tower import Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
@@ -40,9 +38,6 @@ from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
 T = TypeVar("T")
 _names = msgspec.json.Decoder(list[str])
 _leases = msgspec.json.Decoder(list[Lease])
-_BATCH_OF_TIME = 5000
-# The order of a claim, from the least to the most significant: the database returns rows as they lie.
-_RANK_AND_SEQ, _PRIORITY = itemgetter(-1, 1), itemgetter(4)
 
 
 class PostgresEngine:
@@ -73,11 +68,8 @@ class PostgresEngine:
         at = self.at(now)
         try:
             fresh = self._insert(jobs, whole, at)
-        except ConnectionLost:  # perhaps just after the commit: then the jobs are there, and they are ours
-            mine = self._mine(jobs)
-            left = [job for job in jobs if job.id not in mine]
-            others = iter(self._insert(left, whole, at) if left else ())
-            fresh = [True if job.id in mine else next(others) for job in jobs]
+        except ConnectionLost:
+            fresh = self._insert_again(jobs, whole, at)
         for queue in {job.queue for job in jobs}:
             self._tower.ring(f"work:{queue}")
         return fresh
@@ -103,6 +95,18 @@ class PostgresEngine:
         db.execute(self.sql["add_queues"], {"names": storable(as_json(sorted(names))), "now": now})
         return _scalar(db, sql, values)
 
+    def _insert_again(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
+        """After a lost answer. The jobs may be there, or get there meanwhile: the server goes on without us."""
+        stored = self._mine(jobs)
+        left = [job for job in jobs if job.id not in stored]
+        try:
+            if left:
+                self._insert(left, whole, now)
+        except DuplicateJob:
+            if not self._mine(left).issuperset(job.id for job in left):
+                raise
+        return _first_of_each(jobs, self._mine(jobs))
+
     def _mine(self, jobs: Sequence[NewJob]) -> set[str]:
         values = {"j": storable(as_json(jobs))}
         return set(_names.decode(self.server.repeat(lambda db: _scalar(db, self.sql["mine"], values))))
@@ -127,10 +131,12 @@ class PostgresEngine:
 
         def turn(db: Connection) -> tuple[Exchanged, list[str]]:
             ledger = PostgresLedger(db, self.sql)
-            _note(ledger, notes)
-            refused = _settle(ledger, outcomes, want.worker if want else None, at) if outcomes else []
-            answer, lapsed = self._claim(db, want, at) if want and want.limit > 0 else (Exchanged([], []), False)
-            topics = _topics(outcomes, lapsed)
+            turns.note(ledger, notes)
+            refused = turns.settle(ledger, outcomes, want.worker if want else None, at) if outcomes else []
+            answer, lapsed = (
+                turns.claim(db, self.sql, want, at) if want and want.limit > 0 else (Exchanged([], []), False)
+            )
+            topics = turns.topics_of(outcomes, lapsed)
             self._call(db, topics)
             return msgspec.structs.replace(answer, refused=refused) if refused else answer, topics
 
@@ -175,47 +181,6 @@ class PostgresEngine:
 
     def joined(self, connection: Any) -> Joined:
         return PostgresJoined(self._reception, self.url, connection)
-
-    # -- claiming
-
-    def _claim(self, db: Connection, want: Want, now: int) -> tuple[Exchanged, bool]:
-        """What was claimed, and whether jobs lapsed on the way: somebody may be waiting for them."""
-        due, lapses, names = _row(db, self.sql["horizon"])
-        queues = tuple(_names.decode(names))
-        lapsed = _is_past(lapses, now)
-        if lapsed:
-            reaper.lapse(PostgresLedger(db, self.sql), now, _BATCH_OF_TIME)
-            due, lapses, _ = _row(db, self.sql["horizon"])
-            if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
-                return Exchanged([], [], now, queues), True
-        if _is_past(due, now):
-            db.execute(self.sql["promote"], {"now": now, "limit": _BATCH_OF_TIME})
-            due = _row(db, self.sql["horizon"])[0]
-        return Exchanged([], self._take(db, want, queues, now), due, queues), lapsed
-
-    def _take(self, db: Connection, want: Want, queues: tuple[str, ...], now: int) -> list[Claim]:
-        """First every queue up to its share, then, if room is left, whoever has more."""
-        values = {"worker": want.worker, "now": now, "until": now + want.lease}
-        quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares if share.queue in queues])
-        claims = self._claimed(db, [(queue, quota) for queue, quota in quotas.items() if quota], values)
-        counts = Counter([claim.queue for claim in claims])
-        for queue in dict.fromkeys((*quotas, *(queues if want.others else ()))):
-            room = want.limit - len(claims)
-            if room > 0 and counts[queue] == quotas.get(queue, 0):  # not one that gave less than it was asked for
-                claims += self._claimed(db, [(queue, room)], values)
-        return claims
-
-    def _claimed(self, db: Connection, shares: list[tuple[str, int]], values: dict[str, Any]) -> list[Claim]:
-        if not shares:
-            return []
-        # Not prepared: a plan that does not know the limit sorts the whole queue.
-        rows = db.execute(self.sql["claim"], {**values, "shares": as_json(shares)}, prepare=False).fetchall()
-        rows.sort(key=_RANK_AND_SEQ)
-        rows.sort(key=_PRIORITY, reverse=True)
-        if len(shares) > 1:
-            turn = {queue: number for number, (queue, _) in enumerate(shares)}
-            rows.sort(key=lambda row: turn[row[3]])
-        return [Claim(*row[:-1]) for row in rows]
 
     # -- workers and bells
 
@@ -330,67 +295,3 @@ def _first_of_each(jobs: Sequence[NewJob], added: set[str]) -> list[bool]:
         fresh.append(job.id in added)
         added.discard(job.id)
     return fresh
-
-
-def _note(ledger: Ledger, notes: Sequence[Note]) -> None:
-    progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
-    if progress:
-        ledger.run("note_progress", n=as_json(list(progress.values())))
-    if lines := [note for note in notes if note.message is not None]:
-        ledger.run("note_logs", n=as_json(lines))
-
-
-def _settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, now: int) -> list[Outcome]:
-    """Settle what is not stale; file and return what is."""
-    first, again = _first_and_again(outcomes)
-    done = [o for o in first if o.event is Event.SUCCEED]
-    applied = _complete(ledger, done) if done else set()
-    if len(done) < len(first):
-        unusual = [o for o in first if o.event is not Event.SUCCEED]
-        applied |= set(_leases.decode(ledger.ask("settle", o=as_json(unusual))))
-    if len(applied) == len(outcomes):
-        return []
-    stale = [*again, *(o for o in first if Lease(o.id, o.version) not in applied)]
-    ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
-    return stale
-
-
-def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    """Those that are the first of their claim, and the rest: a second settle of one claim is stale."""
-    first: dict[tuple[str, int], Outcome] = {}
-    again = []
-    for outcome in outcomes:
-        if (outcome.id, outcome.version) in first:
-            again.append(outcome)
-        else:
-            first[outcome.id, outcome.version] = outcome
-    return list(first.values()), again
-
-
-def _complete(ledger: Ledger, outcomes: list[Outcome]) -> set[Lease]:
-    done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
-    applied = ledger.ask("complete", o=as_json(done), expected=len(done))
-    return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(_leases.decode(applied))
-
-
-def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
-    """The shares, cut where they exceed the limit; a queue named twice has both."""
-    granted: dict[str, int] = {}
-    for queue, quota in shares:
-        room = limit - sum(granted.values())
-        granted[queue] = granted.get(queue, 0) + max(min(quota, room), 0)
-    return granted
-
-
-def _topics(outcomes: Sequence[Outcome], lapsed: bool) -> list[str]:
-    """Whom a turn concerns beside its own worker."""
-    topics = []
-    if lapsed or any(outcome.finished_at is not None for outcome in outcomes):
-        topics.append("done")
-    if any(outcome.state is State.PENDING for outcome in outcomes):
-        topics.append("work")
-    return topics
-
-
-def _is_past(moment: int | None, now: int) -> bool:
-    return moment is not None and moment <= now

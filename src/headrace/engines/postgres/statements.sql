@@ -3,10 +3,11 @@
 -- the rows first (`lock_…`, FOR UPDATE): from then on nobody else moves these jobs.
 --
 -- A prepared statement keeps its plan, which may be from before the first job, so none may depend on how large the
--- planner takes a table or a batch to be. Jobs by number or id are found by `= ANY (ARRAY(…))`, which is no join.
--- Those of a batch are found by `= ANY (ARRAY[…])`, which no hash, no merge and no order of a whole index can serve,
--- and `jsonb_typeof`, always true, makes the planner expect one element where it would expect a hundred: the batch
--- comes first, and each of its jobs is looked up. On our own connections Address leaves it no other way at all.
+-- planner takes a table or a batch to be. Where a batch is joined it has to come first, and its jobs be looked up one
+-- by one. In LATERAL, `OFFSET 0` sees to that; elsewhere `= ANY (ARRAY[…])`, a condition that no hash, no merge and no
+-- order of a whole index can serve, and `jsonb_typeof`, which is always true and makes the planner expect one element
+-- where it would expect a hundred. Jobs by number are found by `= ANY (ARRAY(…))`, which is not a join at all. On our
+-- own connections Address rules out what is left to choose.
 
 -- name: clock
 SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
@@ -44,8 +45,9 @@ JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[j.id]) AND job.created_at = j.c
 WHERE jsonb_typeof(j.value) = 'array';
 
 -- name: taken
-SELECT coalesce(json_agg(id), '[]')::text FROM headrace_jobs
-WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
+SELECT coalesce(json_agg(id), '[]')::text
+FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
 
 -- name: add_queues
 INSERT INTO headrace_queues (name, created_at) SELECT jsonb_array_elements_text(:names::jsonb), :now
@@ -169,7 +171,7 @@ WHERE job.ctid = ANY (ARRAY(
         ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
         LIMIT (share ->> 1)::bigint
         FOR UPDATE SKIP LOCKED) AS pick
-    WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')))
+    WHERE jsonb_typeof(share) = 'array' AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')))
 RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
           job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
           job.metadata, job.rank;
@@ -212,8 +214,8 @@ SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts)),
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT job.seq FROM headrace_jobs AS job
     WHERE job.state = 'running' AND job.worker = :worker
-      AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-                      WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version)
+      AND (job.id, job.version) NOT IN (SELECT lease.id, lease.version
+                                        FROM jsonb_array_elements(:lease::jsonb) AS lease(value))
     FOR UPDATE OF job) AS disowned;
 
 -- name: bury_lost
@@ -358,13 +360,16 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq LIMIT :limit FOR UPDATE) AS matching;
 
 -- name: get
-SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM headrace_jobs
-WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
+SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text
+FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
 
 -- name: unfinished
-SELECT coalesce(json_agg(id), '[]')::text FROM headrace_jobs
-WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
-  AND state NOT IN ('completed', 'failed', 'cancelled');
+SELECT coalesce(json_agg(id), '[]')::text
+FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
+CROSS JOIN LATERAL (
+    SELECT id FROM headrace_jobs
+    WHERE id = given.name AND state NOT IN ('completed', 'failed', 'cancelled') OFFSET 0) AS job;
 
 -- name: peek
 SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
