@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import redis
 
-from tests.daemon import PATIENCE, Daemon, free_port
+from tests.daemon import PATIENCE, Daemon, ServerFailed, free_port
 from tests.servers import _redis_program
 
 
@@ -27,28 +27,36 @@ class OwnRedis:
     """One process of redis-server with these settings, without a password."""
 
     def __init__(self, *settings: str, sentinel: bool = False) -> None:
-        self.port = free_port()
         self._daemon = Daemon("redis")
         self.folder = self._daemon.folder
         self._sentinel = sentinel
-        lines = [f"port {self.port}", "bind 127.0.0.1", f"dir {self.folder}", *settings]
-        if not sentinel:
-            lines += ['save ""', "appendonly yes"] if not any("appendonly" in line for line in settings) else []
-        (self.folder / "redis.conf").write_text("\n".join(lines).replace("{folder}", str(self.folder)) + "\n")
-        self.client: Any = redis.Redis(port=self.port, socket_timeout=5)
+        self._settings = [setting.replace("{folder}", str(self.folder)) for setting in settings]
+        if not sentinel and not any("appendonly" in setting for setting in settings):
+            self._settings += ['save ""', "appendonly yes"]
+        self._move_to(free_port())
+
+    def _move_to(self, port: int) -> None:
+        self.port = port
+        lines = [f"port {port}", "bind 127.0.0.1", f"dir {self.folder}", *self._settings]
+        (self.folder / "redis.conf").write_text("\n".join(lines) + "\n")
+        self.client: Any = redis.Redis(port=port, socket_timeout=5)
 
     @property
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}/0"
 
     def start(self) -> Self:
-        command = [_redis_program(), str(self.folder / "redis.conf"), *(["--sentinel"] if self._sentinel else [])]
-        try:
-            self._daemon.run(command, self._answers)
-        except BaseException:
-            self.close()
-            raise
-        return self
+        for _ in range(5):
+            try:
+                self._serve()
+            except ServerFailed as failure:  # a cluster has a second port, which somebody else may have
+                if "in use" not in str(failure):
+                    raise
+                self.client.close()
+                self._move_to(free_port())
+            else:
+                return self
+        raise ServerFailed("five ports in a row were taken by others")
 
     def kill(self) -> None:
         self._daemon.end(signal.SIGKILL)
@@ -58,10 +66,18 @@ class OwnRedis:
         self._daemon.close()
 
     def __enter__(self) -> Self:
-        return self.start()
+        try:
+            return self.start()
+        except BaseException:
+            self.close()
+            raise
 
     def __exit__(self, *_: object) -> None:
         self.close()
+
+    def _serve(self) -> None:
+        command = [_redis_program(), str(self.folder / "redis.conf"), *(["--sentinel"] if self._sentinel else [])]
+        self._daemon.run(command, self._answers)
 
     def _answers(self) -> bool:
         with contextlib.suppress(redis.RedisError):

@@ -108,7 +108,9 @@ def findings_of_store(wire: Wire) -> list[str]:
     if stray:
         found.append(f"{stray} jobs are running under workers that never signed on; their leases will run out")
     if len(set(sizes)) > 1:
-        told = ", ".join(f"{name} {size}" for name, size in zip(("ids", "jobs", "bodies", "all"), sizes, strict=True))
+        told = ", ".join(
+            f"{name} {size}" for name, size in zip(("ids", "jobs", "bodies", "states"), sizes, strict=True)
+        )
         found.append(f"the store is damaged, its parts do not have the same number of jobs: {told}; restore a backup")
     return found
 

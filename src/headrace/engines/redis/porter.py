@@ -6,7 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
-from headrace.core.model import DeadRow, Notice, Parcel, QueueRow
+from headrace.core.model import DeadRow, Filter, Notice, Parcel, QueueRow
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import load
 
@@ -39,7 +39,8 @@ class RedisPorter:
 
     def pack(self, after: int, limit: int) -> list[Parcel]:
         self._office.prepare()
-        found = self._office.wire.run(_pack, after, limit, repeat=(after, limit))
+        args = (records.question(Filter(), (), ()), after, limit)
+        found = self._office.wire.run(_pack, *args, repeat=args)
         return [
             Parcel(
                 records.job(row),

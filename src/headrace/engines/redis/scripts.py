@@ -17,7 +17,7 @@ _PARTS = {
     "get": ("rows",),
     "peek": ("rows",),
     "move": ("letters", "erase", "search"),
-    "pack": ("rows",),
+    "pack": ("search", "rows"),
     "unpack": ("births",),
     "unpack_dead": ("letters",),
 }

@@ -12,26 +12,31 @@ from redis.exceptions import (
     TimeoutError,
 )
 
-from headrace.errors import ConfigError, EngineUnavailable, HeadraceError
+from headrace.errors import ConfigError, EngineUnavailable
 
+_MEMORY = "Redis is out of memory and nothing was changed: raise maxmemory, or delete finished jobs"
+_REPLICA = "this server is a replica: use the URL of the primary, or redis+sentinel://"
+_RESHARDING = "our slot of the cluster is being moved to another node; don't reshard it while jobs run"
+# By the name of the error, or by the server's own code where an older client has no name for it.
+_BY_KIND = {
+    "OutOfMemoryError": _MEMORY,
+    "ReadOnlyError": _REPLICA,
+    "BusyLoadingError": "Redis is reading its data after a start; it will be there in a moment",
+    "MasterDownError": "the replica has lost its primary",
+    **dict.fromkeys(("ClusterDownError", "CLUSTERDOWN"), "the cluster is not whole; see CLUSTER INFO"),
+    **dict.fromkeys(("MovedError", "MOVED"), "our slot of the cluster was moved to another node"),
+    **dict.fromkeys(("AskError", "ASK", "TryAgainError", "TRYAGAIN"), _RESHARDING),
+}
 # The server's words, which also stand inside the text of an error that a script met.
 _AWAY = {
-    "OutOfMemory": "Redis is out of memory and nothing was changed: raise maxmemory, or delete finished jobs",
-    "OOM ": "Redis is out of memory and nothing was changed: raise maxmemory, or delete finished jobs",
-    "ReadOnly": "this server is a replica: use the URL of the primary, or redis+sentinel://",
-    "READONLY": "this server is a replica: use the URL of the primary, or redis+sentinel://",
-    "BusyLoading": "Redis is reading its data after a start; it will be there in a moment",
+    "OOM command": _MEMORY,
+    "READONLY": _REPLICA,
     "MISCONF": "Redis can't write to its disk, so it takes no changes; see its log",
     "NOREPLICAS": "Redis waits for its replicas (min-replicas-to-write); see INFO replication",
-    "BUSY ": "a script of somebody has kept Redis busy for seconds; SCRIPT KILL ends it",
-    "MasterDown": "the replica has lost its primary",
-    "ClusterDown": "the cluster is not whole; see CLUSTER INFO",
-    "TryAgain": "our slot of the cluster is being moved to another node; don't reshard it while jobs run",
-    "Ask": "our slot of the cluster is being moved to another node; don't reshard it while jobs run",
-    "Moved": "our slot of the cluster was moved to another node",
+    "BUSY Redis": "a script of somebody has kept Redis busy for seconds; SCRIPT KILL ends it",
     "max number of clients": "raise maxclients, or use fewer processes",
 }
-_FORBIDDEN = ("NOPERM", "The user executing the script can't")
+_FORBIDDEN = dict.fromkeys(("NOPERM", "The user executing the script can't"), "forbidden")
 _WRONG = {
     "WRONGTYPE": "a key under this prefix is not headrace's; choose another one, as in ?prefix=jobs",
     "unknown command": "the server lacks a command; headrace needs Redis 6.2 or newer, or Valkey",
@@ -43,24 +48,35 @@ _WRONG = {
 
 def translated(error: Exception, where: str, prefix: str) -> Exception:
     """The error as EngineUnavailable or ConfigError that says what to do; one that we do not know as it is."""
-    if isinstance(error, HeadraceError):
+    if not isinstance(error, (RedisError, RedisClusterException, OSError)):
         return error
-    text = f"{type(error).__name__.removesuffix('Error')} {error}"
+    if wrong := _wrong_setting(error, prefix):
+        return ConfigError(f"{where}: {wrong}")
+    if away := _outage(error):
+        return EngineUnavailable(f"{where}: {error}; {away}")
+    return error
+
+
+def _wrong_setting(error: Exception, prefix: str) -> str | None:
     if isinstance(error, AuthenticationError):
-        return ConfigError(f"{where}: Redis refuses the user or the password ({error})")
-    if isinstance(error, NoPermissionError) or any(word in text for word in _FORBIDDEN):
-        return ConfigError(
-            f"{where}: {error}; the user needs ~{{{prefix}}}* &{{{prefix}}}:bell +@read +@write +@scripting +@pubsub "
+        return f"Redis refuses the user or the password ({error})"
+    if isinstance(error, NoPermissionError) or _advice(_FORBIDDEN, error):
+        return (
+            f"{error}; the user needs ~{{{prefix}}}* &{{{prefix}}}:bell +@read +@write +@scripting +@pubsub "
             "+@connection +time +info"
         )
-    for words, kind in ((_WRONG, ConfigError), (_AWAY, EngineUnavailable)):
-        for word, advice in words.items():
-            if word in text:
-                return kind(f"{where}: {error}; {advice}")
-    if isinstance(error, TimeoutError):
-        return EngineUnavailable(f"{where}: {error}; is Redis overloaded, or the network cut?")
+    advice = _advice(_WRONG, error)
+    return f"{error}; {advice}" if advice else None
+
+
+def _outage(error: Exception) -> str | None:
+    code, _, _ = str(error).partition(" ")
+    if advice := _BY_KIND.get(type(error).__name__) or _BY_KIND.get(code) or _advice(_AWAY, error):
+        return advice
     if isinstance(error, (ResponseError, DataError)):
-        return error  # the server answered, and with something that is no outage
-    if isinstance(error, (RedisError, RedisClusterException, OSError)):
-        return EngineUnavailable(f"{where}: {error}; is Redis running there?")
-    return error
+        return None  # the server is there, and answered with something of another kind
+    return "is Redis overloaded, or the network cut?" if isinstance(error, TimeoutError) else "is Redis running there?"
+
+
+def _advice(words: dict[str, str], error: Exception) -> str | None:
+    return next((advice for word, advice in words.items() if word in str(error)), None)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -26,7 +27,9 @@ from headrace.errors import EngineUnavailable
 
 Value: TypeAlias = "str | bytes | int"
 _LOST = (ConnectionError, TimeoutError, OSError)
-_ELSEWHERE = ("READONLY", "MOVED", "ASK", "CLUSTERDOWN", "ReadOnly", "Moved", "Ask", "ClusterDown")
+_ELSEWHERE = re.compile(
+    r"(ReadOnly|Moved|Ask|TryAgain|ClusterDown)Error |\w+ (MOVED|ASK|TRYAGAIN|CLUSTERDOWN) |.*\bREADONLY\b", re.DOTALL
+)
 
 
 class Wire:
@@ -187,8 +190,7 @@ class _Unsent(Exception):
 
 def _leads_elsewhere(error: Exception) -> bool:
     """Whether this server is not, or no longer, the one to ask."""
-    text = f"{type(error).__name__} {error}"
-    return any(word in text for word in _ELSEWHERE)
+    return _ELSEWHERE.match(f"{type(error).__name__} {error}") is not None
 
 
 def _is_quiet(connection: Connection) -> bool:

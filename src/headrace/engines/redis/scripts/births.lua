@@ -34,7 +34,6 @@ local function bear(member, id, task, queue, tags, created_at, record, body)
   bodies[n + 1], bodies[n + 2] = member, body
   new_count = n + 2
   keep(member, record)
-  add(ALL, member, member)
   add(named('queue', queue), member, member)
   add(named('task', task), member, member)
   if tags then

@@ -7,7 +7,6 @@ local function erase(member, j)
   gone[n], gone_ids[n] = member, j.id
   gone_keys[2 * n - 1], gone_keys[2 * n] = P .. ':h:' .. member, P .. ':l:' .. member
   leave(member, j)
-  drop(ALL, member)
   drop(named('queue', j.queue), member)
   drop(named('task', j.task), member)
   local body = call('HGET', BODIES, member)

@@ -96,6 +96,7 @@ local function settle(count, ids, outcomes)
       drop(LEASES, member)
       drop(place('running', queue), member)
       add(place('completed', queue), text(finished_at), member)
+      add(named('state', 'completed'), member, member)
       add(named('worker', held_by), member, member)
       messages.done = true
     else
@@ -155,37 +156,43 @@ local function open_queues()
   return open
 end
 
--- Take up to `room` jobs from the front of a queue; how many there were. What is damaged is passed over.
+-- Take up to `room` jobs from the front of a queue; how many there were. What is damaged is passed over. Jobs of one
+-- queue go to the same places, so the lists are made here, without a call for each entry.
 local claims, claim_count = {}, 0
-local function take_from(queue, room, lease_until)
-  local front = call('ZPOPMIN', place('pending', queue), room)
-  local members, n = {}, #front / 2
-  for i = 1, n do members[i] = front[2 * i - 1] end
+local function take_from(queue, room, lease_until, any_lapse)
+  local pending = place('pending', queue)
+  local members = call('ZRANGE', pending, 0, room - 1) -- ZPOPMIN would write out every score, at twice the cost
+  local n = #members
+  if n == 0 then return 0 end
   local records = records_of(members, n)
   local bodies = ask_in_parts('HMGET', BODIES, members, n)
-  local running, state_pending, started_at = place('running', queue), named('state', 'pending'), text(now)
+  local leases, running, count, started_at = {}, {}, 0, text(now)
   local first_try, this_run = pack('running', nil, nil, nil, nil), pack(nil, now, worker)
   for i = 1, n do
     local member, record = members[i], records[i]
-    drop(state_pending, member)
     local is_whole, behind, _, finished_at, result, result_checksum, reason, version, attempt = pcall(take, record, 10)
     if is_whole and bodies[i] then
       local has_past = finished_at or result or result_checksum or reason
       record = (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
         .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1)
-      keep(member, record)
-      add(LEASES, lease_until, member)
-      add(running, started_at, member)
-      drop(LAPSING, member)
-      claim_count = claim_count + 1
+      kept[kept_count + 1], kept[kept_count + 2] = member, record
+      leases[count + 1], leases[count + 2] = lease_until, member
+      running[count + 1], running[count + 2] = started_at, member
+      kept_count, count, claim_count = kept_count + 2, count + 2, claim_count + 1
       claims[claim_count] = '\220\0\28\172' .. member .. record .. bodies[i]
     end
   end
+  call('ZREMRANGEBYRANK', pending, 0, n - 1)
+  in_parts('ZREM', named('state', 'pending'), members, n)
+  if any_lapse then in_parts('ZREM', LAPSING, members, n) end
+  in_parts('ZADD', LEASES, leases, count)
+  in_parts('ZADD', place('running', queue), running, count)
+  flush()
   return n
 end
 
 -- First every queue up to its share, then, if room is left, whoever has more.
-local function take_shares(open, limit, others, shares, lease_until)
+local function take_shares(open, limit, others, shares, lease_until, any_lapse)
   local is_open, is_empty, turns = {}, {}, {}
   for _, queue in ipairs(open) do is_open[queue] = true end
   for i = 1, #shares, 2 do turns[#turns + 1] = {shares[i], shares[i + 1]} end
@@ -195,11 +202,10 @@ local function take_shares(open, limit, others, shares, lease_until)
   for _, turn in ipairs(turns) do
     local queue, room = turn[1], math.min(turn[2], left)
     if room > 0 and is_open[queue] and not is_empty[queue] then
-      local found = take_from(queue, room, lease_until)
+      local found = take_from(queue, room, lease_until, any_lapse)
       left, is_empty[queue] = left - found, found < room
     end
   end
-  flush()
 end
 
 local function claim(limit, lease, others, shares)
@@ -216,7 +222,7 @@ local function claim(limit, lease, others, shares)
     for_each_due(DUE, promote)
     due = first_of(DUE)
   end
-  take_shares(open, limit, others, shares, text(now + lease))
+  take_shares(open, limit, others, shares, text(now + lease), lapses)
   return due or false, open
 end
 

@@ -1,7 +1,10 @@
 -- What every script begins with: the keys, and the steps by which a job moves from one place to another.
 --
 -- A script gets the installation's tag, "{prefix}", as its only key; every key is that tag and a name, so that all are
--- in one slot of a cluster. A script decides first and writes at the end, because nothing is rolled back: `guard` makes
+-- in one slot of a cluster. The tag itself is never a key: while a cluster moves our slot it refuses every script,
+-- rather than run it on half of the keys.
+--
+-- A script decides first and writes at the end, because nothing is rolled back: `guard` makes
 -- the server refuse at the start whatever it would refuse, and `flush` does the writing. The time is always given.
 --
 -- Texts are stored as they came. Records are MessagePack, a value for each field and no header around them (absent
@@ -34,9 +37,9 @@
 --   {p}:lapsing        by expires_at: not started and with an end
 --
 --   By what a job is found, sorted sets by number:
---   {p}:all, {p}:queue:<queue>, {p}:task:<task>, {p}:tag:<tag>
---   {p}:worker:<worker>      those that finished with this worker; what runs is found by {p}:leases
---   {p}:state:<state>        of every state but running, which are few, and completed, which are nearly all
+--   {p}:queue:<queue>, {p}:task:<task>, {p}:tag:<tag>
+--   {p}:state:<state>        of every state but running: what runs is never much, and found by {p}:leases
+--   {p}:worker:<worker>      those that finished with this worker
 --
 --   {p}:queues         hash: name -> created_at
 --   {p}:paused         set of names
@@ -47,12 +50,11 @@
 
 local P = KEYS[1]
 local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit
-local IDS, JOBS, BODIES, ALL = P .. ':ids', P .. ':jobs', P .. ':bodies', P .. ':all'
+local IDS, JOBS, BODIES = P .. ':ids', P .. ':jobs', P .. ':bodies'
 local DUE, LEASES, LAPSING = P .. ':due', P .. ':leases', P .. ':lapsing'
 
 local PUT_OFF = {scheduled = true, retrying = true}
 local FINAL = {completed = true, failed = true, cancelled = true}
-local BY_SEQ = {scheduled = true, waiting = true, pending = true, retrying = true, failed = true, cancelled = true}
 
 local AT_ONCE = 4000 -- arguments of one call; Lua's stack has room for some 8000
 
@@ -192,10 +194,12 @@ end
 local function leave(member, j)
   local state = j.state
   drop(place(state, j.queue), member)
-  if BY_SEQ[state] then drop(named('state', state), member) end
   if state == 'running' then
     drop(LEASES, member)
-  elseif FINAL[state] then
+    return
+  end
+  drop(named('state', state), member)
+  if FINAL[state] then
     if j.worker then drop(named('worker', j.worker), member) end
   else
     if PUT_OFF[state] then drop(DUE, member) end
@@ -223,7 +227,7 @@ local function enter(member, j, lease_until)
     if j.expires_at then add(LAPSING, text(j.expires_at), member) end
   end
   add(place(state, j.queue), score, member)
-  if BY_SEQ[state] then add(named('state', state), member, member) end
+  if state ~= 'running' then add(named('state', state), member, member) end
 end
 
 -- Leave, change by `change`, and enter what it says; its version is one higher afterwards.

@@ -1,8 +1,8 @@
 -- The next jobs in the order of submission, each with its history and its log.
--- ARGV: after, limit
+-- ARGV: a filter that all jobs match, after, limit
 -- Answers: row, history, log, ...
 
-local members = call('ZRANGEBYSCORE', ALL, '(' .. ARGV[1], '+inf', 'LIMIT', 0, ARGV[2])
+local members = candidates(tonumber(ARGV[2]), true, tonumber(ARGV[3]))
 local answer = {}
 for _, member in ipairs(members) do
   local row = rows_of({member}, 1, records_of({member}, 1))[1]

@@ -21,24 +21,14 @@ local function extend(list, more)
   for _, item in ipairs(more) do list[#list + 1] = item end
 end
 
--- Where jobs of this state stand: in the queue that is asked for, or in all.
-local function places(state)
-  if filter.queue then return {place(state, filter.queue)} end
-  local keys = {}
-  for _, queue in ipairs(call('HKEYS', P .. ':queues')) do keys[#keys + 1] = place(state, queue) end
-  return keys
-end
-
--- The sets of all jobs in the wanted states: those by number, and those in another order.
-local function by_state()
+-- The sets that hold all jobs in these states: those by number, and those in another order.
+local function by_state(states)
   local ordered, unordered = {}, {}
-  for state in pairs(wanted) do
-    if BY_SEQ[state] then
-      ordered[#ordered + 1] = named('state', state)
-    elseif state == 'running' then
+  for state in pairs(states) do
+    if state == 'running' then
       unordered[#unordered + 1] = LEASES
     else
-      extend(unordered, places(state))
+      ordered[#ordered + 1] = named('state', state)
     end
   end
   return ordered, unordered
@@ -46,12 +36,13 @@ end
 
 local function by_queue_and_state()
   local unordered = {}
-  for state in pairs(wanted) do extend(unordered, places(state)) end
+  for state in pairs(wanted) do unordered[#unordered + 1] = place(state, filter.queue) end
   return {}, unordered
 end
 
 local function choose()
-  local ordered, unordered, size = {ALL}, {}, call('ZCARD', ALL)
+  local ordered, unordered = by_state(wanted or PLACES)
+  local size = size_of(ordered) + size_of(unordered)
   local function consider(those, others)
     local in_order, in_disorder = size_of(those), size_of(others)
     if in_order + in_disorder < size and in_disorder <= SMALL then
@@ -62,7 +53,6 @@ local function choose()
     if filter[name] then consider({named(name, filter[name])}, {}) end
   end
   if filter.worker then consider({named('worker', filter.worker)}, {LEASES}) end
-  if wanted then consider(by_state()) end
   if wanted and filter.queue then consider(by_queue_and_state()) end
   return ordered, unordered
 end
@@ -102,7 +92,7 @@ local function candidates(position, is_up, n)
   if position and is_up then low = math.max(low, position + 1) end
   if position and not is_up then high = math.min(high, position - 1) end
   if low > high then return {} end
-  local ordered, unordered, found = {}, {}, {}
+  local ordered, unordered, found, parts = {}, {}, {}, 0
   local function gather(members)
     for _, member in ipairs(members) do
       local seq = tonumber(member)
@@ -110,15 +100,18 @@ local function candidates(position, is_up, n)
     end
   end
   if filter.ids then gather(with_ids()) else ordered, unordered = choose() end
+  for _, key in ipairs(unordered) do gather(call('ZRANGE', key, 0, -1)) end
+  if #found > 0 then parts = 2 end
   local lowest, highest = string.format('%.0f', low), high == math.huge and '+inf' or string.format('%.0f', high)
   for _, key in ipairs(ordered) do
-    extend(found, is_up and call('ZRANGEBYSCORE', key, lowest, highest, 'LIMIT', 0, n)
-      or call('ZREVRANGEBYSCORE', key, highest, lowest, 'LIMIT', 0, n))
+    local members = is_up and call('ZRANGEBYSCORE', key, lowest, highest, 'LIMIT', 0, n)
+      or call('ZREVRANGEBYSCORE', key, highest, lowest, 'LIMIT', 0, n)
+    if #members > 0 then
+      extend(found, members)
+      parts = parts + 1
+    end
   end
-  for _, key in ipairs(unordered) do gather(call('ZRANGE', key, 0, -1)) end
-  if filter.ids or #ordered + #unordered > 1 or #unordered > 0 then
-    table.sort(found, function(a, b) return (a < b) == is_up and a ~= b end)
-  end
+  if parts > 1 then table.sort(found, function(a, b) return (a < b) == is_up and a ~= b end) end
   for i = #found, n + 1, -1 do found[i] = nil end
   return found
 end

@@ -4,7 +4,8 @@
 if filter.ids or filter.text or filter.worker or filter.since or filter.before then return false end
 if wanted then
   if filter.task or filter.tag then return false end
-  local by_number, others = (filter.queue and by_queue_and_state or by_state)()
+  local by_number, others
+  if filter.queue then by_number, others = by_queue_and_state() else by_number, others = by_state(wanted) end
   return size_of(by_number) + size_of(others)
 end
 local sets = {}
@@ -12,4 +13,4 @@ for _, name in ipairs({'queue', 'task', 'tag'}) do
   if filter[name] then sets[#sets + 1] = named(name, filter[name]) end
 end
 if #sets > 1 then return false end
-return call('ZCARD', sets[1] or ALL)
+return sets[1] and call('ZCARD', sets[1]) or call('HLEN', IDS)
