@@ -124,7 +124,7 @@ class Trade:
 
     def _disown(self) -> None:
         """Give back what was claimed for us in a turn whose answer never came."""
-        held = [Lease(claim.id, claim.version) for claim in self.held.values()]
+        held = [Lease(claim.id, claim.version) for claim in list(self.held.values())]
         for job_id in self._engine.disown(self._worker_id, held):
             log.warning("job %s: given back, its claim was lost on the way to this worker", job_id)
         self._in_doubt = False

@@ -41,7 +41,7 @@ class Address:
         settings: dict[str, Any] = {name: value for name, value in _SETTINGS.items() if name not in self._known}
         if not self.pooler:  # a pooler hands sessions around: what we set, others would get
             limit = f"-c statement_timeout={self.statement_timeout}s -c idle_in_transaction_session_timeout=60s"
-            settings["options"] = f"{limit} {self._known.get('options', '')}".strip()  # the last one counts
+            settings["options"] = f"{limit} {_PLANNING} {self._known.get('options', '')}".strip()  # the last one counts
         return psycopg.connect(
             self._conninfo, autocommit=True, prepare_threshold=None if self.pooler else 5, **{**settings, **more}
         )
@@ -58,6 +58,9 @@ class Address:
         return f"postgresql://{user}{place}/{quote(str(known.get('dbname') or ''))}{query}"
 
 
+# The planner goes by statistics that may be those of an empty store, and a prepared statement keeps a plan made then.
+# Every statement of ours is made for indexes and nested loops: it is to think of nothing else, and to compile nothing.
+_PLANNING = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"
 _SETTINGS = {
     "connect_timeout": 5,
     "application_name": "headrace",

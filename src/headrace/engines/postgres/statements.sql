@@ -140,10 +140,12 @@ ORDER BY n.key;
 
 -- Claiming.
 
+-- Not min(): a plan from before the first job would look at every entry for it.
 -- name: horizon
-SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
-       (SELECT min(expires_at) FROM headrace_jobs
-        WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
+SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1),
+       (SELECT expires_at FROM headrace_jobs
+        WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+        ORDER BY expires_at LIMIT 1),
        (SELECT coalesce(json_agg(name), '[]')::text FROM headrace_queues
         WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice'));
 

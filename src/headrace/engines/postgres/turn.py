@@ -105,8 +105,7 @@ def _take(db: Connection, sql: str, want: Want, queues: tuple[str, ...], now: in
 def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> list[Claim]:
     if not shares:
         return []
-    # Not prepared: a plan that does not know the limit sorts the whole queue.
-    rows = db.execute(sql, {**values, "shares": as_json(shares)}, prepare=False).fetchall()
+    rows = db.execute(sql, {**values, "shares": as_json(shares)}).fetchall()
     rows.sort(key=_RANK_AND_SEQ)
     rows.sort(key=_PRIORITY, reverse=True)
     if len(shares) > 1:

@@ -147,7 +147,7 @@ SELECT json_group_array(json_array(seq, worker, json(iif(attempt < max_attempts,
 -- name: lock_disowned (each lease: Lease)
 SELECT json_group_array(seq) FROM headrace_jobs AS job
 WHERE job.state = 'running' AND job.worker = :worker
-  AND NOT EXISTS (SELECT 1 FROM json_each(:lease) AS lease WHERE job.id = lease.id AND job.version = lease.version);
+  AND (job.id, job.version) NOT IN (SELECT lease.id, lease.version FROM json_each(:lease) AS lease);
 
 -- name: bury_lost
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)

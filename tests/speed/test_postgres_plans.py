@@ -1,0 +1,268 @@
+"""EXPLAIN guards: every statement of PostgreSQL's hot path finds its rows by an index, whatever its statistics say.
+
+The planner decides by what it believes of a table, and that may be long past. So each guard holds in a store that was
+analyzed when it was empty, in one that was analyzed in its first minute, and in one that is analyzed as it is; for
+plans that are made for their parameters, and for those that prepared statements keep, even from before the first job.
+No time is measured here.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+
+import pytest
+
+from headrace.core.model import Filter
+from headrace.core.states import OPEN, State
+from headrace.engines.relational.desk import SqlDesk
+from tests.conformance.build import NOW, only, settle, succeed
+from tests.conformance.stores import KINDS
+from tests.speed.explaining import Explaining, Plan, Store, explained, values_of
+
+pytestmark = pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")
+
+FULL, YOUNG, NEW, FIRST_DAY = 1_000_000, 200_000, 5_000, 60
+SIZES = [1, 100, 1000]
+
+# The indexes of the big tables that a statement may use, and it must use each of them.
+BY_ID, BY_NUMBER, BY_LEASE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"}
+HOT: dict[str, set[str]] = {
+    **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "renew", "lost"], BY_ID),
+    **dict.fromkeys(["get", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
+    **dict.fromkeys(["bury_lost", "file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
+    **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "amend", "pack_jobs"], BY_NUMBER),
+    **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
+    "insert": set(),
+    "insert_whole": set(),
+    "settle": BY_ID | BY_NUMBER,
+    "horizon": {"jobs_due", "jobs_lapsing"},
+    "lock_lapsed": {"jobs_lapsing"},
+    "promote": BY_NUMBER | {"jobs_due"},
+    "claim": {"jobs_pending"},
+    "peek": {"jobs_pending"},
+    "move_delete": BY_NUMBER | {"tags_job", "history_job", "logs_job"},
+    "history": BY_ID | {"history_job"},
+    "logs": BY_ID | {"logs_job"},
+    "pack_history": {"history_job"},
+    "pack_logs": {"logs_job"},
+}
+SETTLING = [name for name, indexes in HOT.items() if indexes >= BY_ID]
+
+
+@pytest.fixture(scope="module")
+def new() -> Iterator[Store]:
+    """Its statements were prepared before its first job; nobody has analyzed it yet."""
+    with contextlib.closing(Store()) as store:
+        store.prepare(HOT)
+        store.fill(1, NEW)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def young() -> Iterator[Store]:
+    """Analyzed on its first day, and grown since."""
+    with contextlib.closing(Store()) as store:
+        store.fill(1, FIRST_DAY)
+        store.analyze()
+        store.fill(FIRST_DAY + 1, YOUNG)
+        store.prepare(HOT)
+        yield store
+
+
+@pytest.fixture(scope="module")
+def full() -> Iterator[Store]:
+    """A million jobs that came within a minute, as far as its statistics and its prepared statements know."""
+    with contextlib.closing(Store()) as store:
+        store.analyze()
+        store.prepare(HOT)
+        store.fill(1, FULL)
+        yield store
+
+
+# In this order: neither to discard plans nor to analyze a store is ever undone.
+STAGES = ["prepared when new", "analyzed when young", "prepared when empty", "analyzed when empty", "analyzed"]
+
+
+@pytest.fixture(scope="module", params=STAGES)
+def store(request: pytest.FixtureRequest) -> Store:
+    known = {"prepared when new": "new", "analyzed when young": "young"}
+    store: Store = request.getfixturevalue(known.get(request.param, "full"))
+    if request.param == "analyzed when empty":
+        store.own.execute("DISCARD PLANS")
+    elif request.param == "analyzed":
+        store.analyze()
+    return store
+
+
+# -- the hot path
+
+
+@pytest.mark.parametrize("name", sorted(HOT))
+def test_a_prepared_statement_keeps_to_its_indexes(store: Store, name: str) -> None:
+    plan = store.kept(name)
+    assert plan.walks() == []
+    assert plan.indexes() == HOT[name]
+    assert not plan.kinds() & {"Bitmap Heap Scan", "Hash Join", "Merge Join", "Gather"}
+
+
+@pytest.mark.parametrize("store", STAGES[1:], indirect=True)
+@pytest.mark.parametrize("name", sorted(HOT))
+@pytest.mark.parametrize("size", SIZES)
+def test_a_batch_of_any_size_keeps_to_its_indexes(store: Store, name: str, size: int) -> None:
+    plan = store.fresh(name, size)
+    assert plan.walks() == []
+    assert plan.indexes() == HOT[name]
+    assert "Gather" not in plan.kinds()
+    if HOT[name] <= BY_ID | BY_NUMBER:
+        assert not plan.kinds() & {"Hash Join", "Merge Join"}
+
+
+@pytest.mark.parametrize("name", sorted(SETTLING))
+def test_even_a_small_store_is_not_read_whole_for_a_few_jobs(new: Store, name: str) -> None:
+    """It would be the cheaper way for a hundred of them, which is what the planner takes any batch for."""
+    assert new.fresh(name, 1).walks() == []
+
+
+@pytest.mark.parametrize("name", ["claim", "peek"])
+def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: Store, name: str) -> None:
+    for plan in (*(store.fresh(name, size) for size in SIZES), store.kept(name)):
+        (look,) = (step for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending")
+        assert look["Node Type"] == "Index Scan"
+        assert look["Index Cond"].startswith("(queue = ")
+        assert not plan.kinds() & {"Sort", "Incremental Sort"}
+
+
+def test_what_is_claimed_is_updated_where_it_was_found(store: Store) -> None:
+    for plan in (*(store.fresh("claim", size) for size in SIZES), store.kept("claim")):
+        jobs = [step for step in plan.steps if step.get("Relation Name") == "headrace_jobs"]
+        assert [step["Node Type"] for step in jobs] == ["ModifyTable", "Index Scan", "Tid Scan"]
+
+
+def test_the_horizon_is_two_looks_at_the_ends_of_two_indexes(store: Store) -> None:
+    for plan in (store.fresh("horizon"), store.kept("horizon")):
+        parents = [outer for outer, inner in zip(plan.steps, plan.steps[1:], strict=False) if "Index Name" in inner]
+        assert [outer["Node Type"] for outer in parents[:2]] == ["Limit", "Limit"]
+        assert not plan.kinds() & {"Sort", "Incremental Sort"}
+
+
+@pytest.mark.parametrize(
+    ("name", "index", "condition"),
+    [
+        ("lock_lapsed", "jobs_lapsing", "expires_at <="),
+        ("promote", "jobs_due", "run_at <="),
+        ("overdue", "jobs_leased", "lease_until <="),
+    ],
+)
+def test_time_reads_only_what_it_is_up_to(store: Store, name: str, index: str, condition: str) -> None:
+    for plan in (store.fresh(name), store.kept(name)):
+        looks = [step for step in plan.steps if step.get("Index Name") == f"headrace_{index}"]
+        assert condition in looks[0]["Index Cond"]
+
+
+def test_no_worker_reads_all_that_runs_to_learn_that_nothing_is_overdue(store: Store) -> None:
+    assert not [step for step in store.fresh("overdue").steps if "lease_until >" in step.get("Index Cond", "")]
+    (gate,) = (step for step in store.kept("overdue").steps if "One-Time Filter" in step)
+    assert "'[]'::jsonb" in gate["One-Time Filter"]
+
+
+def test_nothing_that_is_asked_all_the_time_is_compiled_first(store: Store) -> None:
+    """A server compiles a plan that costs enough by its estimate, which takes longer than any of ours."""
+    (compiles,) = store.own.execute("SELECT current_setting('jit')::boolean").fetchone() or ()
+    assert not compiles
+
+
+# -- questions whose text is put together: they are never prepared
+
+PAGES = {
+    "all": Filter(),
+    "queue": Filter(queue="q1"),
+    "task": Filter(task="task3"),
+    "since": Filter(since=NOW + 5000),
+    "tag": Filter(tag="t"),
+    **{state.value: Filter(states=(state,)) for state in State},
+}
+
+
+def page(store: Store, which: Filter, cursor: str | None = None) -> Plan:
+    office = Explaining(store)
+    SqlDesk(office).find(which, 50, cursor)
+    return office.plans[0]
+
+
+@pytest.mark.parametrize("cursor", [None, "150000"])
+@pytest.mark.parametrize("which", PAGES)
+def test_a_page_is_read_by_an_index(store: Store, which: str, cursor: str | None) -> None:
+    plan = page(store, PAGES[which], cursor)
+    assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join"}
+
+
+@pytest.mark.parametrize("cursor", [None, "150000"])
+@pytest.mark.parametrize("state", ["failed", "cancelled"])
+def test_the_rare_final_states_are_found_by_their_own_index_in_order(
+    store: Store, state: str, cursor: str | None
+) -> None:
+    plan = page(store, PAGES[state], cursor)
+    assert plan.indexes() == {f"jobs_{state}"}
+    assert "Sort" not in plan.kinds()
+
+
+@pytest.mark.parametrize("cursor", [None, "150000"])
+def test_jobs_of_a_tag_are_found_by_the_tag(store: Store, cursor: str | None) -> None:
+    plan = page(store, PAGES["tag"], cursor)
+    assert plan.indexes() == {"tags_pkey", "jobs_pkey"}
+    assert plan.walks() == []
+
+
+@pytest.mark.parametrize("state", sorted(OPEN))
+def test_open_jobs_are_counted_in_their_own_index(store: Store, state: State) -> None:
+    office = Explaining(store)
+    SqlDesk(office).count(Filter(states=(state,)))
+    assert office.plans[0].walks() == []
+    assert office.plans[0].indexes()
+
+
+# -- the guards themselves, and what no plan tells
+
+
+def test_the_guards_would_see_a_missing_index() -> None:
+    with contextlib.closing(Store()) as store:
+        store.fill(1, 5000)
+        store.analyze()
+        store.prepare(HOT)
+        store.drop_index("jobs_pending")
+        store.drop_index("jobs_id")
+        for plan in (store.fresh("complete"), store.kept("complete"), store.fresh("peek"), store.kept("peek")):
+            assert plan.walks()
+        assert "Sort" in store.fresh("claim").kinds()
+
+
+WAITING = f"""
+INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, max_attempts, payload, checksum,
+                           created_at, run_at)
+SELECT n, 'task', 'q1', 'pending', 0, {NOW} + n, 1, 3, '[]', 7, {NOW}, {NOW} FROM generate_series(1, 51000) AS n
+"""
+
+
+def blocks_of_a_claim(store: Store) -> tuple[int, int]:
+    """How many blocks a claim of a hundred touches, and how many of them to find its jobs."""
+    store.own.execute("BEGIN")
+    plan = explained(store.own, store.sql["claim"], values_of("claim", 100), "ANALYZE, BUFFERS, ")
+    store.own.execute("ROLLBACK")
+    touched = {step.get("Index Name"): step["Shared Hit Blocks"] + step["Shared Read Blocks"] for step in plan.steps}
+    return sum(plan.steps[0][f"Shared {how} Blocks"] for how in ("Hit", "Read")), touched["headrace_jobs_pending"]
+
+
+def test_a_claim_pays_little_for_the_fifty_thousand_before_it() -> None:
+    """Until the next vacuum it steps over their entries in the index, but must not look up each one's row."""
+    with contextlib.closing(Store()) as store:
+        store.run("INSERT INTO headrace_queues (name, created_at) VALUES ('q1', 0)")
+        store.run(WAITING)
+        before, _ = blocks_of_a_claim(store)
+        for _ in range(100):
+            claims = store.engine.exchange([], only("q1", 500), now=NOW).claims
+            assert len(claims) == 500
+            assert settle(store.engine, *(succeed(claim) for claim in claims)) == []
+        after, to_find = blocks_of_a_claim(store)
+    assert to_find < 500
+    assert after < 2 * before
