@@ -49,9 +49,9 @@ class StoreClock:
             return
         told = self.ask()
         after = _elapsed()
-        # The server looked at its clock somewhere in between. An answer that was long under way tells little: what we
-        # know already is changed by it only as far as it must be wrong.
+        # The server looked at its clock somewhere in between; nothing may run early, so late is the safe side. An
+        # answer that was long under way tells little: what we know is changed by it only as far as it must be wrong.
         least, most = told - after * 1000, told - before * 1000
         known = self._ahead_of_counter
-        ahead = (least + most) / 2 if known is None else min(max(known, least), most)
+        ahead = least if known is None else min(max(known, least), most)
         self._ahead_of_counter, self._asked = ahead, after

@@ -46,7 +46,8 @@ for i = 1, count do
       beginning = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil)
       if version == 1 then beginnings[state] = beginning end
     end
-    local record = beginning .. pack(queue, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, 0, 0)
+    local record = beginning
+      .. pack(queue, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, 0, 0)
     bear(member, id, task, queue, tags, created_at, record, pack(payload, checksum, options, tags, metadata, mark))
     if state == PENDING then
       add(place(PENDING, queue), standing(priority, rank), member)
