@@ -12,7 +12,6 @@ import redis
 
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
-from headrace.engines.redis import bells
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from tests.conformance.build import (
@@ -358,20 +357,7 @@ def test_facts_tell_what_is_there(engine: RedisEngine) -> None:
 # -- bells
 
 
-def test_the_backstop_finds_news_that_nobody_brought(engine: RedisEngine, server: OwnRedis) -> None:
-    concerned = [engine.listen("work"), engine.listen("done")]
-    orders = engine.listen("orders")
-    server.client.incr("{headrace}:turn")
-    assert [bell.wait(PATIENCE) for bell in concerned] == [True, True]
-    assert not orders.wait(0)
-    for bell in (*concerned, orders):
-        bell.close()
-
-
-def test_who_names_queues_is_not_rung_for_others(
-    engine: RedisEngine, far: RedisEngine, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(bells, "_BACKSTOP", 3600.0)
+def test_who_names_queues_is_not_rung_for_others(engine: RedisEngine, far: RedisEngine) -> None:
     mail, either, every, fence = (
         far.listen("work", ["mail"]),
         far.listen("work", ["mail", "web"]),
@@ -417,12 +403,3 @@ def test_bells_that_are_closed_leave_no_thread_and_no_connection(engine: RedisEn
     engine.insert([new_job("job")], now=NOW)
     assert again.wait(PATIENCE)
     again.close()
-
-
-def test_a_bell_outlives_a_close_of_its_engine(engine: RedisEngine, far: RedisEngine) -> None:
-    bell = far.listen("work")
-    far.close()
-    assert bell.wait(PATIENCE)  # it may have missed something
-    engine.insert([new_job("job")], now=NOW)
-    assert bell.wait(PATIENCE)
-    bell.close()

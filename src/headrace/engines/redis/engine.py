@@ -27,10 +27,11 @@ from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.protocol import Bell, Joined
 from headrace.engines.redis import address, health, records, schema
-from headrace.engines.redis.bells import Lookout
 from headrace.engines.redis.desk import RedisDesk
+from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
 from headrace.engines.redis.scripts import load
+from headrace.engines.tower import Tower
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable, StoreMoved, UnsupportedByEngine
 
 if TYPE_CHECKING:
@@ -57,7 +58,9 @@ class RedisEngine:
         self.clock: Clock = clock or self._server_clock
         self.desk = RedisDesk(self)
         self.porter = RedisPorter(self)
-        self._lookout = Lookout(self.wire, f"{{{self.prefix}}}")
+        self._channel = f"{{{self.prefix}}}:bell"
+        self._sender = Sender()
+        self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
         self.kept_for = dict(KEPT_FOR)
         self._store: str | None = None
 
@@ -165,10 +168,11 @@ class RedisEngine:
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
-        return self._lookout.listen(topic, queues)
+        return self._tower.listen(topic, queues)
 
     def ring(self, topic: str) -> None:
-        self._lookout.ring(topic)
+        self._tower.ring(topic)
+        self.wire.ask("PUBLISH", self._channel, self._sender.signed(topic))
 
     # -- the server
 
@@ -212,7 +216,7 @@ class RedisEngine:
         )
 
     def disconnect(self) -> None:
-        self._lookout.close()
+        self._tower.close()
         self.wire.close()
 
     def close(self) -> None:

@@ -14,7 +14,6 @@
 --   {p}:schema         text: the version of this layout
 --   {p}:store          text: a random name of this store, the same for all who use it
 --   {p}:seq            the last number given to a job
---   {p}:turn           counts the commits after which somebody may want to look: the backstop of all bells
 --   {p}:bell           channel: "work:<queue>", "done", "orders"; "!<sender> <topic>" is rung by hand
 --   {p}:notice         hash kind, other, at: hangs at the door while the jobs are carried over, and afterwards
 --
@@ -58,9 +57,10 @@ local FINAL = {completed = true, failed = true, cancelled = true}
 
 local AT_ONCE = 4000 -- arguments of one call; Lua's stack has room for some 8000
 
--- Refuse now what the server would refuse later: out of memory, a replica, a disk error. The call changes nothing.
+-- Refuse now what the server would refuse later: out of memory, a replica, a disk error. The call changes
+-- nothing: no key of this name is ever there.
 local function guard()
-  call('SETRANGE', P .. ':turn', 0, '')
+  call('SETRANGE', P .. ':room', 0, '')
 end
 
 -- The command with a list of any length, in parts; `n` is the list's length, as lists may end in nil.
@@ -255,7 +255,6 @@ end
 -- Tell listeners, once for each message. Who may not publish is found out when the store is opened; an error here
 -- would cut a commit in two.
 local function ring(messages)
-  call('INCR', P .. ':turn')
   for message in pairs(messages) do redis.pcall('PUBLISH', P .. ':bell', message) end
 end
 
