@@ -65,7 +65,7 @@ test-all: ## every test, on every Python 3.11+ found here
 	echo "test-all: passed on Python$$found"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venvs build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venvs .bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The interpreter: PYTHON if given, else python3 if it is new enough, else the newest that is.

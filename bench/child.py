@@ -14,7 +14,7 @@ import msgspec
 
 import bench
 import headrace
-from bench.measure import Ground
+from bench.ground import Ground, Store
 
 _PATIENCE = 600.0
 _FAREWELL = 10.0
@@ -44,25 +44,28 @@ class Timed(msgspec.Struct, frozen=True):
 
 def environment() -> dict[str, str]:
     """Ours, without settings that would change what is measured."""
-    ours = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
+    ours = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "BENCH_"))}
     return ours | {"PYTHONPATH": os.pathsep.join(_ROOTS)}
 
 
 class Child:
-    """One process that runs a module of `bench.children`, from the start to the end of a `with` block."""
+    """One process that runs a module of `bench.children` on a store, from the start to the end of a `with` block."""
 
-    def __init__(self, ground: Ground, module: str, *arguments: object) -> None:
-        self._name = f"{module} {arguments[0]}" if arguments else module
+    def __init__(
+        self, ground: Ground, store: Store, module: str, *arguments: object, python: str = sys.executable
+    ) -> None:
+        self._name = " ".join([module, *map(str, arguments[:2])])
+        self._store = store
         self._log = ground.path(".log")
         with self._log.open("w") as log:
             self._process = subprocess.Popen(
-                [sys.executable, "-m", f"bench.children.{module}", *map(str, arguments)],
+                [python, "-m", f"bench.children.{module}", *map(str, arguments)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
                 cwd=ground.folder,  # no headrace.toml, no pyproject.toml
-                env=environment(),
+                env=environment() | {"BENCH_STORE": store.url, "BENCH_DURABILITY": store.durability},
                 start_new_session=True,  # Ctrl-C is for the run, which then ends its children in order
             )
 
@@ -83,7 +86,7 @@ class Child:
         return msgspec.json.decode(self._line(), type=Timed)
 
     def failure(self, what: str) -> ChildFailed:
-        words = self._log.read_text()[-2000:].strip()
+        words = self._store.hide_password(self._log.read_text()[-2000:].strip())
         return ChildFailed(f"{self._name} {what}{': ' if words else ''}{words}")
 
     def _line(self) -> str:
@@ -122,9 +125,9 @@ class Child:
         self._log.unlink(missing_ok=True)
 
 
-def time_in_child(ground: Ground, module: str, *arguments: object) -> Timed:
+def time_in_child(ground: Ground, store: Store, module: str, *arguments: object, python: str = sys.executable) -> Timed:
     """Have a child do its work and report."""
-    with Child(ground, module, *arguments) as child:
+    with Child(ground, store, module, *arguments, python=python) as child:
         child.wait_until_ready()
         child.go()
         return child.answer()

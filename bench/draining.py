@@ -1,16 +1,19 @@
-"""Has headrace worker processes drain a store, and reads the rate off their board."""
+"""Fills stores, has headrace worker processes drain them, and reads the rate off their board."""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
-from pathlib import Path
+from collections.abc import Callable, Iterator
+from typing import Any
 
 from bench.board import Board, Score
 from bench.child import Child
-from bench.measure import Ground
+from bench.ground import Ground, Store
+from bench.tasks import Subject, open_subject
+from headrace import Task
 
 CONCURRENCY = 4
+MANY_AT_ONCE = 64
 _SLOWEST = 200  # jobs a second; slower than this is a defect, not a figure
 
 
@@ -34,7 +37,7 @@ class Crew:
 
 
 @contextlib.contextmanager
-def working(ground: Ground, path: Path, processes: int = 1, concurrency: int = CONCURRENCY) -> Iterator[Crew]:
+def working(ground: Ground, store: Store, processes: int = 1, concurrency: int = CONCURRENCY) -> Iterator[Crew]:
     """Workers on the store, started together, all ready before the first one goes."""
     chalk = ground.path(".board")
     board = Board(chalk, processes)
@@ -42,9 +45,7 @@ def working(ground: Ground, path: Path, processes: int = 1, concurrency: int = C
         stack.callback(chalk.unlink)
         stack.callback(board.close)
         children = [
-            stack.enter_context(
-                Child(ground, "worker", "watch", path, ground.durability, concurrency, chalk, processes, row)
-            )
+            stack.enter_context(Child(ground, store, "worker", "watch", concurrency, chalk, processes, row))
             for row in range(processes)
         ]
         for child in children:
@@ -54,7 +55,21 @@ def working(ground: Ground, path: Path, processes: int = 1, concurrency: int = C
         yield Crew(board, children)
 
 
-def drain(ground: Ground, path: Path, jobs: int, processes: int = 1, concurrency: int = CONCURRENCY) -> Score:
+def drain(ground: Ground, store: Store, jobs: int, processes: int = 1, concurrency: int = CONCURRENCY) -> Score:
     """Workers on a store of so many jobs, until all are completed."""
-    with working(ground, path, processes, concurrency) as crew:
+    with working(ground, store, processes, concurrency) as crew:
         return crew.wait_for(jobs)
+
+
+def prepare(store: Store) -> None:
+    """Make a store's tables, so that whoever opens it finds them."""
+    subject = open_subject(store.url, store.durability)
+    with subject.app:
+        subject.finished()
+
+
+def fill(store: Store, jobs: int, choose: Callable[[Subject], Task[..., Any, Any]]) -> None:
+    """Put waiting jobs into a store, and leave it closed for whoever drains it."""
+    subject = open_subject(store.url, store.durability)
+    with subject.app:
+        subject.fill(jobs, choose(subject))

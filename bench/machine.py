@@ -2,23 +2,20 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import platform
-import sqlite3
 from pathlib import Path
 
 import headrace
 
 
-def facts(folder: Path, durability: str, rounds: int, size: str) -> dict[str, str]:
+def facts(folder: Path, rounds: int, size: str) -> dict[str, str]:
     """The machine, the versions, and how the run was asked for."""
     return {
         "machine": f"{platform.system()} {platform.machine()}, {_processor()}, {_cores()} cores",
         "python": f"{platform.python_implementation()} {platform.python_version()}",
-        "sqlite": f"{sqlite3.sqlite_version}, durability {durability}, on {_file_system(folder)}",
+        "disk": _file_system(folder),
         "headrace": headrace.__version__,
-        "huey": importlib.metadata.version("huey"),
         "run": f"{size}, {rounds} round{'s' if rounds != 1 else ''}",
     }
 

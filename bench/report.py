@@ -12,12 +12,21 @@ from bench.rounds import Failure, Row
 _HEAD = ("", "median", "", "lowest – highest", "goal", "")
 
 
+class Absence(msgspec.Struct, frozen=True):
+    """A peer that was not measured, or not to the end, and why."""
+
+    engine: str
+    peer: str
+    reason: str
+
+
 class Report(msgspec.Struct, frozen=True):
     """Everything a run found out."""
 
     facts: dict[str, str]
     rows: list[Row]
     failures: list[Failure]
+    absences: list[Absence]
 
     def write(self, path: Path) -> None:
         path.write_bytes(msgspec.json.format(msgspec.json.encode(self), indent=2) + b"\n")
@@ -25,20 +34,21 @@ class Report(msgspec.Struct, frozen=True):
     def as_text(self) -> str:
         width = max(map(len, self.facts))
         facts = [f"{name:<{width}}  {value}" for name, value in self.facts.items()]
-        failed = [f"\n{failure.measure} failed: {failure.error}" for failure in self.failures]
-        return "\n".join([*facts, *_table(self.rows), *failed])
+        absent = [f"{gone.peer} on {gone.engine} not measured: {gone.reason}" for gone in self.absences]
+        failed = [f"\n{failure.measure} on {failure.engine} failed: {failure.error}" for failure in self.failures]
+        return "\n".join([*facts, *_table(self.rows), "", *absent, *failed])
 
 
 def _table(rows: Sequence[Row]) -> Iterable[str]:
     cells = [_HEAD, *(_cells(row) for row in rows)]
     widths = [max(len(line[column]) for line in cells) for column in range(len(_HEAD))]
-    measure = ""
+    place = ""
     yield ""
     yield _line(_HEAD, widths)
     for row in rows:
-        if row.measure != measure:
-            measure = row.measure
-            yield f"\n{measure}"
+        if f"{row.engine}: {row.measure}" != place:
+            place = f"{row.engine}: {row.measure}"
+            yield f"\n{place}"
         yield _line(_cells(row), widths)
 
 

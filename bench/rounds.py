@@ -12,12 +12,14 @@ from collections.abc import Callable, Iterable, Sequence
 
 from msgspec import Struct
 
-from bench.measure import Figure, Goal, Ground, Measure, Ratio, Readings
+from bench.ground import Ground
+from bench.measure import Figure, Goal, Measure, Ratio, Readings
 
 
 class Row(Struct, frozen=True):
     """One line of the report: a figure or a ratio over all rounds."""
 
+    engine: str
     measure: str
     title: str
     unit: str
@@ -35,39 +37,50 @@ class Row(Struct, frozen=True):
 class Failure(Struct, frozen=True):
     """A measure that could not be taken, and why."""
 
+    engine: str
     measure: str
     error: str
 
 
-def take_rounds(
-    measures: Sequence[Measure], ground: Ground, rounds: int, tell: Callable[[str], None]
-) -> tuple[list[Row], list[Failure]]:
+class Lap(Struct):
+    """One measure on the ground of one engine, with what it has read so far."""
+
+    ground: Ground
+    measure: Measure
+    readings: list[Readings] = []
+    failure: Failure | None = None
+
+    def run(self) -> None:
+        try:
+            self.readings.append(self.measure.take(self.ground))
+        except Exception as error:  # told at the end; the other measures are still worth taking
+            self.failure = Failure(self.ground.engine, self.measure.name, f"{type(error).__name__}: {error}")
+
+    def rows(self) -> Iterable[Row]:
+        """A row for each figure and ratio that was read at least once: a peer may be missing."""
+        for figure in self.measure.figures:
+            yield from self._row(
+                figure, figure.unit, [read[figure.key] for read in self.readings if figure.key in read]
+            )
+        for ratio in self.measure.ratios:
+            both = [read for read in self.readings if ratio.over in read and ratio.under in read]
+            yield from self._row(ratio, "×", [read[ratio.over] / read[ratio.under] for read in both])
+
+    def _row(self, line: Figure | Ratio, unit: str, values: list[float]) -> Iterable[Row]:
+        if values:
+            median = statistics.median(values)
+            yield Row(self.ground.engine, self.measure.name, line.title, unit, median, values, line.goal)
+
+
+def take_rounds(laps: Sequence[Lap], rounds: int, tell: Callable[[str], None]) -> None:
     """Every measure once in each round. One that fails is given up; the others go on."""
-    taken: dict[str, list[Readings]] = {measure.name: [] for measure in measures}
-    failures: dict[str, Failure] = {}
     for number in range(1, rounds + 1):
-        for measure in measures:
-            if measure.name not in failures:
+        for lap in laps:
+            if lap.failure is None:
                 began = time.monotonic()
-                try:
-                    taken[measure.name].append(measure.take(ground))
-                except Exception as error:  # told at the end; the other measures are still worth taking
-                    failures[measure.name] = Failure(measure.name, f"{type(error).__name__}: {error}")
-                tell(f"round {number} of {rounds}: {measure.name} took {time.monotonic() - began:.0f} s")
-    return [row for measure in measures for row in _rows(measure, taken[measure.name])], list(failures.values())
-
-
-def _rows(measure: Measure, readings: list[Readings]) -> Iterable[Row]:
-    if not readings:
-        return
-    for figure in measure.figures:
-        yield _row(measure, figure, figure.unit, [reading[figure.key] for reading in readings])
-    for ratio in measure.ratios:
-        yield _row(measure, ratio, "×", [reading[ratio.over] / reading[ratio.under] for reading in readings])
-
-
-def _row(measure: Measure, line: Figure | Ratio, unit: str, values: list[float]) -> Row:
-    return Row(measure.name, line.title, unit, statistics.median(values), values, line.goal)
+                lap.run()
+                what = f"{lap.ground.engine}, {lap.measure.name}"
+                tell(f"round {number} of {rounds}: {what} took {time.monotonic() - began:.0f} s")
 
 
 def tell_on_stderr(text: str) -> None:

@@ -1,15 +1,20 @@
 """A child's side of the conversation with the run: ready, go, and one line with what came of it.
 
-Small on purpose: the memory of a worker process is one of the things that are measured.
+Small on purpose, and without packages: the memory of a worker process is one of the things that are measured, and a
+peer's environment holds nothing but the peer.
 """
 
 from __future__ import annotations
 
+import os
 import sys
 import time
 from collections.abc import Callable
 
-import msgspec
+
+def store() -> tuple[str, str]:
+    """The URL of the store and its durability. They come in the environment: everybody can read a command line."""
+    return os.environ["BENCH_STORE"], os.environ["BENCH_DURABILITY"]
 
 
 def wait_for_go() -> None:
@@ -25,4 +30,4 @@ def report_time_of(work: Callable[[], int]) -> None:
     started, used = time.perf_counter(), time.process_time()
     jobs = work()
     seconds, processor = time.perf_counter() - started, time.process_time() - used
-    print(msgspec.json.encode({"jobs": jobs, "seconds": seconds, "processor": processor}).decode(), flush=True)
+    print(f'{{"jobs": {jobs}, "seconds": {seconds}, "processor": {processor}}}', flush=True)

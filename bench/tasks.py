@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import itertools
 import time
-from collections.abc import Callable, Iterable
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Any
 
 from msgspec import Struct
@@ -33,9 +32,9 @@ class Subject(Struct, frozen=True):
         return sum(queue.completed + queue.failed + queue.cancelled for queue in self.app.queues())
 
 
-def open_subject(path: Path | str, durability: str) -> Subject:
-    """An app on the file. A job takes an argument and keeps a result, as most jobs do."""
-    app = Headrace(f"sqlite:///{path}", durability=durability)
+def open_subject(url: str, durability: str) -> Subject:
+    """An app on the store. A job takes an argument and keeps a result, as most jobs do."""
+    app = Headrace(url, durability=durability)
 
     def noop(number: int) -> int:
         return number
@@ -47,13 +46,6 @@ def open_subject(path: Path | str, durability: str) -> Subject:
         return time.time_ns()
 
     return Subject(app, app.task(noop), app.task(noop_async), app.task(stamp))
-
-
-def filled(path: Path, durability: str, jobs: int, choose: Callable[[Subject], Task[..., Any, Any]]) -> None:
-    """Make a store with waiting jobs, and leave it closed for whoever drains it."""
-    subject = open_subject(path, durability)
-    with subject.app:
-        subject.fill(jobs, choose(subject))
 
 
 def in_batches(numbers: Iterable[int], size: int = BATCH) -> Iterable[list[int]]:

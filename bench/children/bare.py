@@ -1,7 +1,7 @@
 """The engine alone, without app, worker or task: what headrace is compared with to see what its own share costs.
 
-bare insert PATH DURABILITY JOBS BATCH
-bare drain  PATH DURABILITY JOBS BATCH [WARM_UP]
+bare insert JOBS BATCH
+bare drain  JOBS BATCH [WARM_UP]
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import time
 
-from bench.stage import report_time_of
+from bench.stage import report_time_of, store
 from bench.tasks import Subject, in_batches, open_subject
 from headrace.core import codec, ids, outcomes
 from headrace.core.model import NewJob, Want
@@ -53,8 +53,8 @@ def _now() -> int:
     return time.time_ns() // 1_000_000
 
 
-def main(mode: str, path: str, durability: str, jobs: str, batch: str, warm_up: str = "0") -> None:
-    subject = open_subject(path, durability)
+def main(mode: str, jobs: str, batch: str, warm_up: str = "0") -> None:
+    subject = open_subject(*store())
     engine = subject.app.engine
     with subject.app:
         if mode == "insert":

@@ -1,4 +1,4 @@
-"""A program that enqueues with headrace: `producer single|threads|many|tasks PATH DURABILITY JOBS`."""
+"""A program that enqueues with headrace: `producer single|threads|many|tasks JOBS`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import sys
 import threading
 from collections.abc import Callable
 
-from bench.stage import report_time_of
+from bench.stage import report_time_of, store
 from bench.tasks import Subject, open_subject
 
 _THREADS = 8
@@ -57,8 +57,8 @@ def tasks(subject: Subject, jobs: int) -> int:
 _WAYS: dict[str, Callable[[Subject, int], int]] = {"single": single, "threads": threads, "many": many, "tasks": tasks}
 
 
-def main(way: str, path: str, durability: str, jobs: str) -> None:
-    subject = open_subject(path, durability)
+def main(way: str, jobs: str) -> None:
+    subject = open_subject(*store())
     with subject.app:
         single(subject, _WARM_UP)
         report_time_of(lambda: _WAYS[way](subject, int(jobs)))

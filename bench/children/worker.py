@@ -1,7 +1,7 @@
 """A headrace worker process.
 
-worker serve PATH DURABILITY CONCURRENCY              as in production, until SIGTERM
-worker watch PATH DURABILITY CONCURRENCY BOARD ROWS ROW   chalks up on a board what it has completed
+worker serve CONCURRENCY                  as in production, until SIGTERM
+worker watch CONCURRENCY BOARD ROWS ROW   chalks up on a board what it has completed
 """
 
 from __future__ import annotations
@@ -10,8 +10,8 @@ import select
 import sys
 from pathlib import Path
 
-from bench.board import Board
-from bench.stage import wait_for_go
+from bench.chalk import Chalk
+from bench.stage import store, wait_for_go
 from bench.tasks import open_subject
 from headrace import Headrace
 
@@ -24,22 +24,22 @@ def serve(app: Headrace, concurrency: int) -> None:
     app.run_worker(concurrency=concurrency)
 
 
-def watch(app: Headrace, concurrency: int, board: Board, row: int) -> None:
+def watch(app: Headrace, concurrency: int, chalk: Chalk) -> None:
     """Work until the run has seen enough."""
     wait_for_go()
-    board.start(row)
+    chalk.start()
     with app.worker(concurrency=concurrency) as worker:
         while not select.select([sys.stdin], [], [], _LOOK)[0]:
-            board.chalk_up(row, worker.completed)
+            chalk.chalk_up(worker.completed)
 
 
-def main(mode: str, path: str, durability: str, concurrency: str, *of_board: str) -> None:
-    with open_subject(path, durability).app as app:
+def main(mode: str, concurrency: str, *of_board: str) -> None:
+    with open_subject(*store()).app as app:
         if mode == "serve":
             serve(app, int(concurrency))
         else:
             board, rows, row = of_board
-            watch(app, int(concurrency), Board(Path(board), int(rows)), int(row))
+            watch(app, int(concurrency), Chalk(Path(board), int(rows), int(row)))
 
 
 if __name__ == "__main__":

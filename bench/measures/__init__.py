@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 from bench.measure import Measure
-from bench.measures import depth, drain, enqueue, idle, imports, latency, processes
+from bench.measures import depth, drain, enqueue, idle, imports, latency, peers, processes
+from bench.peers import Peer
+from bench.places import Engine
 
-ALL: tuple[Measure, ...] = (
-    enqueue.MEASURE,
-    drain.MEASURE,
-    processes.MEASURE,
-    latency.MEASURE,
-    idle.MEASURE,
-    depth.MEASURE,
-    imports.MEASURE,
-)
+NAMES = ("enqueue", "drain", "peers", "processes", "latency", "idle", "depth", "imports")
+
+
+def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
+    """The measures of an engine, with a row for each of these peers where they take part."""
+    return [
+        enqueue.measure(candidates),
+        drain.MEASURE,
+        peers.measure(engine, candidates),
+        processes.MEASURE,
+        latency.measure(candidates),
+        idle.MEASURE,
+        depth.MEASURE,
+        imports.measure(candidates),
+    ]

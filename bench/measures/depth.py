@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import functools
-from pathlib import Path
+from collections.abc import Callable
 
-from bench import draining
+from bench import draining, history
 from bench.child import time_in_child
-from bench.measure import Figure, Goal, Ground, Measure, Ratio, Readings
-from bench.tasks import filled, open_subject
+from bench.ground import Ground, Store
+from bench.measure import Figure, Goal, Measure, Ratio, Readings
+from bench.tasks import open_subject
 
 _WARM_UP = 1000
 _BATCH = 500
@@ -18,47 +18,46 @@ def depth(ground: Ground) -> Readings:
     """Enqueue, claim and drain with few jobs in the store, with many waiting, and with many finished.
 
     A queue that slows down as it fills up can't recover from a backlog. Caches are warmed before the clock runs.
-    The large stores are built once and serve all rounds, topped up where a measure has used them up.
+    The large stores are built once and serve all rounds, topped up where a measure has used them up. What is compared
+    is measured one right after the other.
     """
+    sizes = ground.sizes
     readings: Readings = {}
     with ground.store() as shallow:
         stores = {
             "shallow": shallow,
-            "deep": ground.kept("deep", functools.partial(_build_deep, ground)),
-            "history": ground.kept("history", functools.partial(_build_history, ground)),
+            "deep": ground.kept("deep", lambda store: draining.fill(store, sizes.deep, lambda subject: subject.noop)),
+            "history": ground.kept("history", lambda store: history.build(ground, store, sizes.history)),
         }
-        for place, path in stores.items():
-            readings |= {f"{kind}, {place}": rate for kind, rate in _rates(ground, path).items()}
+        for kind, rate in _RATES.items():
+            for store in stores.values():
+                _top_up(store, sizes.shallow + _WARM_UP)
+            readings |= {f"{kind}, {place}": rate(ground, store) for place, store in stores.items()}
     return readings
 
 
-def _rates(ground: Ground, path: Path) -> dict[str, float]:
-    few = ground.sizes.shallow
-    _top_up(ground, path, few)
-    enqueue = time_in_child(ground, "producer", "single", path, ground.durability, few // 2).rate
-    _top_up(ground, path, few + _WARM_UP)
-    claim = time_in_child(ground, "bare", "drain", path, ground.durability, few, _BATCH, _WARM_UP).rate
-    _top_up(ground, path, few + _WARM_UP)
-    with draining.working(ground, path) as crew:
+def _enqueue(ground: Ground, store: Store) -> float:
+    return time_in_child(ground, store, "producer", "single", ground.sizes.shallow // 2).rate
+
+
+def _claim(ground: Ground, store: Store) -> float:
+    return time_in_child(ground, store, "bare", "drain", ground.sizes.shallow, _BATCH, _WARM_UP).rate
+
+
+def _drain(ground: Ground, store: Store) -> float:
+    with draining.working(ground, store) as crew:
         warm = crew.wait_for(_WARM_UP)
-        drain = crew.wait_for(few).rate_since(warm)
-    return {"enqueue": enqueue, "claim": claim, "drain": drain}
+        return crew.wait_for(ground.sizes.shallow).rate_since(warm)
 
 
-def _top_up(ground: Ground, path: Path, jobs: int) -> None:
+_RATES: dict[str, Callable[[Ground, Store], float]] = {"enqueue": _enqueue, "claim": _claim, "drain": _drain}
+
+
+def _top_up(store: Store, jobs: int) -> None:
     """At least so many jobs waiting."""
-    subject = open_subject(path, ground.durability)
+    subject = open_subject(store.url, store.durability)
     with subject.app:
         subject.fill(max(jobs - subject.app.queue("default").stats().pending, 0))
-
-
-def _build_deep(ground: Ground, path: Path) -> None:
-    filled(path, ground.durability, ground.sizes.deep, lambda subject: subject.noop)
-
-
-def _build_history(ground: Ground, path: Path) -> None:
-    _build_deep(ground, path)
-    time_in_child(ground, "bare", "drain", path, ground.durability, ground.sizes.deep, _BATCH)
 
 
 _KINDS = {"enqueue": "enqueue()", "claim": "bare claim and complete", "drain": "drain"}

@@ -7,8 +7,9 @@ import time
 from pathlib import Path
 
 from bench.child import Child
-from bench.draining import CONCURRENCY
-from bench.measure import Figure, Goal, Ground, Measure, Ratio, Readings
+from bench.draining import CONCURRENCY, prepare
+from bench.ground import Ground
+from bench.measure import Figure, Goal, Measure, Ratio, Readings
 from bench.measures.latency import wait_for_worker
 from bench.tasks import Subject, open_subject
 
@@ -22,15 +23,17 @@ def idle(ground: Ground) -> Readings:
     Workers idle most of their lives, on machines that have other things to do. The second look shows whether
     anything stays behind. Linux only: it reads /proc.
     """
-    with ground.store() as path, Child(ground, "worker", "serve", path, ground.durability, CONCURRENCY) as child:
-        child.wait_until_ready()
-        subject = open_subject(path, ground.durability)
-        wait_for_worker(subject, child)
-        subject.app.close()
-        cpu, memory = _look_at(child.pid, ground.sizes.idle_seconds)
-        _work_through(subject, ground.sizes.jobs, child)
-        cpu_after, memory_after = _look_at(child.pid, ground.sizes.idle_seconds)
-        child.terminate()
+    with ground.store() as store:
+        prepare(store)
+        with Child(ground, store, "worker", "serve", CONCURRENCY) as child:
+            child.wait_until_ready()
+            subject = open_subject(store.url, store.durability)
+            wait_for_worker(subject, child)
+            subject.app.close()
+            cpu, memory = _look_at(child.pid, ground.sizes.idle_seconds)
+            _work_through(subject, ground.sizes.jobs, child)
+            cpu_after, memory_after = _look_at(child.pid, ground.sizes.idle_seconds)
+            child.terminate()
     return {"cpu": cpu, "cpu after": cpu_after, "memory": memory, "memory after": memory_after}
 
 

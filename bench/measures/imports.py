@@ -6,35 +6,56 @@ import statistics
 import subprocess
 import sys
 
+from bench import racing
 from bench.child import environment
-from bench.measure import Figure, Goal, Ground, Measure, Readings
+from bench.ground import Ground
+from bench.measure import Figure, Goal, Measure, Readings
+from bench.peers import Peer
 
 _PROGRAM = "import time; began = time.perf_counter(); import {}; print(time.perf_counter() - began)"
 
 
 def imports(ground: Ground) -> Readings:
-    """Milliseconds to import the package into a fresh interpreter: every command line call and test run pays it."""
-    return {"headrace": _milliseconds(ground, "headrace"), "huey": _milliseconds(ground, "huey")}
+    """Milliseconds to import the package into a fresh interpreter: every command line call and test run pays it.
+
+    With the engine comes its driver, which is loaded when a URL asks for it.
+    """
+    readings = {
+        "headrace": _milliseconds(ground, sys.executable, "headrace"),
+        "engine": _milliseconds(ground, sys.executable, f"headrace, headrace.engines.{ground.engine}.engine"),
+    }
+    return readings | racing.ask_each(
+        ground, lambda peer: {peer.package: _milliseconds(ground, ground.python_of(peer), peer.package)}
+    )
 
 
-def _milliseconds(ground: Ground, package: str) -> float:
+def _milliseconds(ground: Ground, python: str, packages: str) -> float:
     """The median of a few; a first one, not counted, leaves compiled files behind."""
-    return statistics.median([_once(ground, package) for _ in range(1 + ground.sizes.imports)][1:])
+    return statistics.median([_once(ground, python, packages) for _ in range(1 + ground.sizes.imports)][1:])
 
 
-def _once(ground: Ground, package: str) -> float:
-    command = [sys.executable, "-c", _PROGRAM.format(package)]
+def _once(ground: Ground, python: str, packages: str) -> float:
     done = subprocess.run(
-        command, env=environment(), cwd=ground.folder, capture_output=True, text=True, check=True, timeout=60
+        [python, "-c", _PROGRAM.format(packages)],
+        env=environment(),
+        cwd=ground.folder,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=60,
     )
     return float(done.stdout) * 1000
 
 
-MEASURE = Measure(
-    "imports",
-    imports,
-    (
-        Figure("headrace", "import headrace", "ms", Goal("at most", 100)),
-        Figure("huey", "import huey", "ms"),
-    ),
-)
+def measure(candidates: tuple[Peer, ...]) -> Measure:
+    """The measure beside these."""
+    packages = dict.fromkeys(peer.package for peer in candidates)
+    return Measure(
+        "imports",
+        imports,
+        (
+            Figure("headrace", "import headrace", "ms", Goal("at most", 100)),
+            Figure("engine", "import headrace and its engine", "ms"),
+            *(Figure(package, f"import {package}", "ms") for package in packages),
+        ),
+    )

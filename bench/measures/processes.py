@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from bench import draining
-from bench.measure import Figure, Goal, Ground, Measure, Ratio, Readings
-from bench.tasks import filled
+from bench.ground import Ground
+from bench.measure import Figure, Goal, Measure, Ratio, Readings
 
 
 def processes(ground: Ground) -> Readings:
@@ -15,9 +15,9 @@ def processes(ground: Ground) -> Readings:
     """
     readings: Readings = {}
     for count in (1, 2, 4):
-        with ground.store() as path:
-            filled(path, ground.durability, ground.sizes.jobs, lambda subject: subject.noop)
-            score = draining.drain(ground, path, ground.sizes.jobs, processes=count)
+        with ground.store() as store:
+            draining.fill(store, ground.sizes.jobs, lambda subject: subject.noop)
+            score = draining.drain(ground, store, ground.sizes.jobs, processes=count)
         readings[f"{count}"] = score.rate
         readings[f"share of {count}"] = min(score.completed) * count / score.total
     return readings

@@ -1,0 +1,96 @@
+"""Makes a store look old: many jobs that were finished over the last days.
+
+They are put into the store as they would lie there, because running ten million of them would take hours.
+"""
+
+from __future__ import annotations
+
+import time
+
+import msgspec
+
+from bench.ground import Ground, Store
+from bench.tasks import BATCH, Subject, in_batches, open_subject
+from headrace.core import codec, ids
+from headrace.core.model import JobRow, Parcel
+from headrace.core.states import State
+
+_DAYS = 5 * 86_400_000  # younger than what any engine throws away
+_RESULT = "1"
+
+
+def build(ground: Ground, store: Store, jobs: int) -> None:
+    """So many finished jobs in a new store."""
+    subject = open_subject(store.url, store.durability)
+    with subject.app:
+        pattern = _finished_job(subject)
+        subject.app.engine.porter.unpack([Parcel(pattern, [], [])])
+        if ground.engine == "postgres":
+            _multiply_in_postgres(store.url, pattern, jobs)
+        else:
+            _unpack(subject, pattern, jobs)
+
+
+def _finished_job(subject: Subject) -> JobRow:
+    now = time.time_ns() // 1_000_000
+    payload = subject.noop.signature.encode((1,), {}, limit=1024)
+    unset: dict[str, None] = dict.fromkeys(
+        ("expires_at", "lease_until", "progress", "reason", "options", "tags", "metadata")
+    )
+    return JobRow(
+        seq=0,
+        id=ids.new_id(now),
+        task="noop",
+        queue="default",
+        state=State.COMPLETED,
+        priority=0,
+        rank=now,
+        version=3,
+        attempt=1,
+        max_attempts=4,
+        crashes=0,
+        releases=0,
+        payload=payload,
+        checksum=codec.checksum(payload),
+        created_at=now,
+        run_at=now,
+        started_at=now,
+        finished_at=now,
+        worker="bench",
+        result=_RESULT,
+        result_checksum=codec.checksum(_RESULT),
+        **unset,
+    )
+
+
+def _unpack(subject: Subject, pattern: JobRow, jobs: int) -> None:
+    porter, now = subject.app.engine.porter, pattern.created_at
+    for numbers in in_batches(range(jobs), BATCH):
+        # The oldest first, as they would have come; a batch shares a moment.
+        at = now - _DAYS + _DAYS * numbers[0] // jobs
+        times = {"rank": at, "created_at": at, "run_at": at, "started_at": at, "finished_at": at}
+        rows = [msgspec.structs.replace(pattern, id=job_id, **times) for job_id in ids.new_ids(now, len(numbers))]
+        porter.unpack([Parcel(row, [], []) for row in rows])
+
+
+def _multiply_in_postgres(url: str, pattern: JobRow, jobs: int) -> None:
+    from headrace.engines.postgres.address import Address
+    from headrace.engines.postgres.statements import qualified
+    from tests import servers
+
+    db, schema = servers.postgres_connection(url), Address(url).schema
+    db.execute(qualified(_MULTIPLY, schema), {"jobs": jobs, "days": _DAYS, "pattern": pattern.id})
+    # What autovacuum has long done in a store of that age; it should not begin with it while we measure.
+    db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", schema))
+
+
+_MULTIPLY = """
+INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, payload, checksum,
+        created_at, run_at, started_at, finished_at, worker, result, result_checksum)
+SELECT to_char(number, 'FM0000000000000000') || '-' || substr(id, 1, 19), task, queue, state, priority,
+        at, version, attempt, max_attempts, payload, checksum, at, at, at, at, worker, result, result_checksum
+FROM headrace_jobs, LATERAL (
+    SELECT number, created_at - %(days)s + %(days)s * number / %(jobs)s AS at
+    FROM generate_series(1, %(jobs)s::bigint) AS number
+) AS numbers WHERE id = %(pattern)s
+"""
