@@ -15,7 +15,6 @@ import psycopg
 
 from headrace.core.clock import Clock
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
-from headrace.core.states import State
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.postgres import health, schema
@@ -161,23 +160,10 @@ class PostgresEngine:
 
     def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
         self.prepare()
-        folder = self._folder()
-        dead = presence.find_dead(folder)
-        reaped = reaper.reap(self, dead, limit, self.at(now))
-        if len(reaped) < limit:
-            for worker_id in dead:
-                presence.bury(folder, worker_id)
-        if any(job.state is State.PENDING for job in reaped):
-            self.ring("work")
-        if any(job.state is State.FAILED for job in reaped):
-            self.ring("done")
-        return reaped
+        return reaper.reap(self, self._folder(), limit, self.at(now))
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
-        given_back = reaper.disown(self, worker, held, self.at(now))
-        if given_back:
-            self.ring("work")
-        return given_back
+        return reaper.disown(self, worker, held, self.at(now))
 
     def joined(self, connection: Any) -> Joined:
         return PostgresJoined(self._reception, self.url, connection)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from typing import Any
 
 import msgspec
@@ -134,8 +134,10 @@ class SqlDesk:
         return known
 
     def _ask(self, statement: str, **values: Any) -> Any:
-        question: Callable[[Ledger], Any] = lambda ledger: ledger.ask(statement, **values)  # noqa: E731
-        return self._office.read(question)
+        def look(ledger: Ledger) -> Any:
+            return ledger.ask(statement, **values)
+
+        return self._office.read(look)
 
 
 def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
 from headrace.core.model import Lease, Reaped
 from headrace.core.states import Event, State
+from headrace.engines import presence
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
 
@@ -18,8 +20,22 @@ _numbers = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
 
-def reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) -> list[Reaped]:
-    """Take overdue jobs away; what a dead worker had not begun is released, its attempt given back."""
+def reap(office: Office, folder: Path, limit: int, now: int) -> list[Reaped]:
+    """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
+    dead = presence.find_dead(folder)
+    reaped = _reap(office, dead, limit, now)
+    if len(reaped) < limit:
+        for worker_id in dead:
+            presence.bury(folder, worker_id)
+    if any(job.state is State.PENDING for job in reaped):
+        office.ring("work")
+    if any(job.state is State.FAILED for job in reaped):
+        office.ring("done")
+    return reaped
+
+
+def _reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) -> list[Reaped]:
+    """What a dead worker had not begun is released, its attempt given back."""
     question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
 
     def take_away(ledger: Ledger) -> list[Reaped]:
@@ -39,14 +55,17 @@ def reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) -> 
 
 
 def disown(office: Office, worker: str, held: Sequence[Lease], now: int) -> list[str]:
-    """Release what runs under the worker beyond what it holds."""
+    """Release what runs under the worker beyond what it holds, and ring for it."""
 
     def give_back(ledger: Ledger) -> list[str]:
         seqs = _numbers.decode(ledger.ask("lock_disowned", worker=worker, lease=as_json(held)))
         _release(ledger, seqs, "its claim never reached the worker", now)
         return _names.decode(ledger.ask("ids_of", seqs=as_json(seqs)))
 
-    return office.write(give_back)
+    given_back = office.write(give_back)
+    if given_back:
+        office.ring("work")
+    return given_back
 
 
 def _sort(rows: list[tuple[int, str, bool]], dead: Mapping[str, set[int]]) -> tuple[list[int], list[int], list[int]]:

@@ -132,22 +132,10 @@ class SqliteEngine:
 
     def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
         self.prepare()
-        dead = presence.find_dead(self.store.folder)
-        reaped = reaper.reap(self, dead, limit, self.at(now))
-        if len(reaped) < limit:
-            for worker_id in dead:
-                presence.bury(self.store.folder, worker_id)
-        if any(job.state is State.PENDING for job in reaped):
-            self.ring("work")
-        if any(job.state is State.FAILED for job in reaped):
-            self.ring("done")
-        return reaped
+        return reaper.reap(self, self.store.folder, limit, self.at(now))
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
-        given_back = reaper.disown(self, worker, held, self.at(now))
-        if given_back:
-            self.ring("work")
-        return given_back
+        return reaper.disown(self, worker, held, self.at(now))
 
     def joined(self, connection: Any) -> Joined:
         # Deferred: most programs never get here.
