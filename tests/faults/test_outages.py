@@ -110,6 +110,7 @@ def test_a_server_that_restarts_under_load_loses_nothing(
 ) -> None:
     with Headrace(url) as app:
         workers = [fleet.start() for _ in range(2)]
+        until(lambda: len(app.workers()) == 2, what="two workers that have started")
         completed_after(app, 20)
         with Producer(app) as producer:
             for _ in range(2):
@@ -144,6 +145,7 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(
 ) -> None:
     with Proxy(server.port) as proxy, Headrace(proxy.through(url)) as app, Headrace(url) as looking:
         workers = [fleet.start(url=proxy.through(url)) for _ in range(2)]
+        until(lambda: len(looking.workers()) == 2, what="two workers that have started")
         completed_after(app, 20)
         with Producer(app) as producer:
             for _ in range(20):
