@@ -120,6 +120,7 @@ def test_outcomes_whose_receipt_was_lost_count_once(app: Headrace, line: LossyLi
         assert line.lost.wait(PATIENCE)
         assert task.enqueue("second").wait(PATIENCE) == "completed"
     assert (job.refresh().state, job.attempt, ran) == ("completed", 1, ["first", "second"])
+    assert filings(app, job.id) == []  # it was not handed in again as if it were late
 
 
 def test_a_store_that_is_away_for_longer_is_asked_again(app: Headrace, line: LossyLine) -> None:

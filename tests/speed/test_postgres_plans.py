@@ -36,10 +36,9 @@ HOT: dict[str, set[str]] = {
     "insert": set(),
     "insert_whole": set(),
     "settle": BY_ID | BY_NUMBER,
-    "horizon": {"jobs_due", "jobs_lapsing"},
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
-    "claim": {"jobs_pending"},
+    "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},
     "peek": {"jobs_pending"},
     "move_delete": BY_NUMBER | {"tags_job", "history_job", "logs_job"},
     "history": BY_ID | {"history_job"},
@@ -124,23 +123,32 @@ def test_even_a_small_store_is_not_read_whole_for_a_few_jobs(new: Store, name: s
     assert new.fresh(name, 1).walks() == []
 
 
-@pytest.mark.parametrize("name", ["claim", "peek"])
-def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: Store, name: str) -> None:
-    for plan in (*(store.fresh(name, size) for size in SIZES), store.kept(name)):
-        (look,) = (step for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending")
-        assert look["Node Type"] == "Index Scan"
-        assert look["Index Cond"].startswith("(queue = ")
-        assert not plan.kinds() & {"Sort", "Incremental Sort"}
+def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: Store) -> None:
+    for plan in (*(store.fresh("claim", size) for size in SIZES), store.kept("claim")):
+        assert_front_of_queue(plan)
+
+
+def test_an_operators_look_reads_the_front_of_the_queue_without_sorting(store: Store) -> None:
+    """Not so without our settings: a planner that believes in four waiting jobs may sort them as well."""
+    assert_front_of_queue(store.kept("peek"))
+
+
+def assert_front_of_queue(plan: Plan) -> None:
+    (look,) = (step for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending")
+    assert look["Node Type"] == "Index Scan"
+    assert look["Index Cond"].startswith("(queue = ")
+    assert not plan.kinds() & {"Sort", "Incremental Sort"}
 
 
 def test_what_is_claimed_is_updated_where_it_was_found(store: Store) -> None:
     for plan in (*(store.fresh("claim", size) for size in SIZES), store.kept("claim")):
         jobs = [step for step in plan.steps if step.get("Relation Name") == "headrace_jobs"]
-        assert [step["Node Type"] for step in jobs] == ["ModifyTable", "Index Scan", "Tid Scan"]
+        changes = jobs[[step["Node Type"] for step in jobs].index("ModifyTable") :]
+        assert [step["Node Type"] for step in changes] == ["ModifyTable", "Index Scan", "Tid Scan"]
 
 
 def test_the_horizon_is_two_looks_at_the_ends_of_two_indexes(store: Store) -> None:
-    for plan in (store.fresh("horizon"), store.kept("horizon")):
+    for plan in (store.fresh("claim"), store.kept("claim")):
         parents = [outer for outer, inner in zip(plan.steps, plan.steps[1:], strict=False) if "Index Name" in inner]
         assert [outer["Node Type"] for outer in parents[:2]] == ["Limit", "Limit"]
         assert not plan.kinds() & {"Sort", "Incremental Sort"}

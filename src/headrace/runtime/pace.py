@@ -18,13 +18,17 @@ class Pace:
         self._since = time.monotonic()
         self._finished = 0
 
-    def finished(self, jobs: int) -> None:
+    def finished(self, jobs: int, *, short_of_work: bool = False) -> None:
+        """So many since the last time; if runners had nothing to do meanwhile, jobs are at least as short as that."""
         self._finished += jobs
         now = time.monotonic()
         elapsed = now - self._since
         if elapsed >= 0.002 and self._finished:
             rate = self._finished / elapsed
-            self._rate = rate if rate < self._rate else (self._rate + rate) / 2
+            if rate > self._rate:
+                self._rate = (self._rate + rate) / 2
+            elif not short_of_work:
+                self._rate = rate
             self._since, self._finished = now, 0
 
     def idle(self) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from headrace.core import outcomes
-from headrace.core.model import Claim, Lease, Outcome, Want
+from headrace.core.model import Claim, JobRow, Lease, Outcome, Want
 from headrace.core.rota import Rota
 from headrace.core.settings import Settings
 from headrace.core.states import State
@@ -24,6 +24,7 @@ log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
 
 STALLED = 0.2
+_PATIENCE = 0.025
 _PARKED_FIRST_MS, _PARKED_LONGEST_MS = 1000, 60_000
 
 
@@ -44,9 +45,12 @@ class Trade:
         self._serves_all = settings.queues is None
         self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
         self._progress = (0, 0.0)
+        self._last_turn = 0.0
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
+        self._unanswered: list[Outcome] = []  # handed in, with no receipt
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self.claimed = self.completed = self.failed = 0
+        self.store_is_empty = False  # as far as the last turn could tell
 
     @property
     def sated(self) -> bool:
@@ -62,18 +66,29 @@ class Trade:
         room = max(self._concurrency + ahead - len(crew.running) - len(crew.cut_off) - crew.waiting, 0)
         return room if self._at_most is None else min(room, self._at_most - self.claimed)
 
+    def patience(self) -> float:
+        """How long outcomes may wait for the next claim, so that one commit does for both: seconds, mostly none."""
+        if self._crew.waiting <= self._crew.low_water:
+            return 0.0
+        return self._last_turn + _PATIENCE - time.monotonic()
+
     def exchange(self, room: int) -> tuple[list[Claim], int | None]:
         """Hand in what is finished, take up to `room` jobs; they, and when more are due."""
         crew = self._crew
+        self.store_is_empty = False
         if self._in_doubt:
             self._disown()
+        if self._unanswered:
+            self._find_receipts()
         done, notes = _take_all(crew.done), _take_all(crew.notes)
-        self._pace.finished(len(done))
+        short_of_work = not crew.waiting and len(crew.running) < self._concurrency
+        self._pace.finished(len(done), short_of_work=short_of_work)
         want = Want(self._worker_id, room, self._lease_ms, self._rota.shares(room), self._serves_all)
         try:
             answer = self._engine.exchange(done, want, notes)
         except EngineUnavailable:
             self._in_doubt = room > 0
+            self._unanswered = done
             crew.done.extendleft(reversed(done))
             crew.notes.extendleft(reversed(notes))
             raise
@@ -81,6 +96,8 @@ class Trade:
             log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
             self._hand_in_one_by_one(done)
             return [], None
+        self._last_turn = time.monotonic()
+        self.store_is_empty = room > 0 and not answer.claims
         self._settled(done, answer.refused)
         self._took(answer.claims)
         if self._serves_all and answer.queues:
@@ -128,6 +145,21 @@ class Trade:
         for job_id in self._engine.disown(self._worker_id, held):
             log.warning("job %s: given back, its claim was lost on the way to this worker", job_id)
         self._in_doubt = False
+
+    def _find_receipts(self) -> None:
+        """What the store took in a turn whose answer never came need not be handed in again, only to be refused."""
+        rows = {row.id: row for row in self._engine.desk.get([outcome.id for outcome in self._unanswered])}
+        taken = [outcome for outcome in self._unanswered if self._is_receipt(rows.get(outcome.id), outcome)]
+        for outcome in taken:
+            self._crew.done.remove(outcome)
+        self._settled(taken, [])
+        self._unanswered = []
+
+    def _is_receipt(self, row: JobRow | None, outcome: Outcome) -> bool:
+        if row is None or outcome.finished_at is None:  # a job that goes on may have gone on since
+            return False
+        settled = (row.version, row.state, row.worker, row.finished_at)
+        return settled == (outcome.version + 1, outcome.state, self._worker_id, outcome.finished_at)
 
     def _took(self, claims: list[Claim]) -> None:
         for claim in claims:

@@ -227,6 +227,8 @@ class Worker:
         """Settle and claim once; the seconds to sleep, unless rung."""
         crew, trade = self._crew, self._trade
         room = 0 if self._paused or self._stop_at is not None else trade.room()
+        if room == 0 and not self._paused and (patience := trade.patience()) > 0:
+            return patience
         claims, next_at = trade.exchange(room)
         if self._paused:  # meanwhile, or with jobs at hand that were fetched before
             trade.give_back(claims)
@@ -237,7 +239,11 @@ class Worker:
         if len(claims) == room > 0 and crew.waiting <= crew.low_water:
             return 0.0
         trade.give_back_if_stalled()
-        if not trade.held and (trade.sated or (self._drain and not claims and not crew.done)):
+        if (
+            not trade.held
+            and not crew.done
+            and (trade.sated or (self._drain and (trade.store_is_empty or self._paused)))
+        ):
             self.request_stop()
         return self._pause(next_at)
 

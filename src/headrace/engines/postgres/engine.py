@@ -20,6 +20,7 @@ from headrace.engines.clock import StoreClock
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres import turn as turns
 from headrace.engines.postgres.address import Address
+from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
 from headrace.engines.postgres.ledger import PostgresLedger, storable
 from headrace.engines.postgres.line import NotifyLine
@@ -52,6 +53,7 @@ class PostgresEngine:
         self.desk = SqlDesk(self)
         self.porter = SqlPorter(self)
         self._channel = f"headrace_{self.address.schema}"
+        self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)
         self._tower = Tower(
             lambda: NotifyLine(self.server, self._channel), self.address.poll if self.address.pooler else None
@@ -126,21 +128,8 @@ class PostgresEngine:
         now: int | None = None,
     ) -> Exchanged:
         self.prepare()
-        at = self.at(now)
-
-        def turn(db: Connection) -> tuple[Exchanged, list[str]]:
-            ledger = PostgresLedger(db, self.sql)
-            turns.note(ledger, notes)
-            refused = turns.settle(ledger, outcomes, want.worker if want else None, at) if outcomes else []
-            answer, lapsed = (
-                turns.claim(db, self.sql, want, at) if want and want.limit > 0 else (Exchanged([], []), False)
-            )
-            topics = turns.topics_of(outcomes, lapsed)
-            self._call(db, topics)
-            return msgspec.structs.replace(answer, refused=refused) if refused else answer, topics
-
-        answer, topics = self.server.transact(turn)
-        for topic in topics:
+        answer = self._exchange(outcomes, want, notes, self.at(now))
+        for topic in turns.topics_of(outcomes):
             self._tower.ring(topic)
         return answer
 

@@ -63,8 +63,11 @@ WITH done AS (
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
     WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND jsonb_typeof(o.value) = 'array'
     RETURNING job.id, job.version - 1 AS version
+), called AS (
+    SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
 )
-SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(json_build_array(id, version)), '[]')::text END
+SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(json_build_array(id, version)), '[]')::text END,
+       (SELECT count(*) FROM called)
 FROM done;
 
 -- name: settle (each o: Outcome)
@@ -140,15 +143,6 @@ ORDER BY n.key;
 
 -- Claiming.
 
--- Not min(): a plan from before the first job would look at every entry for it.
--- name: horizon
-SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1),
-       (SELECT expires_at FROM headrace_jobs
-        WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
-        ORDER BY expires_at LIMIT 1),
-       (SELECT coalesce(json_agg(name), '[]')::text FROM headrace_queues
-        WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice'));
-
 -- name: lock_lapsed
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
@@ -160,23 +154,37 @@ UPDATE headrace_jobs SET state = 'pending', version = version + 1
 WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
                        ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED));
 
--- By place, not by a join: a planner that expects many rows would read the whole table for it.
+-- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
+-- by a join: a planner that expects many rows would read the whole table for it. The first row tells the horizon too;
+-- not by min(), for which a plan from before the first job would look at every entry.
 -- name: claim
-UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
-                                worker = :worker, started_at = :now, lease_until = :until, progress = NULL
-WHERE job.ctid = ANY (ARRAY(
-    SELECT pick.place
-    FROM jsonb_array_elements(:shares::jsonb) AS share
-    CROSS JOIN LATERAL (
-        SELECT waiting.ctid AS place FROM headrace_jobs AS waiting
-        WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0
-        ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
-        LIMIT (share ->> 1)::bigint
-        FOR UPDATE SKIP LOCKED) AS pick
-    WHERE jsonb_typeof(share) = 'array' AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')))
-RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
-          job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
-          job.metadata, job.rank;
+WITH horizon AS MATERIALIZED (
+    SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
+           (SELECT expires_at FROM headrace_jobs
+            WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+            ORDER BY expires_at LIMIT 1) AS lapses,
+           (SELECT coalesce(jsonb_agg(name), '[]') FROM headrace_queues
+            WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')) AS queues
+), claimed AS (
+    UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
+                                    worker = :worker, started_at = :now, lease_until = :until, progress = NULL
+    WHERE job.ctid = ANY (ARRAY(
+        SELECT pick.place
+        FROM horizon CROSS JOIN jsonb_array_elements(:shares::jsonb) AS share
+        CROSS JOIN LATERAL (
+            SELECT waiting.ctid AS place FROM headrace_jobs AS waiting
+            WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0
+            ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
+            LIMIT (share ->> 1)::bigint
+            FOR UPDATE SKIP LOCKED) AS pick
+        WHERE jsonb_typeof(share) = 'array' AND horizon.queues ? (share ->> 0)
+          AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :now) IS NOT true))
+    RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
+              job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
+              job.metadata, job.rank
+)
+SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(due, lapses, queues)::text END, claimed.*
+FROM horizon LEFT JOIN claimed ON true;
 
 -- Leases. `coalesce` keeps the planner from the thought that few jobs have one, and that it might begin with those.
 

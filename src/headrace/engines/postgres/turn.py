@@ -5,24 +5,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import itemgetter
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.core.model import Claim, Exchanged, Lease, Note, Outcome, Want
+from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.states import Event, State
-from headrace.engines.postgres.ledger import PostgresLedger
 from headrace.engines.postgres.server import Connection
-from headrace.engines.relational import reaper
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
 
-_names = msgspec.json.Decoder(list[str])
+_horizon = msgspec.json.Decoder(tuple[int | None, int | None, tuple[str, ...]])
 _leases = msgspec.json.Decoder(list[Lease])
-_BATCH_OF_TIME = 5000
+BATCH_OF_TIME = 5000
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
-_RANK_AND_SEQ, _PRIORITY = itemgetter(-1, 1), itemgetter(4)
+_RANK_AND_SEQ, _PRIORITY = itemgetter(-1, 2), itemgetter(5)
 
 
 def note(ledger: Ledger, notes: Sequence[Note]) -> None:
@@ -34,14 +32,16 @@ def note(ledger: Ledger, notes: Sequence[Note]) -> None:
         ledger.run("note_logs", n=as_json(lines))
 
 
-def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, now: int) -> list[Outcome]:
+def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, channel: str, now: int) -> list[Outcome]:
     """Settle what is not stale; file and return what is."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if o.event is Event.SUCCEED]
-    applied = _complete(ledger, done) if done else set()
+    applied = _complete(ledger, done, channel) if done else set()
     if len(done) < len(first):
         unusual = [o for o in first if o.event is not Event.SUCCEED]
         applied |= set(_leases.decode(ledger.ask("settle", o=as_json(unusual))))
+        if topics := topics_of(unusual):
+            ledger.run("ring", messages=as_json(topics), channel=channel)
     if len(applied) == len(outcomes):
         return []
     stale = [*again, *(o for o in first if Lease(o.id, o.version) not in applied)]
@@ -61,57 +61,61 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
     return list(first.values()), again
 
 
-def _complete(ledger: Ledger, outcomes: list[Outcome]) -> set[Lease]:
+def _complete(ledger: Ledger, outcomes: list[Outcome], channel: str) -> set[Lease]:
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
-    applied = ledger.ask("complete", o=as_json(done), expected=len(done))
+    applied = ledger.ask("complete", o=as_json(done), expected=len(done), channel=channel)
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(_leases.decode(applied))
 
 
-def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int) -> tuple[Exchanged, bool]:
-    """What was claimed, and whether jobs lapsed on the way: somebody may be waiting for them."""
-    due, lapses, names = _horizon(db, sql)
-    queues = tuple(_names.decode(names))
-    lapsed = _is_past(lapses, now)
-    if lapsed:
-        reaper.lapse(PostgresLedger(db, sql), now, _BATCH_OF_TIME)
-        due, lapses, _ = _horizon(db, sql)
-        if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
-            return Exchanged([], [], now, queues), True
-    if _is_past(due, now):
-        db.execute(sql["promote"], {"now": now, "limit": _BATCH_OF_TIME})
-        due = _horizon(db, sql)[0]
-    return Exchanged([], _take(db, sql["claim"], want, queues, now), due, queues), lapsed
+class Taken(NamedTuple):
+    """What a claim brought, and what it saw: when the next job is due, when the next one lapses, the open queues."""
+
+    claims: list[Claim]
+    due: int | None
+    lapses: int | None
+    queues: tuple[str, ...]
 
 
-def _horizon(db: Connection, sql: Mapping[str, str]) -> tuple[Any, ...]:
-    row = db.execute(sql["horizon"]).fetchone()
-    assert row is not None
-    return row
+def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int) -> Taken:
+    """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits."""
+    values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
+    quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
+    shares = [(queue, quota) for queue, quota in quotas.items() if quota]
+    taken = _claimed(db, sql["claim"], shares, values)
+    if is_past(taken.lapses, now):
+        return taken
+    if is_past(taken.due, now):
+        db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME})
+        values["unless_due"] = -1  # there may be more; it comes with the next turns
+        taken = _claimed(db, sql["claim"], shares, values)
+    return _with_more(db, sql["claim"], want, quotas, taken, values)
 
 
-def _take(db: Connection, sql: str, want: Want, queues: tuple[str, ...], now: int) -> list[Claim]:
-    """First every queue up to its share, then, if room is left, whoever has more."""
-    values = {"worker": want.worker, "now": now, "until": now + want.lease}
-    quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares if share.queue in queues])
-    claims = _claimed(db, sql, [(queue, quota) for queue, quota in quotas.items() if quota], values)
+def _with_more(
+    db: Connection, sql: str, want: Want, quotas: dict[str, int], taken: Taken, values: dict[str, Any]
+) -> Taken:
+    """If room is left, take from whoever has more than its share."""
+    claims = taken.claims
     counts = Counter([claim.queue for claim in claims])
-    for queue in dict.fromkeys((*quotas, *(queues if want.others else ()))):
+    for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
         room = want.limit - len(claims)
-        if room > 0 and counts[queue] == quotas.get(queue, 0):  # not one that gave less than it was asked for
-            claims += _claimed(db, sql, [(queue, room)], values)
-    return claims
+        # Not from one that gave less than it was asked for.
+        if room > 0 and queue in taken.queues and counts[queue] == quotas.get(queue, 0):
+            claims += _claimed(db, sql, [(queue, room)], values).claims
+    return taken
 
 
-def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> list[Claim]:
-    if not shares:
-        return []
+def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
     rows = db.execute(sql, {**values, "shares": as_json(shares)}).fetchall()
+    horizon = _horizon.decode(rows[0][0])
+    if rows[0][1] is None:
+        return Taken([], *horizon)
     rows.sort(key=_RANK_AND_SEQ)
     rows.sort(key=_PRIORITY, reverse=True)
     if len(shares) > 1:
         turn = {queue: number for number, (queue, _) in enumerate(shares)}
-        rows.sort(key=lambda row: turn[row[3]])
-    return [Claim(*row[:-1]) for row in rows]
+        rows.sort(key=lambda row: turn[row[4]])
+    return Taken([Claim(*row[1:-1]) for row in rows], *horizon)
 
 
 def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
@@ -123,14 +127,14 @@ def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
     return granted
 
 
-def _is_past(moment: int | None, now: int) -> bool:
+def is_past(moment: int | None, now: int) -> bool:
     return moment is not None and moment <= now
 
 
-def topics_of(outcomes: Sequence[Outcome], lapsed: bool) -> list[str]:
-    """Whom a turn concerns beside its own worker."""
+def topics_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """Whom these outcomes concern beside their own worker."""
     topics = []
-    if lapsed or any(outcome.finished_at is not None for outcome in outcomes):
+    if any(outcome.finished_at is not None for outcome in outcomes):
         topics.append("done")
     if any(outcome.state is State.PENDING for outcome in outcomes):
         topics.append("work")

@@ -1,0 +1,94 @@
+"""One turn of a worker: what it settles and what it claims, in as few words with the server as can be.
+
+A turn of a few jobs is one commit. In one of many the server's own work takes longest, so two of its processes share
+it: one settles while the other claims. Neither needs the other, and each is whole by itself.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from concurrent.futures import Future
+from typing import TypeVar
+
+from headrace.core.model import Exchanged, Note, Outcome, Want
+from headrace.core.states import Event
+from headrace.engines.postgres import turn
+from headrace.engines.postgres.ledger import PostgresLedger
+from headrace.engines.postgres.server import Connection, Server
+from headrace.engines.postgres.turn import Taken
+from headrace.engines.relational import reaper
+from headrace.engines.sql import as_json
+
+T = TypeVar("T")
+_MANY = 50  # jobs both ways that are worth a thread
+
+
+class Exchange:
+    """The means of a turn, the same for every one."""
+
+    def __init__(self, server: Server, sql: Mapping[str, str], channel: str) -> None:
+        self._server = server
+        self._sql = sql
+        self._channel = channel
+
+    def __call__(self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int) -> Exchanged:
+        worker = want.worker if want else None
+
+        def settle(db: Connection) -> list[Outcome]:
+            ledger = PostgresLedger(db, self._sql)
+            turn.note(ledger, notes)
+            return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else []
+
+        if want is None or want.limit <= 0:
+            return Exchanged(self._alone(settle, outcomes, notes), [])
+
+        def claim(db: Connection) -> Taken:
+            return turn.claim(db, self._sql, want, now)
+
+        if min(len(outcomes), want.limit) >= _MANY:
+            refused, taken = _side_by_side(
+                lambda: self._alone(settle, outcomes, notes), lambda: self._server.run(claim)
+            )
+        elif outcomes or notes:
+            refused, taken = self._server.transact(lambda db: (settle(db), claim(db)))
+        else:
+            refused, taken = [], self._server.run(claim)
+        if turn.is_past(taken.lapses, now):
+            self._server.transact(lambda db: self._lapse(db, now))
+            taken = self._server.run(claim)
+            if turn.is_past(taken.lapses, now):  # more than one commit should hold: come again for the rest
+                return Exchanged(refused, [], now, taken.queues)
+        return Exchanged(refused, taken.claims, taken.due, taken.queues)
+
+    def _alone(
+        self, settle: Callable[[Connection], list[Outcome]], outcomes: Sequence[Outcome], notes: Sequence[Note]
+    ) -> list[Outcome]:
+        """Nearly always one statement does all there is to settle, and needs no transaction around it."""
+        if notes or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
+            return self._server.transact(settle)
+        return self._server.run(settle)
+
+    def _lapse(self, db: Connection, now: int) -> None:
+        ledger = PostgresLedger(db, self._sql)
+        reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
+        ledger.run("ring", messages=as_json(["done"]), channel=self._channel)
+
+
+def _side_by_side(first: Callable[[], T], second: Callable[[], Taken]) -> tuple[T, Taken]:
+    """Both at once; when this returns or raises, both are over."""
+    future: Future[T] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(first())
+        except BaseException as error:
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name="headrace-settle", daemon=True)
+    thread.start()
+    try:
+        answer = second()
+    finally:
+        thread.join()
+    return future.result(), answer

@@ -1,0 +1,22 @@
+"""A worker that is to drain ends when the store has nothing left, and not a moment sooner."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace import Headrace
+from headrace.runtime.trade import Trade
+
+
+def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As when runners finish all they hold between the look at their queue and the turn that settles it."""
+
+    @app.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    job = double.enqueue(4)
+    answers, room = [0, 0], Trade.room
+    monkeypatch.setattr(Trade, "room", lambda trade: answers.pop() if answers else room(trade))
+    app.run_worker(drain=True)
+    assert job.result(timeout=0) == 8
