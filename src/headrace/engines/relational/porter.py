@@ -18,7 +18,6 @@ _lines = msgspec.json.Decoder(list[tuple[int, LogLine]])
 _dead = msgspec.json.Decoder(list[DeadRow])
 _names = msgspec.json.Decoder(list[str])
 _notice = msgspec.json.Decoder(Notice)
-_TRIES = 4
 
 
 class SqlPorter:
@@ -74,16 +73,17 @@ class SqlPorter:
             _file(ledger, "unpack_logs", ((parcel.job.id, line) for parcel in fresh for line in parcel.logs))
             return added
 
-        for tries_left in reversed(range(_TRIES)):
-            try:
-                return self._office.write(put_away)
-            except HeadraceError:
+        try:
+            return self._office.write(put_away)
+        except HeadraceError:
+            raise
+        except Exception:
+            # Somebody may have submitted a job of such an id since we looked.
+            if not self._office.read(lambda ledger: _taken(ledger, parcels)):
                 raise
-            except Exception:
-                # Somebody may have submitted a job of such an id since we looked: look again.
-                if not tries_left or not self._office.read(lambda ledger: _taken(ledger, parcels)):
-                    raise
-        raise AssertionError("the loop returns or raises")
+        if len(parcels) == 1:
+            return 0
+        return sum(self.unpack([parcel]) for parcel in parcels)
 
     def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
         return _dead.decode(self._office.read(lambda ledger: ledger.ask("pack_dead", after=after, limit=limit)))
