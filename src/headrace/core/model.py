@@ -66,6 +66,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     tags: str | None = None
     metadata: str | None = None
     version: int = 1
+    unique_key: str | None = None
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
@@ -213,6 +214,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
     options: str | None
     tags: str | None
     metadata: str | None
+    unique_key: str | None = None
 
 
 class Filing(Struct, frozen=True, array_like=True):
@@ -265,11 +267,18 @@ class Page(Struct, frozen=True):
 
 
 class QueueRow(Struct, frozen=True, array_like=True):
-    """A queue's stored settings."""
+    """A queue's stored settings. `rules` is a QueueRules in JSON, None if nobody made any."""
 
     name: str
     paused: bool
     created_at: int
+    rules: str | None = None
+
+
+class QueueRules(Struct, frozen=True, omit_defaults=True):
+    """What an operator asks of a queue, for every worker and every caller. None is no rule."""
+
+    max_length: int | None = None
 
 
 class Depth(Struct, frozen=True, array_like=True):

@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Any, Protocol
 
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.model import (
     Changes,
@@ -29,12 +30,14 @@ from headrace.core.model import (
     Page,
     Parcel,
     QueueRow,
+    QueueRules,
     Reaped,
     Renewal,
     Want,
     WorkerRow,
 )
 from headrace.core.states import Event
+from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 
 
 class Bell(Protocol):
@@ -67,8 +70,16 @@ class HotEngine(Protocol):
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         """Store the jobs and ring for them; answer for each whether it is new (False: its id was taken).
 
-        With `whole`, a taken id raises DuplicateJob and nothing at all is stored. A store that has moved raises
-        StoreMoved.
+        With `whole`, a taken id raises DuplicateJob and nothing at all is stored. A queue whose rules leave no room
+        for all of its jobs raises QueueFull, and nothing is stored. A store that has moved raises StoreMoved.
+        """
+        ...
+
+    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+        """Store the jobs as their rules allow, one after the other, so that one may be a duplicate of another.
+
+        Of several at any time, in any process, with the same key only one finds none there. With `whole`, a taken id
+        or a rule that refuses raises DuplicateJob and nothing at all is stored.
         """
         ...
 
@@ -161,6 +172,10 @@ class Desk(Protocol):
         """Stop or restart claims from the queue, for every worker, from the next claim on."""
         ...
 
+    def rule_queue(self, name: str, rules: QueueRules) -> None:
+        """Give the queue these rules in place of those it had, for everybody within a second."""
+        ...
+
     def workers(self) -> list[WorkerRow]:
         """The workers that reported themselves and did not sign off, oldest first.
 
@@ -170,6 +185,48 @@ class Desk(Protocol):
 
     def wish(self, worker_id: str, wish: str) -> bool:
         """Ask a worker to run, pause or stop; False if it is not known."""
+        ...
+
+
+class Timetable(Protocol):
+    """The schedules of a store. Anybody may fire them at any time; a version decides who did."""
+
+    def all(self) -> list[ScheduleRow]:
+        """Every schedule, by id."""
+        ...
+
+    def get(self, schedule_id: str) -> ScheduleRow | None: ...
+
+    def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
+        """Store the schedule; False if it is not at the row's version any more or, when `new`, is there already.
+
+        A new one keeps the row's version, any other has one more afterwards.
+        """
+        ...
+
+    def delete(self, schedule_id: str) -> bool:
+        """Forget the schedule and its occurrences; False if it was not there."""
+        ...
+
+    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+        """Schedules whose `due_at` has come, the earliest first; none while a notice hangs at the door."""
+        ...
+
+    def next_due(self) -> int | None:
+        """When the next one is due, None if none is."""
+        ...
+
+    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
+        """Store schedules with the jobs and occurrences that go with them, and ring for the jobs; whether it applied.
+
+        One that is not at its row's version any more is left alone, with all that goes with it. A job whose id is
+        taken is not stored again. All that applies is one commit. Of each schedule the newest 1000 occurrences are
+        kept.
+        """
+        ...
+
+    def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
+        """What became of its last times, the newest first."""
         ...
 
 
@@ -222,6 +279,14 @@ class Joined(Protocol):
         """The same on an asynchronous connection."""
         ...
 
+    def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """Store the jobs as their rules allow, all or none. Until the caller commits, others wait with these keys."""
+        ...
+
+    async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """The same on an asynchronous connection."""
+        ...
+
 
 class Engine(HotEngine, Protocol):
     """A store: the hot path, the desk, its workers, bells and tables."""
@@ -240,6 +305,9 @@ class Engine(HotEngine, Protocol):
     def desk(self) -> Desk: ...
 
     @property
+    def timetable(self) -> Timetable: ...
+
+    @property
     def porter(self) -> Porter: ...
 
     def joined(self, connection: Any) -> Joined:
@@ -255,7 +323,8 @@ class Engine(HotEngine, Protocol):
         ...
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
-        """A bell for "work" (jobs may be claimable), "done" (jobs finished) or "orders" (a worker is addressed).
+        """A bell for "work" (jobs may be claimable), "done" (jobs finished), "orders" (a worker is addressed) or
+        "times" (a schedule changed).
 
         Who names queues need not be rung for the work of others.
         """

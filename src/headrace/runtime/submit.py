@@ -140,6 +140,10 @@ class Submitter:
         # Not in a test that runs its jobs at once, or on a store of its own: no transaction leads there.
         return call.options.connection is not UNSET and self.intercept is None and self._engine is self._home
 
+    def draft(self, call: Call[Any]) -> NewJob:
+        """The job that the call would be now, checked and encoded, and not stored."""
+        return self._new(call, self._clock.now())
+
     def _news(self, calls: list[Call[Any]]) -> list[NewJob]:
         now = self._clock.now()
         return [self._new(call, now) for call in calls]
