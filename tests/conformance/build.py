@@ -5,12 +5,17 @@ Time is always NOW plus something the test says. Nothing here reads a clock.
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
+from typing import Any, TypeVar
 
 import msgspec
 
+from headrace.core.admission import Act, Candidate, Condition, Rule
 from headrace.core.model import Claim, Filter, JobRow, Lease, NewJob, Note, Outcome, Share, Want, WorkerRow
-from headrace.core.states import Event, State
+from headrace.core.states import OPEN, Event, State
+from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.engines.protocol import Engine
 
 NOW = 1_700_000_000_000
@@ -248,3 +253,79 @@ def _bring_by_a_claim(engine: Engine, state: State, job_id: str, more: dict[str,
     if state is not State.RUNNING:
         settle(engine, outcome[state])
     return lease_of(claimed)
+
+
+# -- uniqueness
+
+_STILL_OPEN = (Condition(tuple(sorted(OPEN))),)
+
+
+def candidate(
+    job_id: str,
+    act: Act = "keep",
+    *,
+    key: str | None = "key",
+    where: tuple[Condition, ...] = _STILL_OPEN,
+    **more: Any,
+) -> Candidate:
+    """A job that is to be the only open one with its key, unless the test says otherwise."""
+    return Candidate(new_job(job_id, unique_key=key, **more), Rule(where, act))
+
+
+# -- schedules
+
+
+def schedule(schedule_id: str = "tick", *, due_at: int | None = NOW, version: int = 1, **more: Any) -> ScheduleRow:
+    """A schedule that is due at `due_at`, as if declared an hour before NOW."""
+    fields: dict[str, Any] = {
+        "task": "work",
+        "queue": "default",
+        "paused": due_at is None,
+        "occurrence": due_at,
+        "fired": 0,
+        "last_fired": None,
+        "last_job": None,
+        "created_at": NOW - HOUR,
+        "updated_at": NOW - HOUR,
+        "origin": "code",
+        "timing": '{"every":1000}',
+        "call": msgspec.json.encode(new_job("made of this")).decode(),
+    }
+    return ScheduleRow(id=schedule_id, version=version, due_at=due_at, **{**fields, **more})
+
+
+def firing(row: ScheduleRow, *jobs: NewJob, due_at: int | None = LATER) -> Firing:
+    """What a timekeeper hands in for one time of the schedule: each job with its occurrence, and the next time."""
+    at = row.occurrence or NOW
+    fired = msgspec.structs.replace(
+        row,
+        occurrence=due_at,
+        due_at=due_at,
+        fired=row.fired + 1,
+        last_fired=at,
+        last_job=jobs[-1].id if jobs else row.last_job,
+        updated_at=NOW,
+    )
+    return Firing(fired, jobs, tuple(Occurrence(row.id, at, NOW, "enqueued", job.id) for job in jobs))
+
+
+def one_version_on(row: ScheduleRow) -> ScheduleRow:
+    """The row as a store has it that took it in place of an older one."""
+    return msgspec.structs.replace(row, version=row.version + 1)
+
+
+# -- at the same moment
+
+Answer = TypeVar("Answer")
+
+
+def together(threads: int, act: Callable[[int], Answer]) -> list[Answer]:
+    """What each of so many threads answers that act from one start signal, told its number; raises what they raise."""
+    start = Barrier(threads)
+
+    def begin(number: int) -> Answer:
+        start.wait()
+        return act(number)
+
+    with ThreadPoolExecutor(threads) as crew:
+        return list(crew.map(begin, range(threads)))

@@ -206,3 +206,9 @@ class Explaining:
 
     def ring(self, topic: str) -> None:
         raise AssertionError(f"a question rang {topic}")
+
+    def insert(self, jobs: Any) -> list[bool]:
+        raise AssertionError(f"a question stored {jobs}")
+
+    def forget_rules(self) -> None:
+        raise AssertionError("a question changed the rules")

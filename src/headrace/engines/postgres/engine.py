@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 import psycopg
 
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.engines import presence
@@ -22,15 +23,17 @@ from headrace.engines.postgres import turn as turns
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
-from headrace.engines.postgres.ledger import PostgresLedger, storable
+from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable
 from headrace.engines.postgres.line import NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.protocol import Bell, Joined
-from headrace.engines.relational import reaper
+from headrace.engines.relational import admission, reaper
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
+from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.sql import as_json
 from headrace.engines.tower import Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
@@ -51,6 +54,7 @@ class PostgresEngine:
         self._server_clock = StoreClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
         self.desk = SqlDesk(self)
+        self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
@@ -60,6 +64,7 @@ class PostgresEngine:
         )
         self._auto_migrate = auto_migrate
         self._known_queues: set[str] = set()
+        self._regulations = Regulations()
         self._ready = False
 
     # -- the hot path
@@ -80,7 +85,9 @@ class PostgresEngine:
         sql = self.sql["insert_whole" if whole else "insert"]
         names = {job.queue for job in jobs}
         try:
-            if names <= self._known_queues:
+            if lengths := self.lengths_of(names):
+                added = self.server.transact(lambda db: self._insert_if_room(db, sql, values, jobs, lengths))
+            elif names <= self._known_queues:
                 added = self.server.run(lambda db: _scalar(db, sql, values))
             else:
                 added = self.server.transact(lambda db: self._insert_with_queues(db, sql, values, names, now))
@@ -90,11 +97,46 @@ class PostgresEngine:
         if added is None:
             return [True] * len(jobs)
         self._refuse_if_moved()
-        return _first_of_each(jobs, set(_names.decode(added)))
+        return first_of_each(jobs, set(_names.decode(added)))
 
     def _insert_with_queues(self, db: Connection, sql: str, values: dict[str, Any], names: set[str], now: int) -> Any:
         db.execute(self.sql["add_queues"], {"names": storable(as_json(sorted(names))), "now": now})
         return _scalar(db, sql, values)
+
+    def _insert_if_room(
+        self, db: Connection, sql: str, values: dict[str, Any], jobs: Sequence[NewJob], lengths: dict[str, int]
+    ) -> Any:
+        admission.run(admission.make_room(jobs, lengths), PostgresLedger(db, self.sql, self._channel))
+        return _scalar(db, sql, values)
+
+    def lengths_of(self, queues: Collection[str]) -> dict[str, int]:
+        """How many jobs may wait in each of these queues that has a limit."""
+        if not self._regulations.are_fresh:
+            self.read(self._regulations.learn)
+        return self._regulations.lengths_of(queues)
+
+    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+        self.prepare()
+        at = self.at(now)
+        queues = {candidate.job.queue for candidate in candidates}
+        lengths = self.lengths_of(queues)
+
+        def store(ledger: Ledger) -> list[Verdict]:
+            verdicts = admission.run(admission.admit(candidates, whole, lengths, at), ledger)
+            if any(verdict.kind in ("replaced", "rescheduled") for verdict in verdicts):
+                ledger.ask("ring", channel=self._channel, messages=as_json(["work"]))
+            return verdicts
+
+        try:
+            verdicts = self.write(store)
+        except DuplicateJob:
+            self._refuse_if_moved()
+            raise
+        if any(verdict.kind == "taken" for verdict in verdicts):
+            self._refuse_if_moved()
+        for queue in queues:
+            self._tower.ring(f"work:{queue}")
+        return verdicts
 
     def _insert_again(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
         """After a lost answer. The jobs may be there, or get there meanwhile: the server goes on without us."""
@@ -106,7 +148,7 @@ class PostgresEngine:
         except DuplicateJob:
             if not self._mine(left).issuperset(job.id for job in left):
                 raise
-        return _first_of_each(jobs, self._mine(jobs))
+        return first_of_each(jobs, self._mine(jobs))
 
     def _mine(self, jobs: Sequence[NewJob]) -> set[str]:
         values = {"j": storable(as_json(jobs))}
@@ -184,11 +226,14 @@ class PostgresEngine:
 
     def write(self, act: Callable[[Ledger], T]) -> T:
         self.prepare()
-        return self.server.transact(lambda db: act(PostgresLedger(db, self.sql)))
+        return self.server.transact(lambda db: act(PostgresLedger(db, self.sql, self._channel)))
 
     def read(self, act: Callable[[Ledger], T]) -> T:
         self.prepare()
-        return self.server.repeat(lambda db: act(PostgresLedger(db, self.sql)))
+        return self.server.repeat(lambda db: act(PostgresLedger(db, self.sql, self._channel)))
+
+    def forget_rules(self) -> None:
+        self._regulations.forget()
 
     # -- the store as a whole
 
@@ -251,6 +296,7 @@ class PostgresEngine:
         self.disconnect()
         self._ready = False  # the tables may be others when it is used again
         self._known_queues.clear()
+        self._regulations.forget()
         self._reception.forget()
 
 
@@ -262,11 +308,3 @@ def _row(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> t
 
 def _scalar(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> Any:
     return _row(db, sql, values)[0]
-
-
-def _first_of_each(jobs: Sequence[NewJob], added: set[str]) -> list[bool]:
-    fresh = []
-    for job in jobs:
-        fresh.append(job.id in added)
-        added.discard(job.id)
-    return fresh

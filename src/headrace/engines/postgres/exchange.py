@@ -36,7 +36,7 @@ class Exchange:
         worker = want.worker if want else None
 
         def settle(db: Connection) -> list[Outcome]:
-            ledger = PostgresLedger(db, self._sql)
+            ledger = PostgresLedger(db, self._sql, self._channel)
             turn.note(ledger, notes)
             return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else []
 
@@ -70,7 +70,7 @@ class Exchange:
         return self._server.run(settle)
 
     def _lapse(self, db: Connection, now: int) -> None:
-        ledger = PostgresLedger(db, self._sql)
+        ledger = PostgresLedger(db, self._sql, self._channel)
         reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
         ledger.run("ring", messages=as_json(["done"]), channel=self._channel)
 

@@ -6,24 +6,27 @@ error would abort the caller's transaction. NOTIFY is part of the insert and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
 import msgspec
 
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.model import NewJob, Notice
 from headrace.engines.guests import Row, async_postgres_guest, postgres_guest
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.ledger import storable
 from headrace.engines.postgres.statements import qualified
+from headrace.engines.relational import admission
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 T = TypeVar("T")
+R = TypeVar("R")
 Ask = tuple[str, Mapping[str, Any]]
-Steps = Generator[Ask, Row, None]
+Steps = Generator[Ask, Row, R]
 
 _names = msgspec.json.Decoder(list[str])
 _notice = msgspec.json.Decoder(Notice)
@@ -45,6 +48,7 @@ class Host(Protocol):
 
     def at(self, now: int | None) -> int: ...
     def prepare(self) -> None: ...
+    def lengths_of(self, queues: Collection[str]) -> dict[str, int]: ...
     def read(self, act: Callable[[Ledger], T]) -> T: ...
     def write(self, act: Callable[[Ledger], T]) -> T: ...
 
@@ -75,8 +79,9 @@ class Reception:
             self._host.write(lambda ledger: ledger.run("add_queues", names=as_json(sorted(names)), now=now))
             self._queues |= names
 
-    def steps(self, line: Any, jobs: Sequence[NewJob]) -> Steps:
+    def admit(self, line: Any, candidates: Sequence[Candidate]) -> Steps[list[Verdict]]:
         """The statements that store the jobs, each answered by its first row. `line` stands for the connection."""
+        jobs = [candidate.job for candidate in candidates]
         _refuse_twins(jobs)
         if line not in self._known:
             yield from self._find_our_tables()
@@ -84,12 +89,31 @@ class Reception:
         if len(jobs) > 1:  # in autocommit there is no way back from storing only some of them
             (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
+        lengths = self._host.lengths_of({job.queue for job in jobs})
+        steps = admission.admit(candidates, True, lengths, self._host.at(None))
+        answer: Any = None
+        while True:
+            try:
+                step = steps.send(answer)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            answer = yield from self._take(step)
+
+    def _take(self, step: admission.Step) -> Steps[Any]:
+        if isinstance(step, admission.Store):
+            return (yield from self._insert(step.jobs))
+        values = {name: storable(value) if isinstance(value, str) else value for name, value in step.values.items()}
+        (answer,) = yield self._host.sql[step.statement], values
+        return answer
+
+    def _insert(self, jobs: Sequence[NewJob]) -> Steps[list[bool]]:
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
         added, *_ = yield self._host.sql["insert"], values
         if added is not None:
             yield from self._give_up(jobs, added)
+        return [True] * len(jobs)
 
-    def _find_our_tables(self) -> Steps:
+    def _find_our_tables(self) -> Steps[None]:
         schema = self._host.address.schema
         database, found = yield _PLACE, {"table": f'"{schema}".headrace_store'}
         if not found:
@@ -104,7 +128,7 @@ class Reception:
                 f"{self._host.url}, where the jobs of this app are"
             )
 
-    def _give_up(self, jobs: Sequence[NewJob], added: str) -> Steps:
+    def _give_up(self, jobs: Sequence[NewJob], added: str) -> Steps[None]:
         """Take back what was stored and say why not all of it was."""
         mine = set(_names.decode(added))
         if mine:  # somebody else took one of the ids just now
@@ -125,29 +149,36 @@ class PostgresJoined:
         self._connection = connection
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
-        guest = postgres_guest(self._connection, self._store)
-        self._reception.make_ready(jobs)
-        steps = self._reception.steps(guest.open(), jobs)
-        row: Row = None
-        while (ask := _next(steps, row)) is not None:
-            row = guest.ask(*ask)
+        self.admit([Candidate(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
+        await self.aadmit([Candidate(job) for job in jobs])
+
+    def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        guest = postgres_guest(self._connection, self._store)
+        self._reception.make_ready([candidate.job for candidate in candidates])
+        steps = self._reception.admit(guest.open(), candidates)
+        row: Row = None
+        while True:
+            try:
+                ask = steps.send(row)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
+            row = guest.ask(*ask)
+
+    async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         from asyncio import to_thread  # deferred: whoever gets here has it loaded
 
         guest = async_postgres_guest(self._connection, self._store)
-        await to_thread(self._reception.make_ready, jobs)
-        steps = self._reception.steps(await guest.open(), jobs)
+        await to_thread(self._reception.make_ready, [candidate.job for candidate in candidates])
+        steps = self._reception.admit(await guest.open(), candidates)
         row: Row = None
-        while (ask := _next(steps, row)) is not None:
+        while True:
+            try:
+                ask = steps.send(row)
+            except StopIteration as end:
+                return end.value  # type: ignore[no-any-return]
             row = await guest.ask(*ask)
-
-
-def _next(steps: Steps, row: Row) -> Ask | None:
-    try:
-        return steps.send(row)
-    except StopIteration:
-        return None
 
 
 def _remember(known: WeakSet[Any], line: Any) -> None:

@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+import msgspec
 import psycopg
 
+from headrace.core.model import NewJob
 from headrace.engines.postgres.server import Connection
+from headrace.engines.sql import as_json
+
+_names = msgspec.json.Decoder(list[str])
 
 # A NUL inside JSON text: `\u0000` after an even number of backslashes.
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
@@ -21,14 +26,24 @@ def storable(text: str) -> str:
     return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
 
+def first_of_each(jobs: Sequence[NewJob], added: set[str]) -> list[bool]:
+    """For each job whether it is the one of its id that was added."""
+    fresh = []
+    for job in jobs:
+        fresh.append(job.id in added)
+        added.discard(job.id)
+    return fresh
+
+
 class PostgresLedger:
     """Executes statements by name."""
 
-    __slots__ = ("_db", "_sql")
+    __slots__ = ("_channel", "_db", "_sql")
 
-    def __init__(self, db: Connection, sql: Mapping[str, str]) -> None:
+    def __init__(self, db: Connection, sql: Mapping[str, str], channel: str) -> None:
         self._db = db
         self._sql = sql
+        self._channel = channel
 
     def run(self, statement: str, /, where: str = "", **values: Any) -> int:
         return self._execute(statement, where, values).rowcount
@@ -37,6 +52,12 @@ class PostgresLedger:
         row = self._execute(statement, where, values).fetchone()
         assert row is not None
         return row[0]
+
+    def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
+        names = as_json(sorted({job.queue for job in jobs}))
+        self.run("add_queues", names=names, now=jobs[0].created_at if jobs else 0)
+        added = self.ask("insert", j=as_json(jobs), expected=len(jobs), channel=self._channel)
+        return [True] * len(jobs) if added is None else first_of_each(jobs, set(_names.decode(added)))
 
     def fragment(self, name: str) -> str:
         return self._sql[name]

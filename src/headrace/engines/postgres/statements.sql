@@ -18,9 +18,9 @@ SELECT count(pg_notify(:channel, message)) FROM jsonb_array_elements_text(:messa
 -- name: insert (each j: NewJob)
 WITH fresh AS (
     INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                               max_attempts, expires_at, options, tags, metadata, version)
+                               max_attempts, expires_at, options, tags, metadata, version, unique_key)
     SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
-           j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version
+           j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key
     FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
     WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ORDER BY j.key
@@ -413,7 +413,7 @@ SELECT coalesce(json_agg(json_build_array({LogLine}) ORDER BY seq), '[]')::text 
     WHERE known.id = :id) AS newest;
 
 -- name: queues
-SELECT coalesce(json_agg(json_build_array(name, paused, created_at) ORDER BY name), '[]')::text FROM headrace_queues;
+SELECT coalesce(json_agg(json_build_array(name, paused, created_at, rules) ORDER BY name), '[]')::text FROM headrace_queues;
 
 -- name: pause_queue
 INSERT INTO headrace_queues (name, paused, created_at) VALUES (:name, :paused, :now)
@@ -484,11 +484,12 @@ FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
 -- name: unpack_jobs (each r: JobRow)
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
                            payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
-                           lease_until, result, result_checksum, progress, reason, options, tags, metadata)
+                           lease_until, result, result_checksum, progress, reason, options, tags, metadata,
+                           unique_key)
 SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
        r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
        r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
-       r.reason, r.options, r.tags, r.metadata
+       r.reason, r.options, r.tags, r.metadata, r.unique_key
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
 ORDER BY r.key;
 
@@ -530,6 +531,6 @@ FROM jsonb_array_elements(:r::jsonb) AS r(value)
 ON CONFLICT DO NOTHING;
 
 -- name: unpack_queues (each r: QueueRow)
-INSERT INTO headrace_queues (name, paused, created_at)
-SELECT r.name, r.paused, r.created_at FROM jsonb_array_elements(:r::jsonb) AS r(value)
-ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, created_at = excluded.created_at;
+INSERT INTO headrace_queues (name, paused, created_at, rules)
+SELECT r.name, r.paused, r.created_at, r.rules FROM jsonb_array_elements(:r::jsonb) AS r(value)
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, created_at = excluded.created_at, rules = excluded.rules;

@@ -16,6 +16,7 @@ from headrace.core.model import (
     LogLine,
     Page,
     QueueRow,
+    QueueRules,
     WorkerRow,
 )
 from headrace.core.states import TRANSITIONS, Event, State, sources
@@ -120,6 +121,12 @@ class SqlDesk:
     def pause_queue(self, name: str, paused: bool) -> None:
         now = self._office.at(None)
         self._office.write(lambda ledger: ledger.run("pause_queue", name=name, paused=paused, now=now))
+        self._office.ring("work")
+
+    def rule_queue(self, name: str, rules: QueueRules) -> None:
+        now, text = self._office.at(None), None if rules == QueueRules() else as_json(rules)
+        self._office.write(lambda ledger: ledger.run("rule_queue", name=name, rules=text, now=now))
+        self._office.forget_rules()
         self._office.ring("work")
 
     def workers(self) -> list[WorkerRow]:

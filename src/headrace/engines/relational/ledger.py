@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Protocol, TypeVar
+
+from headrace.core.model import NewJob
 
 T = TypeVar("T")
 
@@ -17,6 +19,10 @@ class Ledger(Protocol):
 
     def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
         """The one value that the statement of this name answers with; a list of records is JSON text."""
+        ...
+
+    def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
+        """Store the jobs, and their queues if they are new; for each whether its id was free."""
         ...
 
     def fragment(self, name: str) -> str:
@@ -40,3 +46,7 @@ class Office(Protocol):
         ...
 
     def ring(self, topic: str) -> None: ...
+
+    def forget_rules(self) -> None:
+        """Ask anew what the rules of queues are, before the next job is stored."""
+        ...

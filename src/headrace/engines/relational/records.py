@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 from msgspec import Struct
 
+from headrace.core.admission import Condition
 from headrace.core.model import (
     Claim,
     DeadRow,
@@ -18,6 +19,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
+from headrace.core.timetable import Occurrence
 
 
 class Completion(Struct, frozen=True, array_like=True, gc=False):
@@ -28,6 +30,19 @@ class Completion(Struct, frozen=True, array_like=True, gc=False):
     result: str | None
     result_checksum: int | None
     finished_at: int | None
+
+
+def _numbered(name: str, record: type[Struct]) -> type[Struct]:
+    """The record with the number of the job it is about in front."""
+    fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
+    return msgspec.defstruct(name, [("seq", int), *fields], array_like=True, frozen=True)
+
+
+class Seeker(Struct, frozen=True, array_like=True):
+    """A job that wants to be stored, as far as it matters for what stands in its way."""
+
+    unique_key: str
+    conditions: tuple[Condition, ...]
 
 
 def _carried(name: str, record: type[Struct]) -> type[Struct]:
@@ -47,8 +62,11 @@ _ALL = (
     NewJob,
     Note,
     Outcome,
+    Occurrence,
     QueueRow,
+    Seeker,
     WorkerRow,
+    _numbered("Replacement", NewJob),
     _carried("CarriedFiling", Filing),
     _carried("CarriedLine", LogLine),
 )

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.model import (
     Claim,
@@ -31,11 +32,13 @@ from headrace.core.states import Event, State
 from headrace.engines import presence
 from headrace.engines.bell import Belfry
 from headrace.engines.protocol import Bell, Joined
-from headrace.engines.relational import reaper
+from headrace.engines.relational import admission, reaper
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.records import Completion
+from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import health, intake, schema
 from headrace.engines.sqlite.ledger import SqliteLedger
@@ -74,11 +77,13 @@ class SqliteEngine:
         self.url = "memory://" if path is None else f"sqlite:///{path}"
         self.clock: Clock = clock or SystemClock()
         self.desk = SqlDesk(self)
+        self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self._auto_migrate = auto_migrate
         self._belfry = Belfry(self.store.folder)
         self._vigil = Vigil(self.store, lambda: self.ring("work"))
         self._known_queues: set[str] = set()
+        self._regulations = Regulations()
         self._ready = False
 
     # -- the hot path
@@ -90,6 +95,8 @@ class SqliteEngine:
             with self.store.writing() as db:
                 if not names <= self._known_queues:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
+                if lengths := self._lengths(db, names):
+                    admission.run(admission.make_room(jobs, lengths), SqliteLedger(db))
                 fresh = intake.insert(db, jobs, whole)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
@@ -97,6 +104,24 @@ class SqliteEngine:
         self._known_queues |= names
         self.ring("work")
         return fresh
+
+    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+        self.prepare()
+        at = self.at(now)
+        try:
+            with self.store.writing() as db:
+                lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
+                verdicts = admission.run(admission.admit(candidates, whole, lengths, at), SqliteLedger(db))
+        except sqlite3.IntegrityError:
+            self._refuse_if_moved()
+            raise
+        self.ring("work")
+        return verdicts
+
+    def _lengths(self, db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
+        if not self._regulations.are_fresh:
+            self._regulations.learn(SqliteLedger(db))
+        return self._regulations.lengths_of(queues)
 
     def exchange(
         self,
@@ -160,7 +185,10 @@ class SqliteEngine:
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
-        if topic == "orders":  # rare, and heard at the next renewal anyway: no backstop that every commit sets off
+        if topic in (
+            "orders",
+            "times",
+        ):  # rare, and heard at the next renewal anyway: no backstop that every commit sets off
             return self._belfry.listen(topic, lambda: False)
         seen = self.store.change_count()
 
@@ -188,6 +216,9 @@ class SqliteEngine:
         self.prepare()
         with self.store.reading() as db:
             return act(SqliteLedger(db))
+
+    def forget_rules(self) -> None:
+        self._regulations.forget()
 
     # -- the file
 
@@ -242,6 +273,7 @@ class SqliteEngine:
             self._scratch.remove()
         self._ready = False  # the file may be another one when it is opened again
         self._known_queues.clear()
+        self._regulations.forget()
 
 
 def _new_scratch() -> Scratch:

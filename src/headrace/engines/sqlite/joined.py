@@ -15,10 +15,14 @@ from typing import Any, Protocol, cast
 
 import msgspec
 
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.model import NewJob, Notice
 from headrace.engines.guests import SqliteDriver, SqliteGuest, async_sqlite_guest, sqlite_guest
+from headrace.engines.relational import admission
+from headrace.engines.relational.regulations import Regulations
 from headrace.engines.sql import as_json
-from headrace.engines.sqlite import intake, schema
+from headrace.engines.sqlite import schema
+from headrace.engines.sqlite.ledger import SqliteLedger
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store
 from headrace.engines.sqlite.vigil import Vigil
@@ -46,42 +50,54 @@ class SqliteJoined:
         self._connection = connection
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
-        self._insert(sqlite_guest(self._connection, self._host.url), jobs)
+        self.admit([Candidate(job) for job in jobs])
 
     async def ainsert(self, jobs: Sequence[NewJob]) -> None:
-        guest = async_sqlite_guest(self._connection, self._host.url)
-        await guest.share(lambda inner: self._insert(inner, jobs))
+        await self.aadmit([Candidate(job) for job in jobs])
 
-    def _insert(self, guest: SqliteGuest, jobs: Sequence[NewJob]) -> None:
+    def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        return self._admit(sqlite_guest(self._connection, self._host.url), candidates)
+
+    async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        guest = async_sqlite_guest(self._connection, self._host.url)
+        return await guest.share(lambda inner: self._admit(inner, candidates))
+
+    def _admit(self, guest: SqliteGuest, candidates: Sequence[Candidate]) -> list[Verdict]:
         db = guest.driver()
         self._refuse_another_file(db)
         if not db.in_transaction and self._version(db) != schema.CURRENT:
             self._host.prepare()
         try:
-            self._write(db, jobs)
+            verdicts = self._write(db, candidates)
         except Exception as error:
             if "no such table" not in str(error):
                 raise
             raise self._tables_missing() from error
         if not db.in_transaction:  # in autocommit, the end of our savepoint was the commit
             self._vigil.ring()
-        elif not guest.after_commit(self._vigil.ring):
-            self._vigil.expect(jobs[-1].id)
+        elif not guest.after_commit(self._vigil.ring) and verdicts:
+            self._vigil.expect(verdicts[-1].id)
+        return verdicts
 
-    def _write(self, db: SqliteDriver, jobs: Sequence[NewJob]) -> None:
+    def _write(self, db: SqliteDriver, candidates: Sequence[Candidate]) -> list[Verdict]:
         db.begin()
         # Either all of it is in the caller's transaction afterwards, or nothing; the transaction itself goes on.
         db.execute("SAVEPOINT headrace")
         try:
             # A write comes first: SQLite does not wait for the lock in a transaction that has read already, so a
             # look at the tables before would fail the caller whenever a worker writes.
-            names = as_json(sorted({job.queue for job in jobs}))
-            db.execute(SQL["add_queues"], {"names": names, "now": self._host.at(None)})
+            names, now = {candidate.job.queue for candidate in candidates}, self._host.at(None)
+            db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": now})
             if self._version(db) != schema.CURRENT:
                 raise self._tables_missing()
             _refuse_if_moved(db)
-            intake.insert(_as_connection(db), jobs, whole=True)
+            ledger = SqliteLedger(_as_connection(db))
+            rules = Regulations()
+            rules.learn(ledger)
+            steps = admission.admit(candidates, True, rules.lengths_of(names), now)
+            verdicts = admission.run(steps, ledger)
             db.execute("RELEASE headrace")
+            return verdicts
         except BaseException:
             with contextlib.suppress(Exception):  # SQLite may have undone the whole transaction by itself
                 db.execute("ROLLBACK TO headrace")

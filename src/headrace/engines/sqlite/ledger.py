@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 from typing import Any
 
+from headrace.core.model import NewJob
+from headrace.engines.sql import as_json
+from headrace.engines.sqlite import intake
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.store import scalar
 
 
 class SqliteLedger:
@@ -21,7 +24,13 @@ class SqliteLedger:
         return self._db.execute(SQL[statement].replace("{where}", where), values).rowcount
 
     def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
-        return scalar(self._db, SQL[statement].replace("{where}", where), values)
+        row = self._db.execute(SQL[statement].replace("{where}", where), values).fetchone()
+        return None if row is None else row[0]
+
+    def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
+        names = as_json(sorted({job.queue for job in jobs}))
+        self._db.execute(SQL["add_queues"], {"names": names, "now": jobs[0].created_at if jobs else 0})
+        return intake.insert(self._db, jobs, whole=False)
 
     def fragment(self, name: str) -> str:
         return SQL[name]

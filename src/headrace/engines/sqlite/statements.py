@@ -8,3 +8,4 @@ from headrace.engines.sql import load_statements
 SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS)
 # One writer at a time: whatever a write transaction has seen stays as it is until its end.
 SQL["lock_overdue"] = SQL["overdue"]
+SQL["file_changes"] = SQL["file_moves"]

@@ -3,7 +3,7 @@
 
 -- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                           max_attempts, expires_at, options, tags, metadata, version)
+                           max_attempts, expires_at, options, tags, metadata, version, unique_key)
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 
@@ -311,7 +311,7 @@ SELECT json_group_array(json_array({LogLine})) FROM (
                    WHERE job.id = :id ORDER BY l.seq DESC LIMIT :limit) ORDER BY seq);
 
 -- name: queues
-SELECT json_group_array(json_array(name, json(iif(paused, 'true', 'false')), created_at)) FROM (
+SELECT json_group_array(json_array(name, json(iif(paused, 'true', 'false')), created_at, rules)) FROM (
     SELECT * FROM headrace_queues ORDER BY name);
 
 -- name: pause_queue
@@ -375,11 +375,12 @@ SELECT json_group_array(json_array(job, json_array({LogLine}))) FROM (
 -- name: unpack_jobs (each r: JobRow)
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
                            payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
-                           lease_until, result, result_checksum, progress, reason, options, tags, metadata)
+                           lease_until, result, result_checksum, progress, reason, options, tags, metadata,
+                           unique_key)
 SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
        r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
        r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
-       r.reason, r.options, r.tags, r.metadata
+       r.reason, r.options, r.tags, r.metadata, r.unique_key
 FROM json_each(:r) AS r
 WHERE true
 ORDER BY r.key;
@@ -419,7 +420,7 @@ SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.reso
 FROM json_each(:r) AS r;
 
 -- name: unpack_queues (each r: QueueRow)
-INSERT INTO headrace_queues (name, paused, created_at)
-SELECT r.name, r.paused, r.created_at FROM json_each(:r) AS r
+INSERT INTO headrace_queues (name, paused, created_at, rules)
+SELECT r.name, r.paused, r.created_at, r.rules FROM json_each(:r) AS r
 WHERE true
-ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, created_at = excluded.created_at;
+ON CONFLICT (name) DO UPDATE SET paused = excluded.paused, created_at = excluded.created_at, rules = excluded.rules;

@@ -1,0 +1,107 @@
+"""What becomes of jobs that are stored under a rule: decided here, in order, before anything is written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from headrace.core.admission import Candidate, Condition, Rule, Verdict
+from headrace.core.model import NewJob
+from headrace.core.states import NOT_STARTED, State
+from headrace.engines.rulings import state_after
+
+
+class Standing(Struct, frozen=True, array_like=True):
+    """A job of the same key that is there already."""
+
+    seq: int
+    id: str
+    state: State
+    created_at: int
+    finished_at: int | None
+    queue: str
+
+
+class Change(Struct, frozen=True):
+    """What is to be done to a job that stands: all of the new one, or its time only."""
+
+    standing: Standing
+    job: NewJob
+    whole: bool
+
+    @property
+    def moves(self) -> bool:
+        return self.whole and self.job.queue != self.standing.queue
+
+    def target(self, now: int) -> State:
+        if self.whole and self.standing.state is not State.WAITING:
+            return self.job.state
+        return state_after(self.standing.state, self.job.run_at, now)
+
+
+class Decision(Struct):
+    """The verdicts of the first candidates, and what has to be written for them to be true.
+
+    It ends before a candidate that changes what another one of them has brought or changed: that is to be written
+    first, so that each change leaves its trace.
+    """
+
+    verdicts: list[Verdict]
+    inserts: dict[int, NewJob]  # by the place of the candidate
+    changes: dict[int, Change]  # likewise
+
+
+def meets(standing: Standing, condition: Condition) -> bool:
+    """Whether the condition holds for a job."""
+    if standing.state not in condition.states:
+        return False
+    if condition.created_since is not None and standing.created_at < condition.created_since:
+        return False
+    since = condition.finished_since
+    return since is None or (standing.finished_at is not None and standing.finished_at >= since)
+
+
+def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int, Standing]) -> Decision:
+    """What becomes of the candidates, where `found` is what stood for each before any of them came."""
+    decision = Decision([], {}, {})
+    newest: dict[str, NewJob] = {}  # by key, what was stored last
+    touched: set[int] = set()
+    for place, (job, rule) in enumerate((candidate.job, candidate.rule) for candidate in candidates):
+        sibling = newest.get(job.unique_key or "")
+        standing = found.get(place)
+        if job.id in taken:
+            decision.verdicts.append(Verdict("taken", job.id))
+        elif rule is not None and sibling is not None and _holds(rule, _as_standing(sibling)):
+            if rule.act in ("replace", "reschedule"):
+                break
+            decision.verdicts.append(Verdict("existing" if rule.act == "keep" else "refused", sibling.id))
+        elif rule is not None and standing is not None:
+            if standing.seq in touched:
+                break
+            decision.verdicts.append(_against(decision, place, standing, job, rule))
+            if place in decision.changes:
+                touched.add(standing.seq)
+        else:
+            decision.inserts[place] = job
+            decision.verdicts.append(Verdict("new", job.id))
+            if job.unique_key is not None:
+                newest[job.unique_key] = job
+    return decision
+
+
+def _holds(rule: Rule, standing: Standing) -> bool:
+    return any(meets(standing, condition) for condition in rule.conditions)
+
+
+def _as_standing(job: NewJob) -> Standing:
+    return Standing(0, job.id, job.state, job.created_at, None, job.queue)
+
+
+def _against(decision: Decision, place: int, standing: Standing, job: NewJob, rule: Rule) -> Verdict:
+    if rule.act == "refuse":
+        return Verdict("refused", standing.id)
+    if rule.act == "keep" or standing.state not in NOT_STARTED:
+        return Verdict("existing", standing.id)
+    decision.changes[place] = Change(standing, job, whole=rule.act == "replace")
+    return Verdict("replaced" if rule.act == "replace" else "rescheduled", standing.id)

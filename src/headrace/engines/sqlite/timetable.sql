@@ -1,0 +1,109 @@
+-- Schedules.
+
+-- name: schedules
+SELECT json_group_array(json(body)) FROM (SELECT body FROM headrace_schedules ORDER BY id);
+
+-- name: schedule
+SELECT (SELECT body FROM headrace_schedules WHERE id = :id);
+
+-- name: add_schedule
+INSERT OR IGNORE INTO headrace_schedules (id, version, due_at, body) VALUES (:id, :version, :due_at, :body);
+
+-- name: put_schedule
+UPDATE headrace_schedules SET version = version + 1, due_at = :due_at, body = :body
+WHERE id = :id AND version = :version;
+
+-- name: delete_schedule
+DELETE FROM headrace_schedules WHERE id = :id;
+
+-- name: delete_occurrences
+DELETE FROM headrace_occurrences WHERE schedule = :id;
+
+-- name: due_schedules
+SELECT json_group_array(json(body)) FROM (
+    SELECT body FROM headrace_schedules
+    WHERE due_at <= :now AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+    ORDER BY due_at, id LIMIT :limit);
+
+-- name: next_due
+SELECT min(due_at) FROM headrace_schedules WHERE due_at IS NOT NULL;
+
+-- name: add_occurrences (each c: Occurrence)
+INSERT INTO headrace_occurrences (schedule, at, recorded_at, status, job_id, detail, skipped)
+SELECT c.schedule, c.at, c.recorded_at, c.status, c.job_id, c.detail, c.skipped FROM json_each(:c) AS c
+ORDER BY c.key;
+
+-- name: trim_occurrences
+DELETE FROM headrace_occurrences
+WHERE schedule = :id AND seq <= (SELECT seq FROM headrace_occurrences WHERE schedule = :id
+                                 ORDER BY seq DESC LIMIT 1 OFFSET :keep);
+
+-- name: occurrences
+SELECT json_group_array(json_array({Occurrence})) FROM (
+    SELECT * FROM headrace_occurrences WHERE schedule = :id ORDER BY seq DESC LIMIT :limit);
+
+-- Jobs under a rule. The file has one writer at a time: nobody comes between these, and there is nothing to lock.
+
+-- name: lock_keys
+SELECT json_array_length(:keys);
+
+-- name: standing (each c: Seeker)
+SELECT json_group_array(json_array(c.key, json((
+    SELECT json_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
+    FROM headrace_jobs AS job
+    WHERE job.unique_key = c.unique_key
+      AND EXISTS (SELECT 1 FROM json_each(c.conditions) AS w
+                  WHERE job.state IN (SELECT value FROM json_each(json_extract(w.value, '$[0]')))
+                    AND job.created_at >= coalesce(json_extract(w.value, '$[1]'), job.created_at)
+                    AND (json_extract(w.value, '$[2]') IS NULL OR job.finished_at >= json_extract(w.value, '$[2]')))
+    ORDER BY job.seq DESC LIMIT 1)))) FROM json_each(:c) AS c;
+
+-- name: lock_unstarted
+SELECT json_group_array(seq) FROM headrace_jobs
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state IN ('scheduled', 'waiting', 'pending', 'retrying');
+
+-- name: reschedule_jobs (each p: Replacement)
+UPDATE headrace_jobs SET version = headrace_jobs.version + 1, run_at = p.run_at,
+                         rank = CASE WHEN headrace_jobs.rank < 0 THEN -p.run_at ELSE p.run_at END,
+                         state = CASE WHEN headrace_jobs.state = 'waiting' THEN 'waiting'
+                                      WHEN p.run_at <= :now THEN 'pending'
+                                      WHEN headrace_jobs.state = 'retrying' THEN 'retrying' ELSE 'scheduled' END
+FROM json_each(:p) AS p
+WHERE headrace_jobs.seq = p.seq;
+
+-- name: replace_jobs (each p: Replacement)
+UPDATE headrace_jobs SET
+    version = headrace_jobs.version + 1, task = p.task, queue = p.queue, priority = p.priority, rank = p.rank,
+    payload = p.payload, checksum = p.checksum, run_at = p.run_at, max_attempts = p.max_attempts,
+    expires_at = p.expires_at, options = p.options, tags = p.tags, metadata = p.metadata,
+    state = CASE WHEN headrace_jobs.state = 'waiting' THEN 'waiting' ELSE p.state END
+FROM json_each(:p) AS p
+WHERE headrace_jobs.seq = p.seq;
+
+-- name: drop_tags
+DELETE FROM headrace_tags WHERE job IN (SELECT value FROM json_each(:seqs));
+
+-- name: add_tags (each p: Replacement)
+INSERT OR IGNORE INTO headrace_tags (tag, job)
+SELECT tag.value, p.seq FROM json_each(:p) AS p JOIN json_each(p.tags) AS tag;
+
+-- name: add_queues_of (each p: Replacement)
+INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT p.queue, :now FROM json_each(:p) AS p;
+
+-- Rules of queues.
+
+-- name: rule_queue
+INSERT INTO headrace_queues (name, rules, created_at) VALUES (:name, :rules, :now)
+ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
+
+-- name: queue_rules
+SELECT json_group_array(json_array(name, json(rules))) FROM headrace_queues WHERE rules IS NOT NULL;
+
+-- name: lock_queues
+SELECT json_array_length(:names);
+
+-- name: queue_lengths
+SELECT json_group_array(json_array(value,
+    (SELECT count(*) FROM headrace_jobs WHERE state = 'pending' AND queue = value)
+    + (SELECT count(*) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND queue = value)
+    + (SELECT count(*) FROM headrace_jobs WHERE state = 'waiting' AND queue = value))) FROM json_each(:names);
