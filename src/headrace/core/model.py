@@ -15,6 +15,14 @@ from headrace.core.clock import to_datetime
 from headrace.core.states import Event, State
 
 Isolation = Literal["thread", "async", "process"]
+Strategy = Literal["priority", "fifo", "lifo", "weighted_random"]
+
+
+class Rate(Struct, frozen=True):
+    """So many starts in so many microseconds, and up to `burst` at once after a rest."""
+
+    every: int  # microseconds between two starts at the steady rate
+    burst: int
 
 
 class RetryPolicy(Struct, frozen=True, omit_defaults=True):
@@ -67,6 +75,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     metadata: str | None = None
     version: int = 1
     unique_key: str | None = None
+    lane: str = ""
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
@@ -152,26 +161,33 @@ class Share(Struct, frozen=True):
 
 
 class Want(Struct, frozen=True):
-    """What a worker could start now. `others` lets it take from queues that have no share as well."""
+    """What a worker could start now. `others` lets it take from queues that have no share as well.
+
+    `capabilities` are what it has of what jobs may need. `strategy` is the order it prefers to the queue's own.
+    """
 
     worker: str
     limit: int
     lease: int
     shares: tuple[Share, ...] = ()
     others: bool = True
+    capabilities: tuple[str, ...] = ()
+    strategy: Strategy | None = None
 
 
 class Exchanged(Struct, frozen=True):
     """The answer to one turn of a worker.
 
     `refused` are the outcomes whose version was no longer the job's. `next_at` is when another claim could find
-    more, None if only a ring can tell. `queues` are the open queues the claim saw.
+    more, None if only a ring can tell. `queues` are the open queues the claim saw, `weights` those of them that have
+    one by their rules.
     """
 
     refused: list[Outcome]
     claims: list[Claim]
     next_at: int | None = None
     queues: tuple[str, ...] = ()
+    weights: dict[str, int] = {}
 
 
 class Reaped(Struct, frozen=True, array_like=True):
@@ -215,6 +231,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
     tags: str | None
     metadata: str | None
     unique_key: str | None = None
+    lane: str = ""
 
 
 class Filing(Struct, frozen=True, array_like=True):
@@ -279,6 +296,33 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
     """What an operator asks of a queue, for every worker and every caller. None is no rule."""
 
     max_length: int | None = None
+    weight: int | None = None
+    strategy: Strategy | None = None
+    ageing: int | None = None
+    rate: Rate | None = None
+    concurrency: int | None = None
+    key_rate: Rate | None = None
+    key_concurrency: int | None = None
+
+    @property
+    def shape_claims(self) -> bool:
+        """Whether a claim from this queue has more to mind than the order of its jobs."""
+        return QueueRules(max_length=self.max_length, weight=self.weight) != self
+
+
+class TaskRules(Struct, frozen=True, omit_defaults=True):
+    """What an operator asks of all jobs of a task, whatever their queue."""
+
+    paused: bool = False
+    rate: Rate | None = None
+    concurrency: int | None = None
+
+
+class TaskRow(Struct, frozen=True, array_like=True):
+    """A task that has rules."""
+
+    name: str
+    rules: TaskRules
 
 
 class Depth(Struct, frozen=True, array_like=True):

@@ -20,7 +20,7 @@ import msgspec
 
 _encode = msgspec.json.Encoder().encode
 _HEADER = re.compile(r"^-- name: (\w+)(?: \(each (\w+): (\w+)\))?[ \t]*$", re.MULTILINE)
-_FILES = ("statements.sql", "timetable.sql")
+_FILES = ("statements.sql", "timetable.sql", "limits.sql")
 _NEEDS = re.compile(r"^-- needs: (\d+)", re.MULTILINE)
 
 Extract = Callable[[str, int, str], str]

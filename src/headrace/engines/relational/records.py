@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.admission import Condition
+from headrace.core.limits import Head
 from headrace.core.model import (
     Claim,
     DeadRow,
@@ -56,6 +57,7 @@ _ALL = (
     Completion,
     DeadRow,
     Filing,
+    Head,
     JobRow,
     Lease,
     LogLine,
