@@ -43,8 +43,8 @@ class Change(Struct, frozen=True):
 class Decision(Struct):
     """The verdicts of the first candidates, and what has to be written for them to be true.
 
-    It ends before a candidate that changes what another one of them has brought or changed: that is to be written
-    first, so that each change leaves its trace.
+    It ends before a candidate whose key belongs to a job that another one of them changes, and before one that changes
+    what another one has brought: that is to be written first, so that each change is seen and leaves its trace.
     """
 
     verdicts: list[Verdict]
@@ -65,25 +65,27 @@ def meets(standing: Standing, condition: Condition) -> bool:
 def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int, Standing]) -> Decision:
     """What becomes of the candidates, where `found` is what stood for each before any of them came."""
     decision = Decision([], {}, {})
+    ids = set(taken)
     newest: dict[str, NewJob] = {}  # by key, what was stored last
-    touched: set[int] = set()
+    changed: set[str | None] = set()
     for place, (job, rule) in enumerate((candidate.job, candidate.rule) for candidate in candidates):
         sibling = newest.get(job.unique_key or "")
         standing = found.get(place)
-        if job.id in taken:
+        if rule is not None and job.unique_key in changed:
+            break
+        if job.id in ids:
             decision.verdicts.append(Verdict("taken", job.id))
         elif rule is not None and sibling is not None and _holds(rule, _as_standing(sibling)):
             if rule.act in ("replace", "reschedule"):
                 break
             decision.verdicts.append(Verdict("existing" if rule.act == "keep" else "refused", sibling.id))
         elif rule is not None and standing is not None:
-            if standing.seq in touched:
-                break
             decision.verdicts.append(_against(decision, place, standing, job, rule))
             if place in decision.changes:
-                touched.add(standing.seq)
+                changed.add(job.unique_key)
         else:
             decision.inserts[place] = job
+            ids.add(job.id)
             decision.verdicts.append(Verdict("new", job.id))
             if job.unique_key is not None:
                 newest[job.unique_key] = job

@@ -60,9 +60,6 @@ def run(steps: Steps[R], ledger: Ledger) -> R:
 
 def admit(candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, int], now: int) -> Steps[list[Verdict]]:
     """Store the candidates as their rules allow; `lengths` are the queues that hold only so many."""
-    notice = yield Ask("notice", {})
-    if notice is not None and (told := _notice.decode(notice)).kind == "moved":
-        raise StoreMoved(told.other)
     keys = sorted({candidate.job.unique_key for candidate in candidates if candidate.rule and candidate.job.unique_key})
     if keys:
         yield Ask("lock_keys", {"keys": as_json(keys)})
@@ -75,18 +72,24 @@ def admit(candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, in
 def _admit_some(
     candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, int], now: int
 ) -> Steps[list[Verdict]]:
-    """Admit as many of the candidates as one decision is good for."""
+    """Admit as many of the candidates as one decision is good for; none if it was overtaken."""
+    notice = yield Ask("notice", {})
+    if notice is not None and (told := _notice.decode(notice)).kind == "moved":
+        raise StoreMoved(told.other)
     ids = as_json([candidate.job.id for candidate in candidates])
     taken = set(_names.decode((yield Ask("taken", {"ids": ids}))))
     found = yield from _find(candidates)
     decision = decide(candidates, taken, found)
     verdicts = decision.verdicts
+    if whole:  # before anything is written: in a caller's transaction there may be no savepoint to return to
+        _refuse_unless_whole(verdicts)
     arriving = [change.job for change in decision.changes.values() if change.moves]
     yield from make_room([*decision.inserts.values(), *arriving], lengths)
     if decision.changes:
-        started = yield from _change(decision.changes, now)
-        for place in started:
-            verdicts[place] = Verdict("existing", verdicts[place].id)
+        seqs = as_json([change.standing.seq for change in decision.changes.values()])
+        if len(_numbers.decode((yield Ask("lock_unstarted", {"seqs": seqs})))) < len(decision.changes):
+            return []  # one of them has started since we looked, which makes it another question
+        yield from _change(list(decision.changes.values()), now)
     if decision.inserts:
         fresh = yield Store(list(decision.inserts.values()))
         for (place, job), is_fresh in zip(decision.inserts.items(), fresh, strict=True):
@@ -138,22 +141,17 @@ def _refuse_unless_whole(verdicts: Sequence[Verdict]) -> None:
             raise DuplicateJob(verdict.id)
 
 
-def _change(changes: Mapping[int, Change], now: int) -> Steps[list[int]]:
-    """Write the changes; the places of those whose job has started meanwhile: nobody changes it any more."""
-    told = yield Ask("lock_unstarted", {"seqs": as_json([change.standing.seq for change in changes.values()])})
-    unstarted = set(_numbers.decode(told))
-    left = [change for change in changes.values() if change.standing.seq in unstarted]
-    for (target, detail), seqs in _by_target(left, now).items():
+def _change(changes: list[Change], now: int) -> Steps[None]:
+    for (target, detail), seqs in _by_target(changes, now).items():
         filing = {"event": Event.AMEND.value, "target": target, "detail": detail, "now": now}
         yield Ask("file_changes", {"seqs": as_json(seqs), **filing})
-    if times := _numbered([change for change in left if not change.whole]):
+    if times := _numbered([change for change in changes if not change.whole]):
         yield Ask("reschedule_jobs", {"p": as_json(times), "now": now})
-    if wholes := _numbered([change for change in left if change.whole]):
+    if wholes := _numbered([change for change in changes if change.whole]):
         yield Ask("replace_jobs", {"p": as_json(wholes)})
         yield Ask("drop_tags", {"seqs": as_json([row[0] for row in wholes])})
         yield Ask("add_tags", {"p": as_json(wholes)})
         yield Ask("add_queues_of", {"p": as_json(wholes), "now": now})
-    return [place for place, change in changes.items() if change.standing.seq not in unstarted]
 
 
 def _by_target(changes: list[Change], now: int) -> dict[tuple[str, str], list[int]]:

@@ -10,6 +10,7 @@ from headrace.core.model import NewJob
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import intake
 from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.store import scalar
 
 
 class SqliteLedger:
@@ -24,8 +25,7 @@ class SqliteLedger:
         return self._db.execute(SQL[statement].replace("{where}", where), values).rowcount
 
     def ask(self, statement: str, /, where: str = "", **values: Any) -> Any:
-        row = self._db.execute(SQL[statement].replace("{where}", where), values).fetchone()
-        return None if row is None else row[0]
+        return scalar(self._db, SQL[statement].replace("{where}", where), values)
 
     def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
         names = as_json(sorted({job.queue for job in jobs}))

@@ -273,8 +273,9 @@ class Writing:
 
 
 def scalar(connection: sqlite3.Connection, sql: str, parameters: Any = ()) -> Any:
-    """The one value of a one-row answer."""
-    return connection.execute(sql, parameters).fetchone()[0]
+    """The one value of a one-row answer; None of a statement that answers with nothing."""
+    row = connection.execute(sql, parameters).fetchone()
+    return None if row is None else row[0]
 
 
 _ADVICE = {
