@@ -51,6 +51,7 @@ SELECT coalesce(json_agg(json_build_array({Occurrence})), '[]')::text FROM (
 SELECT count(pg_advisory_xact_lock(hashtextextended('headrace_jobs' || key, 0)))
 FROM (SELECT DISTINCT jsonb_array_elements_text(:keys::jsonb) AS key ORDER BY 1) AS keys;
 
+-- `seq + 0`: in the order of all jobs it would read through all of them.
 -- name: standing (each c: Seeker)
 SELECT coalesce(json_agg(json_build_array(c.key - 1, (
     SELECT json_build_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
@@ -60,14 +61,14 @@ SELECT coalesce(json_agg(json_build_array(c.key - 1, (
                   WHERE (w.value -> 0) ? job.state
                     AND job.created_at >= coalesce((w.value ->> 1)::bigint, job.created_at)
                     AND ((w.value ->> 2) IS NULL OR job.finished_at >= (w.value ->> 2)::bigint))
-    ORDER BY job.seq DESC LIMIT 1))), '[]')::text
+    ORDER BY job.seq + 0 DESC LIMIT 1))), '[]')::text
 FROM jsonb_array_elements(:c::jsonb) WITH ORDINALITY AS c(value, key);
 
 -- name: lock_unstarted
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+      AND state || '' IN ('scheduled', 'waiting', 'pending', 'retrying')
       AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ORDER BY seq FOR UPDATE) AS unstarted;
 
