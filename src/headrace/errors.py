@@ -4,8 +4,8 @@ HeadraceError
 ├── InvalidJob (ValueError)         the call, an option or an argument breaks a rule; nothing was stored
 │   ├── PayloadTooLarge
 │   └── UnknownTask
-├── DuplicateJob                    the given job_id is taken
-├── QueueFull
+├── DuplicateJob                    the given job_id is taken, or a job that is `unique` is there already
+├── QueueFull                       the queue is at its max_length, or the spool at its limit
 ├── JobNotFound (KeyError)
 ├── JobFailed                       result() of a job that failed for good
 ├── JobCancelled                    result() of a job that was cancelled or expired
@@ -47,15 +47,15 @@ class UnknownTask(InvalidJob):
 
 
 class DuplicateJob(HeadraceError):
-    """A job with this id exists already; nothing was stored."""
+    """A job with this id, or one that counts as the same, exists already; nothing was stored. `job_id` is its id."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(f"job_id {job_id!r} is taken by an existing job; nothing was stored")
+    def __init__(self, job_id: str, told: str = "job_id {} is taken by an existing job; nothing was stored") -> None:
+        super().__init__(told.format(repr(job_id)))
         self.job_id = job_id
 
 
 class QueueFull(HeadraceError):
-    """The queue is at its maximum length."""
+    """The queue has no room for these jobs by its `max_length`, or the spool has none; nothing was stored."""
 
 
 class JobNotFound(HeadraceError, KeyError):

@@ -12,8 +12,9 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from headrace.core.clock import to_datetime
-from headrace.core.options import OPTION_NAMES, Options, check_patience, check_task_name, checked
+from headrace.core.options import OPTION_NAMES, Options, check_patience, check_task_name, checked, ensure_agreement
 from headrace.core.retry import Retry
+from headrace.core.unique import Cache, Unique
 from headrace.errors import InvalidJob
 
 A_CENTURY = 100 * 365 * 86_400
@@ -50,6 +51,19 @@ WORDS = tuple(f"t{n}" for n in range(100))
         ("keep_result", False, False),
         ("lifo", True, True),
         ("job_id", "order-7", "order-7"),
+        ("unique", True, Unique()),
+        ("unique", False, None),
+        ("unique", None, None),
+        ("unique", Unique(key="x"), Unique(key="x")),
+        ("idempotency_key", "Order 7 ✓", "Order 7 ✓"),
+        ("idempotency_key", "x" * 1000, "x" * 1000),
+        ("idempotency_key", None, None),
+        ("debounce", 5, 5000),
+        ("debounce", None, None),
+        ("throttle", timedelta(minutes=1), 60_000),
+        ("throttle", None, None),
+        ("cache", Cache(60), Cache(60)),
+        ("cache", None, None),
         ("tags", ["a", "b", "a"], ("a", "b")),
         ("tags", (word for word in ["x", "y"]), ("x", "y")),
         ("tags", [], ()),
@@ -106,6 +120,19 @@ def test_a_right_value_is_stored_in_its_plain_form(option: str, given: Any, stor
         ("job_id", "x" * 129),
         ("job_id", "two words"),
         ("job_id", 7),
+        ("unique", "args"),
+        ("unique", 1),
+        ("unique", ("user_id",)),
+        ("idempotency_key", ""),
+        ("idempotency_key", "x" * 1001),
+        ("idempotency_key", "\ud800"),
+        ("idempotency_key", 7),
+        ("debounce", 0),
+        ("debounce", "5"),
+        ("throttle", -1),
+        ("throttle", True),
+        ("cache", 60),
+        ("cache", True),
         ("tags", "mail"),
         ("tags", b"mail"),
         ("tags", 5),
@@ -181,6 +208,47 @@ def test_an_unknown_option_is_refused_with_the_nearest_one_that_exists() -> None
 def test_a_delay_and_a_time_exclude_each_other() -> None:
     with pytest.raises(InvalidJob, match="delay and run_at exclude each other"):
         checked({"delay": 5, "run_at": datetime(2030, 1, 1, tzinfo=UTC)})
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ({"unique": True}, {"idempotency_key": "x"}),
+        ({"unique": True}, {"cache": Cache(60)}),
+        ({"debounce": 5}, {"throttle": 5}),
+        ({"idempotency_key": "x"}, {"debounce": 5}),
+        ({"idempotency_key": "x"}, {"throttle": 5}),
+        ({"idempotency_key": "x"}, {"cache": Cache(60)}),
+        ({"cache": Cache(60)}, {"debounce": 5}),
+        ({"cache": Cache(60)}, {"throttle": 5}),
+        ({"delay": 5}, {"debounce": 5}),
+        ({"debounce": 5}, {"run_at": datetime(2030, 1, 1, tzinfo=UTC)}),
+    ],
+)
+def test_options_that_contradict_each_other_are_refused_by_both_names(
+    one: dict[str, Any], other: dict[str, Any]
+) -> None:
+    with pytest.raises(InvalidJob, match=f"{next(iter(one))} and {next(iter(other))} exclude each other"):
+        checked({**one, **other})
+    with pytest.raises(InvalidJob, match="exclude each other"):
+        ensure_agreement(checked(one).over(checked(other)))
+    taken_back = {name: 0 if name == "delay" else None for name in one}
+    ensure_agreement(checked(taken_back).over(checked(one)).over(checked(other)))
+
+
+def test_beside_debounce_and_throttle_unique_only_says_what_is_the_same() -> None:
+    for name in ("debounce", "throttle"):
+        checked({name: 5, "unique": Unique(by=("user_id",))})
+        checked({name: 5, "unique": Unique(key="x")})
+        for more in ({"window": 5}, {"states": ("pending",)}, {"on_conflict": "raise"}):
+            with pytest.raises(InvalidJob, match=f"unique: {name} decides about a second call itself"):
+                checked({name: 5, "unique": Unique(**more)})
+
+
+def test_a_cache_needs_the_result() -> None:
+    with pytest.raises(InvalidJob, match="cache and keep_result=False exclude each other"):
+        checked({"cache": Cache(60), "keep_result": False})
+    checked({"cache": Cache(60), "keep_result": True})
 
 
 def test_what_is_not_said_is_unset() -> None:

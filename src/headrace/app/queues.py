@@ -2,22 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
-from msgspec import Struct
+import msgspec
+from msgspec import Struct, structs
 
 from headrace.app.hub import AppHub
 from headrace.core.clock import to_datetime
-from headrace.core.model import Filter
+from headrace.core.model import Filter, QueueRow, QueueRules
 from headrace.core.options import check_limit, check_queue
 from headrace.core.states import NOT_STARTED, Event, State
+from headrace.core.words import nearest, short
+from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.twin import twin
 
+_MOST_JOBS = 1_000_000_000
+_rules = msgspec.json.Decoder(QueueRules)
+
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """How many jobs a queue has in each state, and since when its oldest pending one could run."""
+    """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules."""
 
     queue: str
     paused: bool
@@ -30,18 +37,47 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     failed: int = 0
     cancelled: int = 0
     oldest_pending: datetime | None = None
+    rules: QueueRules = QueueRules()
 
 
 def all_stats(hub: AppHub) -> list[QueueStats]:
     """The statistics of every queue, by name."""
-    paused = {queue.name: queue.paused for queue in hub.engine.desk.queues()}
-    counts: dict[str, dict[str, Any]] = {name: {} for name in paused}
+    known = hub.engine.desk.queues()
+    counts: dict[str, dict[str, Any]] = {row.name: {"paused": row.paused, "rules": _rules_of(row)} for row in known}
     for depth in hub.engine.desk.depths():
-        found = counts.setdefault(depth.queue, {})
+        found = counts.setdefault(depth.queue, {"paused": False})
         found[depth.state.value] = depth.jobs
         if depth.state is State.PENDING:
             found["oldest_pending"] = to_datetime(depth.oldest)
-    return [QueueStats(queue=name, paused=paused.get(name, False), **counts[name]) for name in sorted(counts)]
+    return [QueueStats(queue=name, **counts[name]) for name in sorted(counts)]
+
+
+def _rules_of(row: QueueRow) -> QueueRules:
+    return _rules.decode(row.rules) if row.rules else QueueRules()
+
+
+def _max_length(name: str, value: Any) -> int:
+    if type(value) is not int or not 1 <= value <= _MOST_JOBS:
+        raise InvalidJob(
+            f"{name}: expected a whole number from 1 to {_MOST_JOBS:,}, or None for no limit, got {short(value)}"
+        )
+    return value
+
+
+CHECKS: dict[str, Callable[[str, Any], Any]] = {"max_length": _max_length}
+"""What a rule may be, by its name: each is a field of QueueRules. None, which lifts it, may be any of them."""
+
+
+def checked_rules(given: dict[str, Any]) -> dict[str, Any]:
+    """Rules as a user gave them, or InvalidJob that names the rule, the value and what would be right."""
+    if not given:
+        raise InvalidJob(f"configure() needs at least one rule; rules are {', '.join(CHECKS)}")
+    for name in given:
+        if name not in CHECKS:
+            near = nearest(name, CHECKS)
+            meant = f" (did you mean {near!r}?)" if near else ""
+            raise InvalidJob(f"unknown rule {short(name)}{meant}; rules are {', '.join(CHECKS)}")
+    return {name: None if value is None else CHECKS[name](name, value) for name, value in given.items()}
 
 
 class Queue:
@@ -79,7 +115,27 @@ class Queue:
 
     @property
     def paused(self) -> bool:
-        return any(queue.name == self.name and queue.paused for queue in self._hub.engine.desk.queues())
+        row = self._row()
+        return row is not None and row.paused
+
+    @property
+    def rules(self) -> QueueRules:
+        """The rules of this queue, read from the store; a rule that is None is not there."""
+        row = self._row()
+        return QueueRules() if row is None else _rules_of(row)
+
+    def configure(self, /, **rules: Any) -> QueueRules:
+        """Change rules of this queue, for every worker and every caller within a second; all the rules it has then.
+
+        `max_length` is how many jobs may wait in it (scheduled, waiting, pending or retrying); beyond that enqueue()
+        raises QueueFull. None lifts a rule, and what is not named stays as it is.
+        """
+        changed = structs.replace(self.rules, **checked_rules(rules))
+        self._hub.engine.desk.rule_queue(self.name, changed)
+        return changed
+
+    def _row(self) -> QueueRow | None:
+        return next((row for row in self._hub.engine.desk.queues() if row.name == self.name), None)
 
     astats = twin(stats)
     alength = twin(length)
@@ -87,6 +143,7 @@ class Queue:
     aclear = twin(clear)
     apause = twin(pause)
     aresume = twin(resume)
+    aconfigure = twin(configure)
 
     def __repr__(self) -> str:
         return f"<Queue {self.name}>"

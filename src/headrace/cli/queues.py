@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime
+from typing import Any, TypeVar
 
 import click
+from msgspec import structs
 
+from headrace.app.queues import CHECKS, Queue, checked_rules
 from headrace.cli import portrait
 from headrace.cli.options import as_json_option, example, shared, yes_option
 from headrace.cli.session import Session
 from headrace.cli.show import Column, ago, confirm, print_json, print_table, remark, say
+from headrace.core.model import QueueRules
 from headrace.core.states import State
+from headrace.errors import InvalidJob
 
+F = TypeVar("F", bound=Callable[..., Any])
 _PRESSING = (State.RUNNING, State.RETRYING, State.SCHEDULED, State.WAITING, State.FAILED)
 _OVER = (State.COMPLETED, State.CANCELLED)  # what a narrow terminal may drop
 _COLUMNS = (
@@ -21,6 +28,7 @@ _COLUMNS = (
     Column("OLDEST", right=True),
     *(Column(state.upper(), right=True) for state in (*_PRESSING, *_OVER)),
 )
+_RULES_COLUMN = Column("RULES", least=8)  # only where a queue has any
 
 
 @click.group("queues", invoke_without_command=True, epilog=example("headrace queues", "headrace queues pause emails"))
@@ -28,7 +36,7 @@ _COLUMNS = (
 @shared
 @click.pass_context
 def queues(ctx: click.Context, as_json: bool) -> None:
-    """Look at queues, pause and resume them. Without a command: list them."""
+    """Look at queues, pause and resume them, give them rules. Without a command: list them."""
     if ctx.invoked_subcommand is None:
         ctx.invoke(list_queues, as_json=as_json)
     elif as_json:
@@ -56,10 +64,19 @@ def list_queues(session: Session, as_json: bool) -> None:
             str(stats.pending),
             ago(stats.oldest_pending, now),
             *(str(getattr(stats, state)) for state in (*_PRESSING, *_OVER)),
+            _in_words(stats.rules),
         ]
         for stats in found
     ]
-    print_table(_COLUMNS, rows)
+    with_rules = any(stats.rules != QueueRules() for stats in found)
+    print_table(
+        (*_COLUMNS, _RULES_COLUMN) if with_rules else _COLUMNS, rows if with_rules else [row[:-1] for row in rows]
+    )
+
+
+def _in_words(rules: QueueRules) -> str:
+    told = {name: value for name, value in structs.asdict(rules).items() if value is not None}
+    return " ".join(f"{name}={value}" for name, value in told.items()) or "-"
 
 
 @queues.command("pause", epilog=example("headrace queues pause emails reports"))
@@ -91,6 +108,69 @@ def _set(session: Session, names: tuple[str, ...], paused: bool) -> None:
             queue.resume()
         new = "" if queue.name in known else " (it is new: no job was ever in it)"
         say(f"queue {queue.name} is {'paused' if paused else 'open'}{new}")
+
+
+def _rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """A rule as the app takes it; the word `none`, which lifts it, stays the text, as None means: not said."""
+    if value is None or value == "none":
+        return value
+    given: Any = int(value) if value.isascii() and value.isdecimal() else value
+    try:
+        return checked_rules({str(param.name): given})[str(param.name)]
+    except InvalidJob as error:
+        told = str(error).partition(": ")[2].replace("None", "'none'")
+        raise click.BadParameter(told, ctx, param) from None
+
+
+_RULES = (
+    click.option(
+        "--max-length",
+        metavar="N",
+        callback=_rule,
+        help="How many jobs may wait in it; beyond that, enqueuing raises QueueFull.",
+    ),
+)
+
+
+def _rule_options(function: F) -> F:
+    for option in reversed(_RULES):
+        function = option(function)
+    return function
+
+
+@queues.command(
+    "configure",
+    epilog=example(
+        "headrace queues configure emails --max-length 1000",
+        "headrace queues configure emails --max-length none",
+        "headrace queues configure emails --clear",
+    ),
+)
+@click.argument("name")
+@_rule_options
+@click.option("--clear", "lift_all", is_flag=True, help="Lift every rule that is not given beside it.")
+@as_json_option
+@shared
+@click.pass_obj
+def configure(session: Session, /, name: str, lift_all: bool, as_json: bool, **given: Any) -> None:
+    """Change a queue's rules, for every worker and every caller. Without any, print those it has.
+
+    The word none lifts a rule.
+    """
+    queue = session.store().queue(name)
+    rules = _change(queue, {rule: value for rule, value in given.items() if value is not None}, lift_all)
+    if as_json:
+        print_json({"queue": queue.name, "rules": rules})
+    elif rules == QueueRules():
+        say(f"queue {queue.name} has no rules")
+    else:
+        say(f"queue {queue.name} has {_in_words(rules)}")
+
+
+def _change(queue: Queue, said: dict[str, Any], lift_all: bool) -> QueueRules:
+    lifted = dict.fromkeys(CHECKS) if lift_all else {}
+    changes = lifted | {rule: None if value == "none" else value for rule, value in said.items()}
+    return queue.configure(**changes) if changes else queue.rules
 
 
 @queues.command("peek", epilog=example("headrace queues peek emails -n 5"))

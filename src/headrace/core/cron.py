@@ -34,15 +34,17 @@ ALIASES = {
     "@hourly": "0 * * * *",
 }
 _FIELDS = (
-    ("second", "0-59"),
-    ("minute", "0-59"),
-    ("hour", "0-23"),
-    ("day of month", "1-31, L for the last day or LW for the last workday"),
-    ("month", "1-12 or JAN-DEC"),
-    ("day of week", "0-7 or SUN-SAT, 5L for the last Friday or 2#3 for the third Tuesday"),
+    ("a second", "0-59"),
+    ("a minute", "0-59"),
+    ("an hour", "0-23"),
+    ("a day of month", "1-31, L for the last day or LW for the last workday"),
+    ("a month", "1-12 or JAN-DEC"),
+    ("a day of week", "0-7 or SUN-SAT, 5L for the last Friday or 2#3 for the third Tuesday"),
 )
 _DAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
 _NAMED_LAST = re.compile(rf"\b({'|'.join(_DAYS)})L\b")
+# cronsim takes the single value of `5-5/2` for the start of `5/2`.
+_RANGE_OF_ONE = re.compile(r"\b(\w+)-\1/0*[1-9]\d*\b")
 _UP_TO_SUNDAY = re.compile(r"(?<!SUN)-SUN\b")
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MILLISECOND = timedelta(milliseconds=1)
@@ -108,7 +110,7 @@ def parsed(text: str) -> Cron:
     """The expression behind what a user wrote, or InvalidSchedule that names the field."""
     if len(text) > LONGEST_TEXT:
         raise InvalidSchedule(f"cron: {short(text)} has {len(text)} characters; at most {LONGEST_TEXT} are allowed")
-    fields = _spelled_out(text).upper().split()
+    fields = _RANGE_OF_ONE.sub(r"\1", _spelled_out(text).upper()).split()
     if len(fields) not in (5, 6):
         raise InvalidSchedule(
             f"cron: {short(text)} has {len(fields)} fields; use five (minute, hour, day of month, month, day of week) "
@@ -148,7 +150,7 @@ def _checked(text: str, fields: list[str]) -> Cron:
             _walker(" ".join(alone), _EPOCH)
         except CronSimError as error:
             raise InvalidSchedule(
-                f"cron: {short(field)} in {short(text)} is not a {name}; use {allowed}, "
+                f"cron: {short(field)} in {short(text)} is not {name}; use {allowed}, "
                 "or lists, ranges and steps of these such as 1,5 or 1-5 or */5"
             ) from error
     try:

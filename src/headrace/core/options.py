@@ -15,6 +15,7 @@ from headrace.core import ids
 from headrace.core.clock import instant_ms, to_ms
 from headrace.core.model import Isolation
 from headrace.core.retry import Retry, as_retry
+from headrace.core.unique import Cache, Unique, check_key
 from headrace.core.words import a_kind, nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
@@ -29,6 +30,16 @@ _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+_AT_ODDS = (
+    ("unique", "idempotency_key"),
+    ("unique", "cache"),
+    ("debounce", "throttle"),
+    *((one, other) for one in ("idempotency_key", "cache") for other in ("debounce", "throttle")),
+    ("idempotency_key", "cache"),
+    ("delay", "debounce"),
+    ("debounce", "run_at"),
+)
+_NOTHING = {"delay": 0}  # what takes an option back, where it is not None
 CONNECTIONS = "a Connection of sqlite3, psycopg or SQLAlchemy, a Session of SQLAlchemy, or Django's connection"
 
 
@@ -46,6 +57,11 @@ class Options(Struct, frozen=True, kw_only=True):
     keep_result: bool | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
     job_id: str | UnsetType = UNSET
+    unique: Unique | UnsetType | None = UNSET
+    idempotency_key: str | UnsetType | None = UNSET
+    debounce: int | UnsetType | None = UNSET
+    throttle: int | UnsetType | None = UNSET
+    cache: Cache | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
     redact: tuple[str, ...] | UnsetType = UNSET
@@ -69,7 +85,24 @@ def checked(given: Mapping[str, Any]) -> Options:
         values[name] = _CHECKS[name](name, value)
     if "delay" in values and "run_at" in values:
         raise InvalidJob("delay and run_at exclude each other; give one of them")
-    return Options(**values)
+    options = Options(**values)
+    ensure_agreement(options)
+    return options
+
+
+def ensure_agreement(options: Options) -> None:
+    """Refuse options that say different things of what becomes of a second call like this one."""
+    for one, other in _AT_ODDS:
+        if getattr(options, one) and getattr(options, other):
+            raise InvalidJob(
+                f"{one} and {other} exclude each other; give one of them. "
+                f"What a task says itself, a call can take back: using({one}={_NOTHING.get(one)})"
+            )
+    if options.unique and not options.unique.is_key_only and (options.debounce or options.throttle):
+        told = "debounce" if options.debounce else "throttle"
+        raise InvalidJob(f"unique: {told} decides about a second call itself; beside it, give only by or key")
+    if options.cache and options.keep_result is False:
+        raise InvalidJob("cache and keep_result=False exclude each other: it is the result that is kept")
 
 
 def check_queue(name: str, value: Any) -> str:
@@ -154,10 +187,6 @@ def _delay(name: str, value: Any) -> int:
     return _seconds(name, value, 0, _LONGEST_WAIT)
 
 
-def _expires(name: str, value: Any) -> int | None:
-    return None if value is None else _seconds(name, value, 0.001, _LONGEST_WAIT)
-
-
 def _timeout(name: str, value: Any) -> int | None:
     return None if value is None else _seconds(name, value, 0.001, LONGEST_TIMEOUT)
 
@@ -183,6 +212,31 @@ def _flag(name: str, value: Any) -> bool:
 
 def _id(name: str, value: Any) -> str:
     return str(ids.check_id(value))
+
+
+def _unique(name: str, value: Any) -> Unique | None:
+    if value is None or isinstance(value, bool):
+        return Unique() if value else None
+    if not isinstance(value, Unique):
+        raise InvalidJob(f"{name}: expected True or a Unique, such as Unique(by=('args',)), got {short(value)}")
+    return value
+
+
+def _idempotency_key(name: str, value: Any) -> str | None:
+    try:
+        return None if value is None else check_key(name, value)
+    except ConfigError as error:
+        raise InvalidJob(str(error)) from None
+
+
+def _span(name: str, value: Any) -> int | None:
+    return None if value is None else _seconds(name, value, 0.001, _LONGEST_WAIT)
+
+
+def _cache(name: str, value: Any) -> Cache | None:
+    if value is not None and not isinstance(value, Cache):
+        raise InvalidJob(f"{name}: expected a Cache, such as Cache(ttl=60), got {short(value)}")
+    return value
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
@@ -217,13 +271,18 @@ _CHECKS = {
     "priority": check_priority,
     "delay": _delay,
     "run_at": check_run_at,
-    "expires": _expires,
+    "expires": _span,
     "timeout": _timeout,
     "retry": _retry,
     "isolation": _isolation,
     "keep_result": _flag,
     "lifo": _flag,
     "job_id": _id,
+    "unique": _unique,
+    "idempotency_key": _idempotency_key,
+    "debounce": _span,
+    "throttle": _span,
+    "cache": _cache,
     "tags": _words,
     "metadata": _metadata,
     "redact": _words,

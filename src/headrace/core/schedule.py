@@ -106,7 +106,14 @@ def timing(
     )
     _check_range(checked, now)
     _check_jitter(checked, now)
-    return checked
+    return _with_default_values_unsaid(checked)
+
+
+def _with_default_values_unsaid(checked: Timing) -> Timing:
+    """Only a default itself, not its equal, is left out of the JSON; equal timings shall be equal texts."""
+    defaults = Timing()
+    fields = msgspec.structs.asdict(checked).items()
+    return Timing(**{name: value for name, value in fields if value != getattr(defaults, name)})
 
 
 def _check_range(given: Timing, now: int) -> None:
@@ -252,7 +259,7 @@ def _newest_due(timing: Timing, schedule_id: str, occurrence: int, now: int, anc
     # Jitter aside, what is older than the longest jitter is due; the rest has to be asked one by one.
     newest = next(_falling(timing, now - timing.jitter + 1, occurrence, anchor), occurrence)
     for later in islice(_rising(timing, newest, anchor), MOST_FIRES_AT_ONCE):
-        if later > now or due_at(timing, schedule_id, later) > now:
+        if due_at(timing, schedule_id, later) > now:
             break
         newest = later
     return newest

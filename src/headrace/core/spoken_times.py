@@ -5,7 +5,6 @@ Knows durations, moments, counts and choices; how they make up a schedule is `sc
 
 from __future__ import annotations
 
-import math
 from datetime import datetime, timedelta
 from typing import Any, get_args
 from zoneinfo import ZoneInfo
@@ -22,9 +21,9 @@ LAST_MOMENT = 253_402_300_799_999  # of the year 9999, after which Python has no
 def duration(name: str, value: Any, least: int) -> int:
     """Seconds or a timedelta to milliseconds."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
-    if not isinstance(number, int | float) or isinstance(number, bool) or not math.isfinite(number):
+    if not isinstance(number, int | float) or isinstance(number, bool):
         raise InvalidSchedule(f"{name}: expected seconds or a timedelta, got {short(value)}")
-    if not least <= number * 1000 <= LONGEST_DURATION:
+    if not least <= number * 1000 <= LONGEST_DURATION:  # nan is not in any range
         raise InvalidSchedule(f"{name}: {short(value)} is out of range; use {least / 1000:g} seconds to 100 years")
     return to_ms(number)
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Literal, cast
 
 from msgspec import structs
 
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.model import JobRow, NewJob
 from headrace.core.states import State
 from headrace.engines.bell import PollBell
@@ -63,6 +64,16 @@ class Spool:
             except EngineUnavailable as error:
                 away = error
         return self._spool(jobs, whole, away)
+
+    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False) -> list[Verdict]:
+        """Store the jobs as their rules allow: at the server, since nobody else knows which jobs there are."""
+        try:
+            return self._engine.admit(candidates, whole=whole)
+        except EngineUnavailable as error:
+            raise EngineUnavailable(
+                f"{error}; nor can it be spooled, for only the server knows whether such a job is there already "
+                "(unique, idempotency_key, debounce, throttle, cache): let the caller try again later"
+            ) from error
 
     def _is_idle(self) -> bool:
         # A file beside the spool, not a variable: another process may have spooled a job that must stay in front.

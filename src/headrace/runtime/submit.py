@@ -1,23 +1,28 @@
-"""From a call to a stored job: options resolved, arguments checked and encoded, committed with others."""
+"""From a call to a stored job: options resolved, arguments checked and encoded, committed with others.
+
+A call that may be the same as another one takes a way of its own (`admit`), so that all the others stay as cheap as
+they are.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import TYPE_CHECKING, Any, cast
+from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
 
-from msgspec import UNSET, Struct
+from msgspec import UNSET, structs
 
 from headrace.core import codec, ids
+from headrace.core.admission import Candidate, Rule, Verdict
 from headrace.core.clock import Clock
-from headrace.core.model import JobOptions, NewJob
+from headrace.core.model import JobRow, NewJob
 from headrace.core.options import Options
 from headrace.core.states import State
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
-from headrace.engines.sql import as_json
-from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
+from headrace.errors import DuplicateJob, InvalidJob
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
+from headrace.runtime.recipe import Recipe, recipe_of
 from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread
 
@@ -28,25 +33,10 @@ if TYPE_CHECKING:
     from headrace.runtime.spool import Fate, Spool
 
     Insert = Callable[..., list[Fate]]
+    Lanes = WeakKeyDictionary[AbstractEventLoop, Lane[Any, Any]]
 
-DEFAULT_QUEUE = "default"
-
-
-class Recipe(Struct, frozen=True, gc=False):
-    """Everything about a task's next job that does not depend on its arguments or the time."""
-
-    task: str
-    queue: str
-    priority: int
-    delay: int
-    run_at: int | None
-    expires: int | None
-    max_attempts: int
-    lifo: bool
-    job_id: str | None
-    options: str | None
-    tags: str | None
-    metadata: str | None
+T = TypeVar("T")
+R = TypeVar("R")
 
 
 class Submitter:
@@ -65,70 +55,139 @@ class Submitter:
         self._engine = engine
         self._clock = clock
         self._insert = cast("Insert", engine.insert if spool is None else spool.insert)
-        self._batch: Batch[NewJob, Fate] = Batch(self._insert)
-        self._lanes: WeakKeyDictionary[AbstractEventLoop, Lane[NewJob, Fate]] = WeakKeyDictionary()
+        self._door = engine if spool is None else spool
+        self._inserts: Batch[NewJob, Fate] = Batch(self._insert)
+        self._admissions: Batch[Candidate, Verdict] = Batch(self._admit)
+        self._insert_lanes: Lanes = WeakKeyDictionary()
+        self._admission_lanes: Lanes = WeakKeyDictionary()
+
+    # -- one job
 
     def submit(self, call: Call[Any]) -> Job[Any]:
         """Store one job, in one commit with whatever else is submitted just now."""
-        new = self._new(call, self._clock.now())
+        new, rule = self._new(call, self._clock.now())
+        if rule is not None:
+            return self._submit_under(rule, call, new)
         if self._joins(call):
             self._engine.joined(call.options.connection).insert([new])
             return Job(self._hub, new)
-        return self._stored(call, new, self._batch.call(new))
+        return self._stored(call, new, self._inserts.call(new))
 
     async def asubmit(self, call: Call[Any]) -> Job[Any]:
         """The same for coroutines, in one commit with what the others of their event loop submit just now."""
-        new = self._new(call, self._clock.now())
-        if self._joins(call):
+        joins = self._joins(call)
+        if self.intercept is not None and not joins:
+            # Whoever intercepts runs the job here and now, which would block the loop.
+            return await in_thread(self.submit, call)
+        new, rule = self._new(call, self._clock.now())
+        if rule is not None:
+            return await self._asubmit_under(rule, call, new)
+        if joins:
             await self._engine.joined(call.options.connection).ainsert([new])
             return Job(self._hub, new)
-        if self.intercept is not None:  # whoever intercepts runs the job here and now, which would block the loop
-            return await in_thread(self.submit, call)
-        return self._stored(call, new, await self._lane().call(new))
+        return self._stored(call, new, await _lane(self._insert_lanes, self._insert).call(new))
 
     def _stored(self, call: Call[Any], new: NewJob, fresh: Fate) -> Job[Any]:
         # An id we made ourselves can only be taken by this very job, if an insert had to be repeated.
         if not fresh and call.options.job_id is not UNSET:
             raise DuplicateJob(new.id)
-        job = self._handle(new, fresh)
-        if self.intercept is not None:
-            self.intercept(job)
-        return job
+        return self._handed(self._handle(new, fresh))
 
     def _handle(self, new: NewJob, fate: Fate) -> Job[Any]:
         return Job(self._hub, as_row(new, SPOOLED) if fate == "spooled" else new)
 
-    def _lane(self) -> Lane[NewJob, Fate]:
-        # Deferred, with asyncio: whoever gets here has it loaded anyway.
-        from asyncio import get_running_loop
+    def _handed(self, job: Job[Any]) -> Job[Any]:
+        if self.intercept is not None:
+            self.intercept(job)
+        return job
 
-        from headrace.runtime.lane import Lane
+    # -- one job, under a rule
 
-        return self._lanes.setdefault(get_running_loop(), Lane(self._insert))
+    def _admit(self, candidates: Sequence[Candidate], *, whole: bool = False) -> list[Verdict]:
+        return self._door.admit(candidates, whole=whole)
+
+    def _submit_under(self, rule: Rule, call: Call[Any], new: NewJob) -> Job[Any]:
+        candidate = Candidate(new, rule)
+        joins = self._joins(call)
+        if joins:
+            with _Wording([call], [new]):
+                [verdict] = self._engine.joined(call.options.connection).admit([candidate])
+        else:
+            verdict = self._admissions.call(candidate)
+        _refuse(call, new, verdict)
+        [job] = self._standing([new], [verdict], joins)
+        return self._handed(job)
+
+    async def _asubmit_under(self, rule: Rule, call: Call[Any], new: NewJob) -> Job[Any]:
+        candidate = Candidate(new, rule)
+        joins = self._joins(call)
+        if joins:
+            with _Wording([call], [new]):
+                [verdict] = await self._engine.joined(call.options.connection).aadmit([candidate])
+        else:
+            verdict = await _lane(self._admission_lanes, self._admit).call(candidate)
+        _refuse(call, new, verdict)
+        if verdict.id == new.id:
+            return Job(self._hub, new)
+        [job] = await in_thread(self._standing, [new], [verdict], joins)
+        return job
+
+    def _standing(self, news: Sequence[NewJob], verdicts: Sequence[Verdict], joined: bool) -> list[Job[Any]]:
+        """Handles of the jobs that stand for these: one for each job, however many calls it stands for."""
+        told = {verdict.id for new, verdict in zip(news, verdicts, strict=True) if verdict.id != new.id}
+        rows = {row.id: row for row in self._engine.desk.get(sorted(told))} if told else {}
+        jobs: dict[str, Job[Any]] = {}
+        for new, verdict in zip(news, verdicts, strict=True):
+            # What a transaction has changed, nobody else sees before its commit: its handles tell what was submitted.
+            unseen = joined and verdict.kind in ("replaced", "rescheduled")
+            found: JobRow | None = None if unseen else rows.get(verdict.id)
+            if unseen or verdict.id not in jobs:
+                jobs[verdict.id] = Job(self._hub, found or structs.replace(new, id=verdict.id))
+        return [jobs[verdict.id] for verdict in verdicts]
+
+    # -- many jobs
 
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Store all jobs in one commit, or none if any of them is not valid."""
         listed = list(calls)
-        news = self._news(listed)
-        fates: list[Fate] = [True] * len(news)
-        if self._all_join(listed):
+        news, rules = self._news(listed)
+        joins = self._all_join(listed)
+        if rules:
+            jobs = self._admit_many(listed, news, rules, joins)
+        elif joins:
             self._engine.joined(listed[0].options.connection).insert(news)
-        elif news:
-            fates = self._insert(news, whole=True)
-        jobs = list(map(self._handle, news, fates))
+            jobs = [Job(self._hub, new) for new in news]
+        else:
+            jobs = list(map(self._handle, news, self._insert(news, whole=True))) if news else []
         if self.intercept is not None:
             for job in jobs:
                 self.intercept(job)
         return jobs
+
+    def _admit_many(
+        self, calls: list[Call[Any]], news: list[NewJob], rules: dict[int, Rule], joins: bool
+    ) -> list[Job[Any]]:
+        candidates = [Candidate(new, rules.get(place)) for place, new in enumerate(news)]
+        with _Wording(calls, news):
+            if joins:
+                verdicts = self._engine.joined(calls[0].options.connection).admit(candidates)
+            else:
+                verdicts = self._admit(candidates, whole=True)
+        return self._standing(news, verdicts, joins)
 
     async def asubmit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """The same for coroutines."""
         listed = await in_thread(list, calls)
         if not self._all_join(listed):
             return await in_thread(self.submit_many, listed)
-        news = await in_thread(self._news, listed)
-        await self._engine.joined(listed[0].options.connection).ainsert(news)
-        return [Job(self._hub, new) for new in news]
+        news, rules = await in_thread(self._news, listed)
+        joined = self._engine.joined(listed[0].options.connection)
+        if not rules:
+            await joined.ainsert(news)
+            return [Job(self._hub, new) for new in news]
+        with _Wording(listed, news):
+            verdicts = await joined.aadmit([Candidate(new, rules.get(place)) for place, new in enumerate(news)])
+        return await in_thread(self._standing, news, verdicts, True)
 
     def _all_join(self, calls: list[Call[Any]]) -> bool:
         """Whether these go into a transaction of the caller's, of which there can be only one."""
@@ -140,19 +199,24 @@ class Submitter:
         # Not in a test that runs its jobs at once, or on a store of its own: no transaction leads there.
         return call.options.connection is not UNSET and self.intercept is None and self._engine is self._home
 
+    # -- what is stored
+
     def draft(self, call: Call[Any]) -> NewJob:
         """The job that the call would be now, checked and encoded, and not stored."""
-        return self._new(call, self._clock.now())
+        return self._new(call, self._clock.now())[0]
 
-    def _news(self, calls: list[Call[Any]]) -> list[NewJob]:
+    def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, Rule]]:
+        """The jobs, and by their places the rules of those that have one."""
         now = self._clock.now()
-        return [self._new(call, now) for call in calls]
+        both = [self._new(call, now) for call in calls]
+        return [new for new, _ in both], {place: rule for place, (_, rule) in enumerate(both) if rule is not None}
 
-    def _new(self, call: Call[Any], now: int) -> NewJob:
+    def _new(self, call: Call[Any], now: int) -> tuple[NewJob, Rule | None]:
         recipe = self._recipe(call)
         payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
         run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
-        return NewJob(
+        admission = recipe.admission
+        new = NewJob(
             recipe.job_id or ids.new_id(now),
             recipe.task,
             recipe.queue,
@@ -169,7 +233,9 @@ class Submitter:
             recipe.tags,
             recipe.metadata,
             now if recipe.job_id else 1,
+            None if admission is None else admission.key.of(call.args, call.kwargs),
         )
+        return new, None if admission is None else admission.rule(now)
 
     def _recipe(self, call: Call[Any]) -> Recipe:
         # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
@@ -177,7 +243,7 @@ class Submitter:
         known = self._recipes.get(id(call.options))
         if known is not None and known[0].function is call.task.function and known[1] is call.options:
             return known[2]
-        recipe = _recipe(call.task, call.options, self._max_payload)
+        recipe = recipe_of(call.task, call.options, self._max_payload)
         if call.options.connection is not UNSET:  # it would be kept alive as well
             return recipe
         if len(self._recipes) > 1000:
@@ -186,48 +252,41 @@ class Submitter:
         return recipe
 
 
-def _or(value: Any, default: Any) -> Any:
-    return default if value is UNSET else value
+def _lane(lanes: Lanes, flush: Callable[[list[T]], list[R]]) -> Lane[T, R]:
+    # Deferred, with asyncio: whoever gets here has it loaded anyway.
+    from asyncio import get_running_loop
+
+    from headrace.runtime.lane import Lane
+
+    return lanes.setdefault(get_running_loop(), Lane(flush))
 
 
-def _recipe(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> Recipe:
-    options = overrides.over(task.options)
-    if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
-        raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
-    return Recipe(
-        task=task.name,
-        queue=_or(options.queue, DEFAULT_QUEUE),
-        priority=_or(options.priority, 0),
-        delay=_or(options.delay, 0),
-        run_at=_or(options.run_at, None),
-        expires=_or(options.expires, None),
-        max_attempts=options.retry.max_attempts if options.retry is not UNSET else task.retry.max_attempts,
-        lifo=_or(options.lifo, False),
-        job_id=_or(options.job_id, None),
-        options=_stored_options(task, overrides, options),
-        tags=as_json(options.tags) if options.tags else None,
-        metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
-    )
+def _refuse(call: Call[Any], new: NewJob, verdict: Verdict) -> None:
+    if verdict.id == new.id and call.options.job_id is UNSET:
+        return  # only this very job can have an id we made ourselves: it had to be stored twice
+    if verdict.kind == "taken":
+        raise DuplicateJob(new.id)
+    if verdict.kind == "refused":
+        raise DuplicateJob(verdict.id, _SAME)
 
 
-def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Options) -> str | None:
-    """What the worker must know of this call beyond the task's own definition; nothing, most of the time."""
-    redact = _or(options.redact, ())
-    stored = JobOptions(
-        timeout=overrides.timeout,
-        retry=overrides.retry.policy() if overrides.retry is not UNSET else UNSET,
-        keep_result=overrides.keep_result,
-        isolation=overrides.isolation,
-        redact=redact,
-        redact_args=tuple(
-            n for n, name in enumerate(task.signature.positional) if name.lower() in {word.lower() for word in redact}
-        ),
-    )
-    return None if stored == JobOptions() else as_json(stored)
+_SAME = "a job that counts as the same exists already: {}; nothing was stored"
+_TWICE = "two of these calls count as the same; nothing was stored"
 
 
-def _metadata(value: Any, limit: int) -> str:
-    try:
-        return codec.encode(value, limit=limit, where="metadata")
-    except PayloadTooLarge as error:
-        raise PayloadTooLarge(f"metadata: {error}") from None
+class _Wording:
+    """Says of a batch that was refused what the reason was: a store tells only the id of the job in the way."""
+
+    def __init__(self, calls: list[Call[Any]], news: list[NewJob]) -> None:
+        self._calls = calls
+        self._news = news
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if not isinstance(error, DuplicateJob):
+            return
+        places = [place for place, new in enumerate(self._news) if new.id == error.job_id]
+        if any(self._calls[place].options.job_id is not UNSET for place in places):
+            return  # the id was the caller's own, and is taken
+        raise DuplicateJob(error.job_id, _TWICE if places else _SAME) from None

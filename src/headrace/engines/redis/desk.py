@@ -21,6 +21,7 @@ from headrace.core.model import (
     LogLine,
     Page,
     QueueRow,
+    QueueRules,
     WorkerRow,
 )
 from headrace.core.states import Event, State, sources
@@ -37,7 +38,7 @@ _EVERYTHING = 1 << 40
 
 _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
 _depths, _filings, _workers = load("depths"), load("filings"), load("workers")
-_move, _amend, _pause, _wish = load("move"), load("amend"), load("pause"), load("wish")
+_move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
 
 
 class Office(Protocol):
@@ -79,7 +80,7 @@ class RedisDesk:
     def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
         self._office.prepare()
         at = self._office.at(now)
-        if not _encodable(job_id):
+        if not records.encodable(job_id):
             return False
         asked = records.encode((changes.priority, changes.run_at, changes.queue))
         targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Event.AMEND)]
@@ -89,11 +90,11 @@ class RedisDesk:
     # -- jobs
 
     def get(self, ids: Sequence[str]) -> list[JobRow]:
-        known = [job_id for job_id in dict.fromkeys(ids) if _encodable(job_id)]
+        known = [job_id for job_id in dict.fromkeys(ids) if records.encodable(job_id)]
         return records.jobs(self._ask(_get, len(known), records.encode(known))) if known else []
 
     def finished(self, ids: Collection[str]) -> set[str]:
-        known = [job_id for job_id in ids if _encodable(job_id)]
+        known = [job_id for job_id in ids if records.encodable(job_id)]
         open_ones = self._ask(_unfinished, len(known), records.encode(known)) if known else ()
         return set(ids) - {known[place - 1] for place in open_ones}
 
@@ -117,7 +118,7 @@ class RedisDesk:
         return int(size) if size is not None else sum(self._search(question, "down", _EVERYTHING, "count"))
 
     def peek(self, queue: str, limit: int) -> list[JobRow]:
-        return records.jobs(self._ask(_peek, queue, limit)) if limit > 0 and _encodable(queue) else []
+        return records.jobs(self._ask(_peek, queue, limit)) if limit > 0 and records.encodable(queue) else []
 
     def depths(self) -> list[Depth]:
         return records.depths.decode(self._ask(_depths))
@@ -134,15 +135,20 @@ class RedisDesk:
         self._office.prepare()
         wire, tag = self._office.wire, f"{{{self._office.prefix}}}"
         known, paused = wire.ask("HGETALL", f"{tag}:queues"), set(wire.ask("SMEMBERS", f"{tag}:paused"))
-        rows = [
-            QueueRow(name.decode(), name in paused, int(created_at))
-            for name, created_at in zip(known[::2], known[1::2], strict=True)
-        ]
+        rows = []
+        for name, kept in zip(known[::2], known[1::2], strict=True):
+            created_at, _, rules = kept.decode().partition(" ")
+            rows.append(QueueRow(name.decode(), name in paused, int(created_at), rules or None))
         return sorted(rows, key=lambda row: row.name)
 
     def pause_queue(self, name: str, paused: bool) -> None:
         self._office.prepare()
         self._change(_pause, self._office.at(None), name, int(paused))
+
+    def rule_queue(self, name: str, rules: QueueRules) -> None:
+        self._office.prepare()
+        text = b"" if rules == QueueRules() else msgspec.json.encode(rules)
+        self._change(_rule, self._office.at(None), name, text)
 
     def workers(self) -> list[WorkerRow]:
         rows, counts = self._ask(_workers)
@@ -153,7 +159,7 @@ class RedisDesk:
 
     def wish(self, worker_id: str, wish: str) -> bool:
         self._office.prepare()
-        return _encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
+        return records.encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
 
     # -- how
 
@@ -166,7 +172,7 @@ class RedisDesk:
         return self._office.wire.run(script, *args, repeat=args)
 
     def _entries(self, job_id: str, kind: str, limit: int) -> list[bytes]:
-        found: list[bytes] = self._ask(_filings, job_id, kind, limit) if limit > 0 and _encodable(job_id) else []
+        found: list[bytes] = self._ask(_filings, job_id, kind, limit) if limit > 0 and records.encodable(job_id) else []
         return found
 
     def _search(self, question: bytes, way: str, limit: int, what: str, start: int | None = None) -> Iterator[Any]:
@@ -184,19 +190,11 @@ class RedisDesk:
 
 
 def _question(which: Filter, states: Collection[State]) -> bytes:
-    return records.question(which, states, [job_id for job_id in which.ids if _encodable(job_id)])
+    return records.question(which, states, [job_id for job_id in which.ids if records.encodable(job_id)])
 
 
 def _is_text(which: Filter) -> bool:
     """Whether the filter can match at all: a lone surrogate is in no stored text."""
-    return all(_encodable(text) for text in (which.queue, which.task, which.tag, which.worker, which.text) if text)
-
-
-def _encodable(text: str) -> bool:
-    if text.isascii():
-        return True
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
+    return all(
+        records.encodable(text) for text in (which.queue, which.task, which.tag, which.worker, which.text) if text
+    )

@@ -11,6 +11,7 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.model import (
     Exchanged,
@@ -26,13 +27,14 @@ from headrace.core.model import (
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.protocol import Bell, Joined
-from headrace.engines.redis import address, health, records, schema
+from headrace.engines.redis import address, health, intake, records, schema
 from headrace.engines.redis.desk import RedisDesk
 from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
 from headrace.engines.redis.scripts import load
+from headrace.engines.redis.timetable import RedisTimetable
 from headrace.engines.tower import Tower
-from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable, StoreMoved, UnsupportedByEngine
+from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
 if TYPE_CHECKING:
     from headrace.engines.redis.wire import Wire
@@ -42,7 +44,7 @@ _DAY = 86_400_000
 KEPT_FOR = {"completed": 7 * _DAY, "cancelled": 7 * _DAY, "failed": 30 * _DAY}
 _TRIMMED_AT_ONCE, _TRIMS = 1000, 20  # about 15 ms each
 
-_insert, _exchange, _renew = load("insert"), load("exchange"), load("renew")
+_exchange, _renew = load("exchange"), load("renew")
 _reap, _disown, _trim = load("reap"), load("disown"), load("trim")
 
 
@@ -57,6 +59,7 @@ class RedisEngine:
         self._server_clock = StoreClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
         self.desk = RedisDesk(self)
+        self.timetable = RedisTimetable(self)
         self.porter = RedisPorter(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
@@ -68,21 +71,11 @@ class RedisEngine:
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
-        if not jobs:
-            return []
-        ids = records.encode([job.id for job in jobs])
-        call = (self.at(now), int(whole), secrets.randbits(50))
-        batch = (len(jobs), ids, records.encode_batch(jobs))
-        # A second try must not take its own earlier success for somebody else's.
-        taken = self.wire.run(_insert, *call, 0, *batch, repeat=(*call, 1, *batch))
-        if isinstance(taken, bytes):
-            raise StoreMoved(taken.decode())
-        fresh = [True] * len(jobs)
-        for position in taken:
-            fresh[position - 1] = False
-        if taken and whole:
-            raise DuplicateJob(jobs[taken[0] - 1].id)
-        return fresh
+        return intake.insert(self.wire, jobs, whole, self.at(now)) if jobs else []
+
+    def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
+        self.prepare()
+        return intake.admit(self.wire, candidates, whole, self.at(now)) if candidates else []
 
     def exchange(
         self,

@@ -69,6 +69,11 @@ class RedisPorter:
 
     def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
         self._office.prepare()
-        args = [part for row in queues for part in (row.name, int(row.paused), row.created_at)]
+        args = [part for row in queues for part in (row.name, int(row.paused), _kept(row))]
         if args:
             self._office.wire.run(_unpack_queues, *args, repeat=args)
+
+
+def _kept(row: QueueRow) -> str:
+    """When the queue was made, and its rules, as they are kept."""
+    return f"{row.created_at} {row.rules}" if row.rules else str(row.created_at)

@@ -9,6 +9,7 @@ from msgspec import Struct
 
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.states import State
+from headrace.core.timetable import Occurrence, ScheduleRow
 from headrace.errors import CorruptPayload, PayloadTooLarge
 
 encode = msgspec.msgpack.Encoder().encode
@@ -19,6 +20,8 @@ filing = msgspec.msgpack.Decoder(Filing)
 line = msgspec.msgpack.Decoder(LogLine)
 worker = msgspec.msgpack.Decoder(WorkerRow)
 letter = msgspec.msgpack.Decoder(DeadRow)
+schedule = msgspec.msgpack.Decoder(ScheduleRow)
+occurrence = msgspec.msgpack.Decoder(Occurrence)
 
 
 class _Kept(Struct, array_like=True, gc=False):
@@ -52,6 +55,7 @@ class _Kept(Struct, array_like=True, gc=False):
     tags: str | None
     metadata: str | None
     mark: int
+    unique_key: str | None
     lease_until: int | None = None
 
 
@@ -119,3 +123,14 @@ def question(which: Filter, states: Collection[State], ids: Sequence[str]) -> by
 def encode_names(names: Iterable[bytes]) -> bytes:
     """Texts that came from a script, on their way back to one."""
     return encode([name.decode() for name in names])
+
+
+def encodable(text: str) -> bool:
+    """Whether the text can be in a store at all: one with a lone surrogate can't."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -7,19 +7,24 @@ import pkgutil
 from typing import NamedTuple
 
 _PARTS = {
-    "insert": ("births",),
+    "insert": ("uniques", "births", "arrivals"),
+    "admit": ("uniques", "births", "arrivals"),
     "exchange": ("letters",),
     "reap": ("letters", "release"),
     "disown": ("release",),
-    "trim": ("erase",),
+    "trim": ("uniques", "erase"),
     "walk": ("search", "rows"),
     "size": ("search",),
     "get": ("rows",),
     "peek": ("rows",),
-    "move": ("letters", "erase", "search"),
+    "move": ("letters", "uniques", "erase", "search"),
     "pack": ("search", "rows"),
-    "unpack": ("births",),
+    "unpack": ("uniques", "births"),
     "unpack_dead": ("letters",),
+    "put": ("schedules",),
+    "drop": ("schedules",),
+    "due": ("schedules",),
+    "fire": ("uniques", "births", "arrivals", "schedules"),
 }
 
 

@@ -1,7 +1,7 @@
 -- Putting new jobs into the store: submitted ones, and those that are carried over from another store.
 
 local ids, bodies, new_count = {}, {}, 0
-local spans = {}
+local spans, any_number = {}, false
 
 local function tags_of(tags)
   return tags and cjson.decode(tags) or {}
@@ -18,9 +18,11 @@ local function remember_span(created_at, member)
   end
 end
 
--- The next numbers, as many as asked for: a function that gives one at a time.
+-- The next numbers, as many as asked for: a function that gives one at a time. It is a guard as well, being refused
+-- for the same reasons; and if nothing is stored after all, these numbers are never given to anybody.
 local function numbers(count)
   local seq = call('INCRBY', P .. ':seq', count) - count
+  any_number = true
   return function()
     seq = seq + 1
     return string.format('%012.0f', seq)
@@ -43,6 +45,7 @@ local function bear(member, id, task, queue, tags, created_at, record, body)
 end
 
 local function flush_births()
+  if not any_number then guard() end
   in_parts('HSET', IDS, ids, new_count)
   in_parts('HSET', BODIES, bodies, new_count)
   flush()

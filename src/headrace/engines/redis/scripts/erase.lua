@@ -10,8 +10,14 @@ local function erase(member, j)
   drop(named('queue', j.queue), member)
   drop(named('task', j.task), member)
   local body = call('HGET', BODIES, member)
-  local tags = body and select(5, take(body, 4))
-  for _, tag in ipairs(tags and cjson.decode(tags) or {}) do drop(named('tag', tag), member) end
+  if body then
+    local _, _, _, _, tags, _, _, key = take(body, 7)
+    for _, tag in ipairs(tags and cjson.decode(tags) or {}) do drop(named('tag', tag), member) end
+    if key then
+      drop(named('unique', key), member)
+      if FINAL[j.state] then drop(past(j.state, key), member) end
+    end
+  end
 end
 
 -- No guard before it: what frees memory must work when there is none left. Its first write takes something away.

@@ -179,7 +179,7 @@ local function take_from(queue, room, lease_until, any_lapse)
       leases[count + 1], leases[count + 2] = lease_until, member
       running[count + 1], running[count + 2] = started_at, member
       kept_count, count, claim_count = kept_count + 2, count + 2, claim_count + 1
-      claims[claim_count] = '\220\0\28\172' .. member .. record .. bodies[i]
+      claims[claim_count] = '\220\0\29\172' .. member .. record .. bodies[i]
     end
   end
   call('ZREMRANGEBYRANK', pending, 0, n - 1)

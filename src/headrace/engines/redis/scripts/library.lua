@@ -14,7 +14,7 @@
 --   {p}:schema         text: the version of this layout
 --   {p}:store          text: a random name of this store, the same for all who use it
 --   {p}:seq            the last number given to a job
---   {p}:bell           channel: "work:<queue>", "done", "orders"; "!<sender> <topic>" is rung by hand
+--   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is rung by hand
 --   {p}:notice         hash kind, other, at: hangs at the door while the jobs are carried over, and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number
@@ -22,8 +22,9 @@
 --                      started_at, worker, queue, expires_at, id, task, priority, rank, max_attempts, created_at,
 --                      run_at, crashes, releases. A success changes the first six, a claim the first ten: what is
 --                      behind them is copied as it is. The end of a lease is in {p}:leases alone.
---   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark: what never changes. By the
---                      mark, the random number of one insert, a repeated insert knows its own jobs again.
+--   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: what only a
+--                      replacement changes. By the mark, the random number of one insert, a repeated insert knows its
+--                      own jobs again.
 --   {p}:h:<number>     list: what was filed about the job, each the array of a Filing
 --   {p}:l:<number>     list: what the job logged, each the array of a LogLine
 --   {p}:spans          hash: hour of created_at -> the lowest and the highest number of its jobs
@@ -40,12 +41,20 @@
 --   {p}:state:<state>        of every state but running: what runs is never much, and found by {p}:leases
 --   {p}:worker:<worker>      those that finished with this worker
 --
---   {p}:queues         hash: name -> created_at
+--   Jobs that have a key, sorted sets of numbers; see `uniques`:
+--   {p}:unique:<key>         by number: all that are not in one of the others
+--   {p}:past:<state>:<key>   by finished_at: those that were found to be finished
+--
+--   {p}:queues         hash: name -> created_at and, if it has any, a space and its QueueRules in JSON
 --   {p}:paused         set of names
 --   {p}:workers        hash: id -> WorkerRow
 --   {p}:letters        hash: id of a dead letter -> the array of a DeadRow
 --   {p}:dead           sorted set of these ids, all of score 0: by id
 --   {p}:unresolved     hash: id of a job -> its pending dead letter
+--
+--   {p}:schedules      hash: id -> the array of a ScheduleRow
+--   {p}:times          sorted set of these ids by due_at: those that will fire
+--   {p}:occurrences:<schedule>   list: what became of its times, the newest first, each the array of an Occurrence
 
 local P = KEYS[1]
 local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit

@@ -17,6 +17,16 @@ local CHANGES = {
 }
 local TARGETS = {cancel = 'cancelled', revive = 'pending', hurry = 'pending'}
 
+-- A finished job is about to be open again: by its key, if it has one, it is found among those.
+local function reopen_key(member, j)
+  local body = call('HGET', BODIES, member)
+  local key = body and select(8, take(body, 7))
+  if key then
+    drop(past(j.state, key), member)
+    add(named('unique', key), member, member)
+  end
+end
+
 local members = filter.ids and candidates(nil, true, limit + #filter.ids) or cmsgpack.unpack(ARGV[7])
 local records = records_of(members, #members)
 local moved, messages = {}, {}
@@ -28,7 +38,10 @@ for i, member in ipairs(members) do
       erase(member, j)
     else
       file(member, j, now, event, TARGETS[event], by and 'by ' .. by, j.finished_at)
-      if event == 'revive' then requeue_letter(j.id, now, by) end
+      if event == 'revive' then
+        requeue_letter(j.id, now, by)
+        reopen_key(member, j)
+      end
       move(member, j, CHANGES[event])
       if j.state == 'pending' then messages['work:' .. j.queue] = true end
     end

@@ -23,7 +23,6 @@ while at <= #ARGV do
 end
 if #fresh == 0 then return 0 end
 
-guard()
 local next_number = numbers(#fresh)
 local queues = {}
 local function file_all(key, items)
@@ -36,7 +35,7 @@ end
 for _, parcel in ipairs(fresh) do
   local _, _, id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases, payload,
     checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, result, result_checksum,
-    progress, reason, options, tags, metadata = take(parcel[1], 28, 3)
+    progress, reason, options, tags, metadata, unique_key = take(parcel[1], 29, 3)
   local member = next_number()
   local j = {
     id = id, task = task, queue = queue, state = state, priority = priority, rank = rank,
@@ -46,7 +45,8 @@ for _, parcel in ipairs(fresh) do
     progress = progress, reason = reason,
   }
   bear(member, id, task, queue, tags, created_at, written(j),
-    pack(payload, checksum, options, tags, metadata, mark))
+    pack(payload, checksum, options, tags, metadata, mark, unique_key))
+  if unique_key then hold_key(member, j, unique_key) end
   enter(member, j, lease_until)
   file_all(P .. ':h:' .. member, parcel[2])
   file_all(P .. ':l:' .. member, parcel[3])

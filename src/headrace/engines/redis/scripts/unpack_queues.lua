@@ -1,5 +1,5 @@
 -- Store queues with their settings, over those of the same names.
--- ARGV: name, "1" if paused, created_at, ...
+-- ARGV: name, "1" if paused, created_at with its rules, ...
 
 guard()
 for i = 1, #ARGV, 3 do

@@ -1,0 +1,63 @@
+"""Storing new jobs, with or without a rule, and why that may be refused. Each is one script and so all or nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.admission import Candidate, Verdict
+from headrace.core.model import NewJob
+from headrace.core.states import Event, sources
+from headrace.engines.redis import records
+from headrace.engines.redis.scripts import Script, load
+from headrace.errors import DuplicateJob, QueueFull, StoreMoved
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.wire import Value, Wire
+
+_insert, _admit = load("insert"), load("admit")
+_AMENDABLE = sorted(state.value for state in sources(Event.AMEND))
+
+
+def insert(wire: Wire, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
+    """Store the jobs whose id is free; which ones they are."""
+    taken = _run(wire, _insert, jobs, whole, now)
+    fresh = [True] * len(jobs)
+    for position in taken:
+        fresh[position - 1] = False
+    if taken and whole:
+        raise DuplicateJob(jobs[taken[0] - 1].id)
+    return fresh
+
+
+def admit(wire: Wire, candidates: Sequence[Candidate], whole: bool, now: int) -> list[Verdict]:
+    """Store the jobs as their rules allow; what became of each."""
+    jobs = [candidate.job for candidate in candidates]
+    rules = records.encode([candidate.rule or False for candidate in candidates])
+    told = _run(wire, _admit, jobs, whole, now, rules, *_AMENDABLE)
+    return [Verdict(kind.decode(), job_id.decode()) for kind, job_id in zip(told[::2], told[1::2], strict=True)]
+
+
+def _run(wire: Wire, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value) -> list[Any]:
+    call = (now, int(whole), secrets.randbits(50))
+    batch = (len(jobs), records.encode([job.id for job in jobs]), records.encode_batch(jobs), *more)
+    # A second try must not take its own earlier success for somebody else's.
+    answer: list[Any] = wire.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))
+    if answer and isinstance(answer[0], bytes):
+        _raise_refusal(*answer)
+    return answer
+
+
+def _raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
+    if why == b"moved":
+        raise StoreMoved(what.decode())
+    if why == b"duplicate":
+        raise DuplicateJob(what.decode())
+    if why == b"full":
+        limit, waiting, coming = figures[:3]
+        queue = what.decode()
+        raise QueueFull(
+            f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start "
+            f"more workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)"
+        )

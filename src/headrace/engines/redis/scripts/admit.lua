@@ -1,0 +1,206 @@
+-- Store new jobs as their rules allow, one after the other. What is decided for one is seen by those behind it, and
+-- all of it is written at the end.
+-- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob), their rules (each a Rule or false), then every
+-- state from which a job may be amended
+-- Answers: a kind and an id for each job; or "moved" and the address of the other store; or what `full_queue` says; or,
+-- with `whole`, "duplicate" and the id of the job that is in the way
+
+local now, whole, mark, again = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4] == '1'
+local count, given, jobs, rules = tonumber(ARGV[5]), cmsgpack.unpack(ARGV[6]), ARGV[7], cmsgpack.unpack(ARGV[8])
+local amendable = {}
+for i = 9, #ARGV do amendable[ARGV[i]] = true end
+
+local door = call('HMGET', P .. ':notice', 'kind', 'other')
+if door[1] == 'moved' then return door end
+
+-- An entry is a job as it is at this point of the batch: `job`, its number, and what is to be written of it. `before`
+-- is the job as it was, if it was there; `content` is what it shall have in place of its own.
+
+local of_key, entries = {}, {}
+
+-- The jobs of a key, oldest first, but for those that were put aside before.
+local function jobs_of(key)
+  local list = of_key[key]
+  if not list then
+    list = set_aside(key, call('ZRANGE', named('unique', key), 0, -1))
+    of_key[key], looked_at[key] = list, true
+  end
+  return list
+end
+
+local function meets(j, states, created_since, finished_since)
+  if created_since and j.created_at < created_since then return false end
+  if finished_since and not (j.finished_at and j.finished_at >= finished_since) then return false end
+  for _, state in ipairs(states) do
+    if j.state == state then return true end
+  end
+  return false
+end
+
+local function meets_any(j, conditions)
+  for _, condition in ipairs(conditions) do
+    if meets(j, condition[1], condition[2], condition[3]) then return true end
+  end
+  return false
+end
+
+-- The newest of those put aside that meets a condition, if it is newer than `found`. None is created after it finished.
+local function newest_past(key, condition, found)
+  local states, created_since, finished_since = condition[1], condition[2], condition[3]
+  local since = math.max(created_since or 0, finished_since or 0)
+  for _, state in ipairs(states) do
+    local members = FINAL[state] and call('ZRANGEBYSCORE', past(state, key), text(since), '+inf') or {}
+    table.sort(members)
+    for i = #members, 1, -1 do
+      local member = members[i]
+      if found and found.member >= member then break end
+      local j = job_of(call('HGET', JOBS, member))
+      if j and meets(j, states, created_since, finished_since) then found = {member = member, job = j} end
+    end
+  end
+  return found
+end
+
+local function newest(key, conditions)
+  local list, found = jobs_of(key), nil
+  for i = #list, 1, -1 do
+    if meets_any(list[i].job, conditions) then
+      found = list[i]
+      break
+    end
+  end
+  for _, condition in ipairs(conditions) do found = newest_past(key, condition, found) end
+  return found
+end
+
+local function expect(queue, more)
+  coming[queue] = (coming[queue] or 0) + more
+end
+
+local function store(new)
+  local entry = {member = numbers(1)(), job = new, content = new}
+  entries[#entries + 1] = entry
+  if new.unique_key then
+    local list = jobs_of(new.unique_key)
+    list[#list + 1] = entry
+  end
+  expect(new.queue, 1)
+end
+
+-- File that the job is amended, and give it the state it has now. Where it was is remembered once: that is where it
+-- has to be taken from, however often it changes in this batch.
+local function begin_change(entry, target, detail)
+  if not entry.before and not entry.content then
+    entry.before, entry.job = entry.job, {}
+    for name, value in pairs(entry.before) do entry.job[name] = value end
+    entries[#entries + 1] = entry
+  end
+  local j = entry.job
+  file(entry.member, j, now, 'amend', target, detail, j.finished_at)
+  j.state, j.version = target, j.version + 1
+  return j
+end
+
+local function reschedule(entry, new)
+  local target = entry.job.state
+  if target ~= 'waiting' then
+    target = new.run_at <= now and 'pending' or target == 'retrying' and 'retrying' or 'scheduled'
+  end
+  local j = begin_change(entry, target, 'rescheduled by a newer call')
+  j.run_at, j.rank = new.run_at, rank_at(j, new.run_at)
+  expect(j.queue, 0)
+end
+
+local function replace(entry, new)
+  local target = entry.job.state
+  if target ~= 'waiting' then target = new.run_at <= now and 'pending' or 'scheduled' end
+  local j = begin_change(entry, target, 'replaced by a newer call')
+  expect(j.queue, -1)
+  expect(new.queue, 1)
+  j.task, j.queue, j.priority, j.rank, j.run_at = new.task, new.queue, new.priority, new.rank, new.run_at
+  j.max_attempts, j.expires_at = new.max_attempts, new.expires_at
+  entry.content = new
+end
+
+-- What becomes of a new job whose key this one has.
+local function against(entry, new, act)
+  if act == 'refuse' then return 'refused' end
+  if act == 'keep' or not amendable[entry.job.state] then return 'existing' end
+  if act == 'replace' then
+    replace(entry, new)
+    return 'replaced'
+  end
+  reschedule(entry, new)
+  return 'rescheduled'
+end
+
+-- Writing.
+
+local function write_new(entry)
+  local j, c = entry.job, entry.content
+  submit(entry.member, mark, j.id, j.task, j.queue, j.state, j.priority, j.rank, c.payload, c.checksum, j.created_at,
+    j.run_at, j.max_attempts, j.expires_at, c.options, c.tags, c.metadata, j.version, c.unique_key)
+end
+
+-- The birth's mark stays: a repeated call must know the job again, whoever replaced it meanwhile.
+local function write_content(member, before, j, c)
+  local _, _, _, _, tags, _, own_mark = take(call('HGET', BODIES, member), 6)
+  drop(named('queue', before.queue), member)
+  drop(named('task', before.task), member)
+  for _, tag in ipairs(tags_of(tags)) do drop(named('tag', tag), member) end
+  add(named('queue', j.queue), member, member)
+  add(named('task', j.task), member, member)
+  for _, tag in ipairs(tags_of(c.tags)) do add(named('tag', tag), member, member) end
+  local body = pack(c.payload, c.checksum, c.options, c.tags, c.metadata, own_mark, c.unique_key)
+  deferred[#deferred + 1] = function() call('HSET', BODIES, member, body) end
+end
+
+local function write_change(entry)
+  local member, before, j = entry.member, entry.before, entry.job
+  leave(member, before)
+  enter(member, j)
+  keep(member, written(j))
+  if entry.content then write_content(member, before, j, entry.content) end
+end
+
+local function read_job(offset)
+  local n = {attempt = 0}
+  offset, n.id, n.task, n.queue, n.state, n.priority, n.rank, n.payload, n.checksum, n.created_at, n.run_at,
+    n.max_attempts, n.expires_at, n.options, n.tags, n.metadata, n.version, n.unique_key = take(jobs, 17, offset + 3)
+  return offset, n
+end
+
+local known, seen, verdicts = ask_in_parts('HMGET', IDS, given, count), {}, {}
+
+local function verdict_on(i, new)
+  if seen[new.id] then return 'taken', new.id end
+  if known[i] then
+    seen[new.id] = true
+    return again and is_own(known[i], mark) and 'new' or 'taken', new.id
+  end
+  local rule = new.unique_key and rules[i]
+  local entry = rule and newest(new.unique_key, rule[1])
+  if entry then return against(entry, new, rule[2]), entry.job.id end
+  seen[new.id] = true
+  store(new)
+  return 'new', new.id
+end
+
+local offset = count < 16 and 1 or count < 65536 and 3 or 5
+for i = 1, count do
+  local new
+  offset, new = read_job(offset)
+  local kind, id = verdict_on(i, new)
+  if whole and (kind == 'taken' or kind == 'refused') then return {'duplicate', id} end
+  verdicts[2 * i - 1], verdicts[2 * i] = kind, id
+end
+local full = full_queue()
+if full then return full end
+if #entries > 0 or next(drops) then
+  for _, entry in ipairs(entries) do
+    if entry.before then write_change(entry) else write_new(entry) end
+  end
+  flush_births()
+end
+announce(now, {})
+return verdicts

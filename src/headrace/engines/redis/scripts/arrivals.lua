@@ -1,0 +1,74 @@
+-- Jobs that are submitted: one by one, or as a batch that is an array of NewJob.
+
+local PENDING, STATE_PENDING = 'pending', named('state', 'pending')
+local QUEUES, known_queues, beginnings = P .. ':queues', {}, {}
+local coming = {} -- queue -> how many jobs more it will have; fewer than none if they go elsewhere
+
+-- Whether the job of this number was stored by this very call, whose answer was lost on its way.
+local function is_own(member, mark)
+  local body = call('HGET', BODIES, member)
+  return body and select(7, take(body, 6)) == mark
+end
+
+local function submit(member, mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
+  max_attempts, expires_at, options, tags, metadata, version, unique_key)
+  local beginning = version == 1 and beginnings[state]
+  if not beginning then
+    beginning = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil)
+    if version == 1 then beginnings[state] = beginning end
+  end
+  local record = beginning
+    .. pack(queue, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, 0, 0)
+  bear(member, id, task, queue, tags, created_at, record,
+    pack(payload, checksum, options, tags, metadata, mark, unique_key))
+  if state == PENDING then
+    add(place(PENDING, queue), standing(priority, rank), member)
+    add(STATE_PENDING, member, member)
+    if expires_at then add(LAPSING, text(expires_at), member) end
+  else
+    enter(member, {state = state, queue = queue, run_at = run_at, expires_at = expires_at})
+  end
+  if unique_key then add_key(member, unique_key) end
+end
+
+-- Every job of the batch but those to skip.
+local function submit_all(batch, count, skip, next_number, mark)
+  local offset = count < 16 and 1 or count < 65536 and 3 or 5
+  for i = 1, count do
+    local id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
+      options, tags, metadata, version, unique_key
+    offset, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
+      options, tags, metadata, version, unique_key = take(batch, 17, offset + 3)
+    if not skip[i] then
+      submit(next_number(), mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
+        max_attempts, expires_at, options, tags, metadata, version, unique_key)
+      coming[queue] = (coming[queue] or 0) + 1
+    end
+  end
+end
+
+-- A queue that has no room for what comes: its name, its limit, how many wait in it and how many come. Or nothing.
+local function full_queue()
+  for queue, more in pairs(coming) do
+    local known = call('HGET', QUEUES, queue)
+    known_queues[queue] = known
+    local behind = known and known:find(' ', 1, true)
+    local limit = behind and more > 0 and tonumber(cjson.decode(known:sub(behind)).max_length)
+    if limit then
+      local waiting = 0
+      for _, state in ipairs({'scheduled', 'waiting', 'pending', 'retrying'}) do
+        waiting = waiting + call('ZCARD', place(state, queue))
+      end
+      if waiting + more > limit then return {'full', queue, limit, waiting, more} end
+    end
+  end
+end
+
+-- Make the queues of what came known, and wake who waits for their jobs.
+local function announce(now, messages)
+  for queue in pairs(coming) do
+    if not known_queues[queue] then call('HSETNX', QUEUES, queue, now) end
+    messages['work:' .. queue] = true
+  end
+  ring(messages)
+end

@@ -1,0 +1,6 @@
+-- The schedules whose time has come, the earliest first; none while a notice hangs at the door.
+-- ARGV: now, limit
+
+if call('EXISTS', P .. ':notice') == 1 then return {} end
+local ids = call('ZRANGEBYSCORE', TIMES, '-inf', ARGV[1], 'LIMIT', 0, ARGV[2])
+return ask_in_parts('HMGET', SCHEDULES, ids, #ids)

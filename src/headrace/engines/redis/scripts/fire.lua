@@ -1,0 +1,58 @@
+-- Store schedules that are still at their versions, with the jobs and occurrences that go with them.
+-- ARGV: now, mark, again, then for each firing: id, the version expected, due_at or nothing, ScheduleRow, number of
+-- jobs, their ids, jobs (array of NewJob), number of occurrences, occurrences ...
+-- Answers: the positions of those that applied
+
+local now, mark, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local KEPT = 1000 -- occurrences of each
+
+local applied = {}
+if call('EXISTS', P .. ':notice') == 1 then return applied end -- put up since they were found to be due
+
+local versions, seen, is_news = {}, {}, false
+
+local function version_now(id, row)
+  return versions[id] or row and version_of(row)
+end
+
+local function add_jobs(count, ids, jobs)
+  local known, skip, fresh = ask_in_parts('HMGET', IDS, ids, count), {}, count
+  for i = 1, count do
+    skip[i] = seen[ids[i]] or known[i]
+    if skip[i] then fresh = fresh - 1 end
+    seen[ids[i]] = true
+  end
+  if fresh > 0 then submit_all(jobs, count, skip, numbers(fresh), mark) end
+end
+
+local function write_later(id, due_at, row, occurrences)
+  deferred[#deferred + 1] = function()
+    write_schedule(id, due_at, row)
+    local key = P .. ':occurrences:' .. id
+    in_parts('LPUSH', key, occurrences, #occurrences)
+    if #occurrences > 0 then call('LTRIM', key, 0, KEPT - 1) end
+  end
+end
+
+local at, position = 4, 0
+while at <= #ARGV do
+  local id, expected, due_at, row = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
+  local job_count, ids, jobs, occurrence_count = tonumber(ARGV[at + 4]), ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+  local occurrences = {}
+  for i = 1, tonumber(occurrence_count) do occurrences[i] = ARGV[at + 7 + i] end
+  at, position = at + 8 + #occurrences, position + 1
+  local stored = call('HGET', SCHEDULES, id)
+  if again and stored == row then -- by this very call, whose answer was lost on its way
+    applied[#applied + 1] = position
+  elseif stored and version_now(id, stored) == expected then
+    versions[id], is_news = expected + 1, true
+    add_jobs(job_count, cmsgpack.unpack(ids), jobs)
+    write_later(id, due_at, row, occurrences)
+    applied[#applied + 1] = position
+  end
+end
+if is_news then
+  flush_births()
+  announce(now, {times = true})
+end
+return applied

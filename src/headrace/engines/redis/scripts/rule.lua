@@ -1,0 +1,9 @@
+-- Give a queue rules in place of those it had; a queue that nobody knew is known afterwards.
+-- ARGV: now, name, QueueRules in JSON, or nothing for none
+
+guard()
+local known = call('HGET', P .. ':queues', ARGV[2])
+local created_at = known and known:match('^%S+') or ARGV[1]
+call('HSET', P .. ':queues', ARGV[2], ARGV[3] == '' and created_at or created_at .. ' ' .. ARGV[3])
+ring({['work:' .. ARGV[2]] = true})
+return 1

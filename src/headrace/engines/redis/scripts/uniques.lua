@@ -1,0 +1,42 @@
+-- Jobs by their key. A job that finishes stays in the set of its key, because whoever settles it does not look at keys.
+-- It is put aside, among the finished ones, by whoever comes upon it there: so a key with a hundred thousand finished
+-- jobs is searched as fast as a new one. Nothing of a key outlives its jobs.
+
+local function past(state, key)
+  return named('past:' .. state, key)
+end
+
+local function hold_key(member, j, key)
+  if FINAL[j.state] then
+    add(past(j.state, key), text(j.finished_at or 0), member)
+  else
+    add(named('unique', key), member, member)
+  end
+end
+
+-- Put aside those of these jobs that have finished; what there is of all of them, in their order.
+local function set_aside(key, members)
+  local set, found = named('unique', key), {}
+  local records = records_of(members, #members)
+  for i, member in ipairs(members) do
+    local j = job_of(records[i])
+    if not j or FINAL[j.state] then drop(set, member) end
+    if j then
+      if FINAL[j.state] then hold_key(member, j, key) end
+      found[#found + 1] = {member = member, job = j}
+    end
+  end
+  return found
+end
+
+-- A new job has this key. A few finished ones are put aside on the way: nobody may ever look for the key, as with the
+-- jobs of a schedule, and who does at last must not find them all.
+local A_FEW, looked_at = 20, {}
+local function add_key(member, key)
+  local set = named('unique', key)
+  if not looked_at[key] then
+    looked_at[key] = true
+    set_aside(key, call('ZRANGE', set, 0, A_FEW - 1))
+  end
+  add(set, member, member)
+end

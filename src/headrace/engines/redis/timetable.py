@@ -1,0 +1,93 @@
+"""The schedules in Redis. What they say is decided elsewhere; here they are kept, found when due, and fired once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+from headrace.engines.redis import records
+from headrace.engines.redis.scripts import load
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.desk import Office
+    from headrace.engines.redis.wire import Value
+
+_put, _drop, _due, _fire = load("put"), load("drop"), load("due"), load("fire")
+
+
+class RedisTimetable:
+    """Reads schedules and fires them."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def all(self) -> list[ScheduleRow]:
+        self._office.prepare()
+        rows = map(records.schedule.decode, self._office.wire.ask("HVALS", self._key("schedules")))
+        return sorted(rows, key=lambda row: row.id)
+
+    def get(self, schedule_id: str) -> ScheduleRow | None:
+        self._office.prepare()
+        if not records.encodable(schedule_id):
+            return None
+        found = self._office.wire.ask("HGET", self._key("schedules"), schedule_id)
+        return None if found is None else records.schedule.decode(found)
+
+    def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
+        self._office.prepare()
+        stored = (row.id, "", _due_at(row), records.encode(row)) if new else _one_version_on(row)
+        return bool(self._office.wire.run(_put, 0, *stored, repeat=(1, *stored)))
+
+    def delete(self, schedule_id: str) -> bool:
+        self._office.prepare()
+        return records.encodable(schedule_id) and bool(self._office.wire.run(_drop, schedule_id))
+
+    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+        self._office.prepare()
+        if limit <= 0:
+            return []
+        args = (self._office.at(now), limit)
+        found = self._office.wire.run(_due, *args, repeat=args)
+        return [records.schedule.decode(row) for row in found if row is not None]
+
+    def next_due(self) -> int | None:
+        self._office.prepare()
+        first = self._office.wire.ask("ZRANGE", self._key("times"), 0, 0, "WITHSCORES")
+        return int(float(first[1])) if first else None
+
+    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
+        self._office.prepare()
+        if not firings:
+            return []
+        call = (self._office.at(now), secrets.randbits(50))
+        told = [part for firing in firings for part in _told(firing)]
+        applied = set(self._office.wire.run(_fire, *call, 0, *told, repeat=(*call, 1, *told)))
+        return [position in applied for position in range(1, len(firings) + 1)]
+
+    def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
+        self._office.prepare()
+        if limit <= 0 or not records.encodable(schedule_id):
+            return []
+        found = self._office.wire.ask("LRANGE", self._key(f"occurrences:{schedule_id}"), 0, limit - 1)
+        return [records.occurrence.decode(entry) for entry in found]
+
+    def _key(self, name: str) -> str:
+        return f"{{{self._office.prefix}}}:{name}"
+
+
+def _due_at(row: ScheduleRow) -> int | str:
+    return "" if row.due_at is None or row.paused else row.due_at
+
+
+def _one_version_on(row: ScheduleRow) -> tuple[Value, ...]:
+    return row.id, row.version, _due_at(row), records.encode(structs.replace(row, version=row.version + 1))
+
+
+def _told(firing: Firing) -> list[Value]:
+    ids = records.encode([job.id for job in firing.jobs])
+    jobs = (len(firing.jobs), ids, records.encode_batch(firing.jobs))
+    return [*_one_version_on(firing.row), *jobs, len(firing.occurrences), *map(records.encode, firing.occurrences)]

@@ -1,0 +1,112 @@
+"""What is known of a task's next job before its arguments are: the options of the call and of the task, resolved.
+
+Must not know engines, handles or the time.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from headrace.core import codec
+from headrace.core.model import JobOptions
+from headrace.core.options import Options, ensure_agreement
+from headrace.core.unique import (
+    Admission,
+    Unique,
+    for_cache,
+    for_debounce,
+    for_idempotency,
+    for_throttle,
+    for_unique,
+    unique_key,
+)
+from headrace.engines.sql import as_json
+from headrace.errors import InvalidJob, PayloadTooLarge
+from headrace.runtime.task import Task
+
+DEFAULT_QUEUE = "default"
+
+
+class Recipe(Struct, frozen=True, gc=False):
+    """Everything about a task's next job that does not depend on its arguments or the time."""
+
+    task: str
+    queue: str
+    priority: int
+    delay: int
+    run_at: int | None
+    expires: int | None
+    max_attempts: int
+    lifo: bool
+    job_id: str | None
+    options: str | None
+    tags: str | None
+    metadata: str | None
+    admission: Admission | None
+
+
+def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> Recipe:
+    """The recipe of a task under the options of a call, or InvalidJob if they don't go together."""
+    options = overrides.over(task.options)
+    ensure_agreement(options)
+    if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
+        raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
+    queue = _or(options.queue, DEFAULT_QUEUE)
+    return Recipe(
+        task=task.name,
+        queue=queue,
+        priority=_or(options.priority, 0),
+        delay=options.debounce or _or(options.delay, 0),
+        run_at=_or(options.run_at, None),
+        expires=_or(options.expires, None),
+        max_attempts=options.retry.max_attempts if options.retry is not UNSET else task.retry.max_attempts,
+        lifo=_or(options.lifo, False),
+        job_id=_or(options.job_id, None),
+        options=_stored_options(task, overrides, options),
+        tags=as_json(options.tags) if options.tags else None,
+        metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
+        admission=_admission(task, options, queue),
+    )
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is UNSET else value
+
+
+def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> Admission | None:
+    if options.idempotency_key:
+        return for_idempotency(options.idempotency_key)
+    if options.cache:
+        return for_cache(options.cache, task.name, task.function)
+    if not (options.unique or options.debounce or options.throttle):
+        return None
+    unique = options.unique or Unique()
+    key = unique_key(unique, task.name, task.function, queue)
+    if options.debounce:
+        return for_debounce(key)
+    return for_throttle(key, options.throttle) if options.throttle else for_unique(unique, key)
+
+
+def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Options) -> str | None:
+    """What the worker must know of this call beyond the task's own definition; nothing, most of the time."""
+    redact = _or(options.redact, ())
+    stored = JobOptions(
+        timeout=overrides.timeout,
+        retry=overrides.retry.policy() if overrides.retry is not UNSET else UNSET,
+        keep_result=overrides.keep_result,
+        isolation=overrides.isolation,
+        redact=redact,
+        redact_args=tuple(
+            n for n, name in enumerate(task.signature.positional) if name.lower() in {word.lower() for word in redact}
+        ),
+    )
+    return None if stored == JobOptions() else as_json(stored)
+
+
+def _metadata(value: Any, limit: int) -> str:
+    try:
+        return codec.encode(value, limit=limit, where="metadata")
+    except PayloadTooLarge as error:
+        raise PayloadTooLarge(f"metadata: {error}") from None
