@@ -12,13 +12,17 @@ from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
 from weakref import WeakSet
 
+from msgspec import structs
+
 from headrace.app.config import find_settings, open_engine
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock
+from headrace.core.model import TaskRules
 from headrace.core.options import Options, check_task_name, checked
+from headrace.core.rules import changed
 from headrace.core.settings import Settings
 from headrace.core.words import short, why
 from headrace.engines.protocol import Engine
@@ -195,6 +199,31 @@ class Headrace:
         """Have a worker finish what it runs and end."""
         return self._wish(worker_id, "stop")
 
+    def task_rules(self) -> dict[str, TaskRules]:
+        """The rules of every task that has any, by its name."""
+        return {row.name: row.rules for row in self.engine.desk.tasks()}
+
+    def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
+        """Change rules of a task, for every worker from its next claim on; all the rules it has then.
+
+        `rate` is how many of its jobs may start in a time ("10/s"), `burst` how many of them at once after a rest,
+        `concurrency` how many may run at the same time, over all queues and workers. None lifts a rule.
+        """
+        return self._rule_task(name, lambda before: changed(before, rules))
+
+    def pause_task(self, name: str) -> None:
+        """Let no worker start jobs of this task; those that run go on, and jobs of other tasks pass them."""
+        self._rule_task(name, lambda before: structs.replace(before, paused=True))
+
+    def resume_task(self, name: str) -> None:
+        """Let workers start jobs of this task again."""
+        self._rule_task(name, lambda before: structs.replace(before, paused=False))
+
+    def _rule_task(self, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
+        after = change(self.task_rules().get(check_task_name(name), TaskRules()))
+        self.engine.desk.rule_task(name, after)
+        return after
+
     def spooled(self) -> int:
         """How many jobs wait in the spool for the server to return; 0 without a spool."""
         return 0 if self.spool is None else self.spool.count()
@@ -207,6 +236,10 @@ class Headrace:
     aqueues = twin(queues)
     aworkers = twin(workers)
     aspooled = twin(spooled)
+    atask_rules = twin(task_rules)
+    aconfigure_task = twin(configure_task)
+    apause_task = twin(pause_task)
+    aresume_task = twin(resume_task)
 
     # -- working
 

@@ -5,7 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.clock import to_datetime
-from headrace.core.model import Filter, JobRow, Notice, WorkerRow
+from headrace.core.limits import gates_of
+from headrace.core.model import Filter, JobRow, Notice, QueueRules, TaskRules, WorkerRow
+from headrace.core.rules import rate_in_words
 from headrace.core.states import FINAL, State
 from headrace.engines.protocol import Desk
 
@@ -22,7 +24,7 @@ def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> 
         return "It waits for other jobs to finish first."
     if row.state is State.PENDING or row.run_at <= now:
         alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
-        return _pending(row, desk, alive)
+        return _pending(row, desk, alive, now)
     return _not_due(row, now)
 
 
@@ -69,7 +71,7 @@ def _not_due(row: JobRow, now: int) -> str:
     return f"It is scheduled to run in {left}{reason}."
 
 
-def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow]) -> str:
+def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
     if any(queue.name == row.queue and queue.paused for queue in desk.queues()):
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
     if not alive:
@@ -79,6 +81,8 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow]) -> str:
         return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
     if not any(_knows(worker, row.task) for worker in serving):
         return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
+    if (shut := _shut(row, desk, serving, now)) is not None:
+        return shut
     working = [worker for worker in serving if worker.state == "running"]
     if not working:
         return f"Every worker of queue {row.queue!r} is paused or stopping."
@@ -87,6 +91,36 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow]) -> str:
     if busy >= slots:
         return f"All {slots} slots of queue {row.queue!r} are busy; {pending} jobs are pending there."
     return f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free."
+
+
+def _shut(row: JobRow, desk: Desk, serving: list[WorkerRow], now: int) -> str | None:
+    """The sentence for a job that a rule holds back, None if none does at this moment."""
+    rules = next((queue.rules for queue in desk.queues() if queue.name == row.queue), None)
+    of_queue = msgspec.json.decode(rules, type=QueueRules) if rules else QueueRules()
+    of_task = {task.name: task.rules for task in desk.tasks()}.get(row.task, TaskRules())
+    gates = gates_of(row.lane)
+    needs = {gate.name for gate in gates if gate.kind == "needs"}
+    if needs and not any(needs <= set(msgspec.json.decode(worker.capabilities)) for worker in serving):
+        told = ", ".join(sorted(needs))
+        return f"No live worker of queue {row.queue!r} has what it needs ({told}); start one with `--needs {told}`."
+    if of_task.paused:
+        return f"Task {row.task!r} is paused; resume it with `headrace tasks resume {row.task}`."
+    running = desk.running(now)
+    held = sum(jobs for queue, _, _, jobs in running if queue == row.queue)
+    if of_queue.concurrency is not None and held >= of_queue.concurrency:
+        return f"Queue {row.queue!r} may run {of_queue.concurrency} jobs at the same time, and so many run now."
+    held = sum(jobs for _, task, _, jobs in running if task == row.task)
+    if of_task.concurrency is not None and held >= of_task.concurrency:
+        return f"Task {row.task!r} may run {of_task.concurrency} times at the same time, and so often it runs now."
+    for gate in gates:
+        held = sum(jobs for _, _, lane, jobs in running if gate in gates_of(lane))
+        most = of_queue.key_concurrency or 1
+        if gate.kind == "key" and held >= most:
+            return f"Of concurrency key {gate.name!r} {most} may run at the same time, and so many run now."
+    rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
+    rates |= {f"rate key {gate.name!r}": of_queue.key_rate for gate in gates if gate.kind == "rate"}
+    told = " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
+    return f"It waits its turn: {told}." if told else None
 
 
 def _serves(worker: WorkerRow, queue: str) -> bool:

@@ -351,6 +351,7 @@ class WorkerRow(Struct, frozen=True, array_like=True):
     failed: int
     tasks: str
     heartbeat: int
+    capabilities: str = "[]"
 
     def is_silent(self, now: int) -> bool:
         """Whether it has missed more than a few of its own heartbeats."""

@@ -5,11 +5,13 @@ Must not know engines, handles or the time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET, Struct
 
 from headrace.core import codec
+from headrace.core.limits import Gate, lane_of
 from headrace.core.model import JobOptions
 from headrace.core.options import Options, ensure_agreement
 from headrace.core.unique import (
@@ -45,6 +47,7 @@ class Recipe(Struct, frozen=True, gc=False):
     tags: str | None
     metadata: str | None
     admission: Admission | None
+    lane: str
 
 
 def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> Recipe:
@@ -68,11 +71,21 @@ def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         tags=as_json(options.tags) if options.tags else None,
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
         admission=_admission(task, options, queue),
+        lane=lane_of(_gates(options)),
     )
 
 
 def _or(value: Any, default: Any) -> Any:
     return default if value is UNSET else value
+
+
+def _gates(options: Options) -> Iterator[Gate]:
+    """What the start of such a job depends on, beside its queue."""
+    yield from (Gate("needs", capability) for capability in _or(options.needs, ()))
+    if options.rate_key:
+        yield Gate("rate", options.rate_key)
+    if options.concurrency_key:
+        yield Gate("key", options.concurrency_key)
 
 
 def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> Admission | None:

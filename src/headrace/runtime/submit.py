@@ -234,6 +234,7 @@ class Submitter:
             recipe.metadata,
             now if recipe.job_id else 1,
             None if admission is None else admission.key.of(call.args, call.kwargs),
+            recipe.lane,
         )
         return new, None if admission is None else admission.rule(now)
 

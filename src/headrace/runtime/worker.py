@@ -164,6 +164,7 @@ class Worker:
             failed=self._trade.failed,
             tasks=msgspec.json.encode(sorted(self._task_names())).decode(),
             heartbeat=int(settings.heartbeat * 1000),
+            capabilities=msgspec.json.encode(settings.capabilities).decode(),
         )
 
     def held(self) -> Iterable[Claim]:

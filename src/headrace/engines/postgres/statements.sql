@@ -429,9 +429,9 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused;
 
 -- name: attend (each w: WorkerRow)
 INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
-                              completed, failed, tasks, heartbeat)
+                              completed, failed, tasks, heartbeat, capabilities)
 SELECT w.id, w.host, w.pid, w.started_at, w.seen_at, w.state, w.wish, w.queues, w.concurrency, w.running,
-       w.completed, w.failed, w.tasks, w.heartbeat
+       w.completed, w.failed, w.tasks, w.heartbeat, w.capabilities
 FROM jsonb_array_elements(:w::jsonb) AS w(value)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
                                completed = excluded.completed, failed = excluded.failed
@@ -447,6 +447,7 @@ DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids:
 SELECT coalesce(json_agg(json_build_array({WorkerRow}) ORDER BY started_at, id), '[]')::text FROM (
     -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
     SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           capabilities,
            least(concurrency, coalesce(held.jobs, 0)) AS running
     FROM headrace_workers AS known
     LEFT JOIN (SELECT worker, count(*) AS jobs FROM headrace_jobs WHERE state = 'running' GROUP BY worker) AS held

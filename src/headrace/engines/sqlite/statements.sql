@@ -322,8 +322,8 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused;
 
 -- name: attend
 INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
-                              completed, failed, tasks, heartbeat)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                              completed, failed, tasks, heartbeat, capabilities)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
                                completed = excluded.completed, failed = excluded.failed;
 
@@ -340,6 +340,7 @@ DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT json_group_array(json_array({WorkerRow})) FROM (
     -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
     SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           capabilities,
            min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
                              WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running
     FROM headrace_workers ORDER BY started_at, id);

@@ -158,7 +158,8 @@ CREATE TABLE headrace_workers (
     completed   bigint  NOT NULL,
     failed      bigint  NOT NULL,
     tasks       text    NOT NULL,
-    heartbeat   bigint  NOT NULL
+    heartbeat   bigint  NOT NULL,
+    capabilities text   NOT NULL DEFAULT '[]'
 ) WITH (fillfactor = 50);
 
 -- What is true of the store as a whole: its own identity, and what hangs at its door while its jobs are carried over.

@@ -19,6 +19,9 @@ CREATE TABLE headrace_tasks (
     rules TEXT NOT NULL
 ) WITHOUT ROWID;
 
+-- What a worker has of what jobs may need, in JSON.
+ALTER TABLE headrace_workers ADD COLUMN capabilities TEXT NOT NULL DEFAULT '[]';
+
 -- What an operator asks of a queue, in JSON.
 ALTER TABLE headrace_queues ADD COLUMN rules TEXT;
 
