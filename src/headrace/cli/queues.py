@@ -106,7 +106,7 @@ def _set(session: Session, names: tuple[str, ...], paused: bool) -> None:
         say(f"queue {queue.name} is {'paused' if paused else 'open'}{new}")
 
 
-def _rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """A rule as the app takes it; the word `none`, which lifts it, stays the text, as None means: not said."""
     if value is None or value == "none":
         return value
@@ -129,7 +129,7 @@ def _number(value: str) -> Any:
 
 
 _RULES = tuple(
-    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=_rule, help=told)
+    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_rule, help=told)
     for name, metavar, told in (
         ("max_length", "N", "How many jobs may wait in it; beyond that, enqueuing raises QueueFull."),
         ("weight", "N", "How many times as many turns it has as other queues."),

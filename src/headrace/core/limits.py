@@ -33,8 +33,8 @@ _UNITS = {
     "d": 86400,
     "day": 86400,
 }
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:/|\s+per\s+)\s*(\d+(?:\.\d+)?)?\s*([a-z]+?)s?\s*", re.IGNORECASE)
-_FASTEST = 1_000_000
+_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:/|\s+per\s+)\s*(\d+(?:\.\d+)?)?\s*([a-z]+)\s*", re.IGNORECASE)
+_FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts in a second; slower ones are slips, and overflow a store
 
 
 def allows(rate: Rate, full_at: int, now: int) -> int:
@@ -55,15 +55,21 @@ def opens_at(rate: Rate, full_at: int) -> int:
 def as_rate(text: str, burst: int | None = None) -> Rate:
     """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". Without a burst, one second's worth."""
     match = _RATE.fullmatch(text)
-    unit = _UNITS.get(match[3].lower()) if match else None
+    unit = _unit(match[3].lower()) if match else None
     if match is None or unit is None:
         raise ConfigError(f"rate: {short(text)} is none; write so many per time, such as '10/s', '100/min' or '3/10s'")
     seconds = float(match[2] or 1) * unit
     jobs = float(match[1])
-    if not jobs or not seconds or jobs / seconds > _FASTEST:
-        raise ConfigError(f"rate: {short(text)} must be more than none and at most {_FASTEST} a second")
+    if not seconds or not _SLOWEST <= jobs / seconds <= _FASTEST:
+        raise ConfigError(f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second")
     every = max(round(1_000_000 * seconds / jobs), 1)
-    return Rate(every, burst if burst is not None else max(1_000_000 // every, 1))
+    # Not from `every`, whose rounding would make five of "6/s".
+    return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))
+
+
+def _unit(word: str) -> int | None:
+    """The seconds of a unit; a plural is one of a word, so that "ms" is not taken for minutes."""
+    return _UNITS.get(word) or (_UNITS.get(word.removesuffix("s")) if len(word) > 2 else None)
 
 
 # -- gates
@@ -125,16 +131,24 @@ class Doorkeeper:
         return True
 
 
-def in_turn(lanes: Iterable[Sequence[Head]], by_priority: bool = True) -> list[Head]:
-    """The heads of several lanes in a fair order: of those that are equally urgent, one of each lane in turn."""
+def in_turn(
+    lanes: Iterable[Sequence[Head]], by_priority: bool = True, served: Mapping[int, str] | None = None
+) -> list[Head]:
+    """The heads of several lanes in a fair order: of those that are equally urgent, one of each lane in turn.
+
+    `served` tells for a priority which lane had the last turn: the one after it begins. Without that, whoever has
+    the oldest jobs would have every turn of a worker with a single slot.
+    """
+    last = served or {}
     placed = []
     for heads in lanes:
         rounds: dict[int, int] = {}
         for head in heads:
             level = head.priority if by_priority else 0
             number = rounds[level] = rounds.get(level, 0) + 1
-            placed.append((-level, number, head.rank, head.seq, head))
-    return [head for *_, head in sorted(placed, key=lambda place: place[:4])]
+            turn = (head.lane <= last[level], head.lane) if level in last else (False, "")
+            placed.append((-level, number, turn, head.rank, head.seq, head))
+    return [head for *_, head in sorted(placed, key=lambda place: place[:5])]
 
 
 # -- the order inside a queue

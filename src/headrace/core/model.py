@@ -49,6 +49,7 @@ class JobOptions(Struct, frozen=True, omit_defaults=True):
     isolation: Isolation | UnsetType = UNSET
     redact: tuple[str, ...] = ()
     redact_args: tuple[int, ...] = ()
+    preemptible: bool | UnsetType = UNSET
 
 
 class NewJob(Struct, frozen=True, array_like=True, gc=False):

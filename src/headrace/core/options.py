@@ -56,6 +56,7 @@ class Options(Struct, frozen=True, kw_only=True):
     isolation: Isolation | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
+    preemptible: bool | UnsetType = UNSET
     job_id: str | UnsetType = UNSET
     unique: Unique | UnsetType | None = UNSET
     idempotency_key: str | UnsetType | None = UNSET
@@ -286,6 +287,7 @@ _CHECKS = {
     "isolation": _isolation,
     "keep_result": _flag,
     "lifo": _flag,
+    "preemptible": _flag,
     "job_id": _id,
     "unique": _unique,
     "idempotency_key": _idempotency_key,

@@ -17,18 +17,23 @@ Rules = TypeVar("Rules", QueueRules, TaskRules)
 Check = Callable[[str, Any], Any]
 _MOST_JOBS = 1_000_000_000
 _LONGEST = 365 * 86_400
+_UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 
 
-def _count(name: str, value: Any, most: int = _MOST_JOBS) -> int:
+def _count(name: str, value: Any, most: int = _MOST_JOBS, lifted: str = "no limit") -> int:
     if type(value) is not int or not 1 <= value <= most:
         raise InvalidJob(
-            f"{name}: expected a whole number from 1 to {most:,}, or None for no limit, got {short(value)}"
+            f"{name}: expected a whole number from 1 to {most:,}, or None for {lifted}, got {short(value)}"
         )
     return value
 
 
 def _weight(name: str, value: Any) -> int:
-    return _count(name, value, 1000)
+    return _count(name, value, 1000, "the usual weight of 1")
+
+
+def _burst(name: str, value: Any) -> int:
+    return _count(name, value, lifted="what starts in a second")
 
 
 def _strategy(name: str, value: Any) -> str:
@@ -63,13 +68,13 @@ _OF_QUEUES: dict[str, Check] = {
     "strategy": _strategy,
     "ageing": _ageing,
     "rate": _rate,
-    "burst": _count,
+    "burst": _burst,
     "concurrency": _count,
     "key_rate": _rate,
-    "key_burst": _count,
+    "key_burst": _burst,
     "key_concurrency": _count,
 }
-_OF_TASKS: dict[str, Check] = {"rate": _rate, "burst": _count, "concurrency": _count}
+_OF_TASKS: dict[str, Check] = {"rate": _rate, "burst": _burst, "concurrency": _count}
 _CHECKS: dict[type, dict[str, Check]] = {QueueRules: _OF_QUEUES, TaskRules: _OF_TASKS}
 QUEUE_RULES, TASK_RULES = tuple(_OF_QUEUES), tuple(_OF_TASKS)
 
@@ -100,13 +105,14 @@ def _checked(checks: Mapping[str, Check], given: Mapping[str, Any]) -> dict[str,
 
 
 def _join(rules: QueueRules | TaskRules, values: dict[str, Any], rate: str, burst: str) -> None:
-    """A burst belongs to its rate: alone, it changes the one that is there."""
+    """A burst belongs to its rate: alone, it changes the one that is there, and a new rate brings its own."""
     new: Rate | None = values.get(rate, getattr(rules, rate))
-    most = values.pop(burst, None)
-    if most is not None:
-        if new is None:
+    if burst in values:
+        most = values.pop(burst)
+        if new is not None:
+            new = Rate(new.every, as_rate(rate_in_words(new)).burst if most is None else most)
+        elif most is not None:
             raise InvalidJob(f"{burst}: it belongs to a {rate}; give that too")
-        new = Rate(new.every, most)
     values[rate] = new
 
 
@@ -122,7 +128,12 @@ def in_words(rules: QueueRules | TaskRules) -> str:
 
 
 def rate_in_words(rate: Rate) -> str:
-    """A rate in the smallest unit that makes it one or more."""
-    units = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
-    unit = next((unit for unit, seconds in units.items() if 1_000_000 * seconds >= rate.every), "day")
-    return f"{1_000_000 * units[unit] / rate.every:.6g}/{unit}"
+    """A rate in the smallest unit that makes it a whole number, or, if none does, one or more."""
+    counts = [(1_000_000 * seconds / rate.every, unit) for unit, seconds in _UNITS.items()]
+    counts = [(starts, unit) for starts, unit in counts if starts >= 1] or counts[-1:]
+    for starts, unit in counts:
+        # The interval is kept in whole microseconds: that of 7/s is 142857, and still it means seven.
+        if abs(starts - round(starts)) <= 0.51 * starts / rate.every:
+            return f"{round(starts)}/{unit}"
+    starts, unit = counts[0]
+    return f"{starts:.6g}/{unit}"

@@ -110,6 +110,7 @@ def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Opti
         retry=overrides.retry.policy() if overrides.retry is not UNSET else UNSET,
         keep_result=overrides.keep_result,
         isolation=overrides.isolation,
+        preemptible=overrides.preemptible,
         redact=redact,
         redact_args=tuple(
             n for n, name in enumerate(task.signature.positional) if name.lower() in {word.lower() for word in redact}

@@ -22,6 +22,8 @@ from headrace.core.model import (
     Page,
     QueueRow,
     QueueRules,
+    TaskRow,
+    TaskRules,
     WorkerRow,
 )
 from headrace.core.states import Event, State, sources
@@ -39,6 +41,7 @@ _EVERYTHING = 1 << 40
 _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
 _depths, _filings, _workers = load("depths"), load("filings"), load("workers")
 _move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
+_rule_task, _running = load("rule_task"), load("running")
 
 
 class Office(Protocol):
@@ -149,6 +152,21 @@ class RedisDesk:
         self._office.prepare()
         text = b"" if rules == QueueRules() else msgspec.json.encode(rules)
         self._change(_rule, self._office.at(None), name, text)
+
+    def rule_task(self, name: str, rules: TaskRules) -> None:
+        self._office.prepare()
+        self._change(_rule_task, name, b"" if rules == TaskRules() else msgspec.json.encode(rules))
+
+    def tasks(self) -> list[TaskRow]:
+        self._office.prepare()
+        known = self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:tasks")
+        rules = records.named(known, records.task_rules.decode)
+        return [TaskRow(name, rules[name]) for name in sorted(rules)]
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        self._office.prepare()
+        found = iter(self._ask(_running, self._office.at(now)))
+        return sorted((queue.decode(), task.decode(), lane.decode(), jobs) for queue, task, lane, jobs in zip(*[found] * 4))
 
     def workers(self) -> list[WorkerRow]:
         rows, counts = self._ask(_workers)

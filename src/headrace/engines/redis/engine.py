@@ -66,6 +66,7 @@ class RedisEngine:
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
         self.kept_for = dict(KEPT_FOR)
         self._store: str | None = None
+        self._cursors: dict[str, str] = {}  # by queue, the lane that was looked at last: each claim goes on from there
 
     # -- the hot path
 
@@ -99,14 +100,25 @@ class RedisEngine:
             records.encode_batch(outcomes),
             len(notes),
             records.encode(notes),
+            self._asked(want),
         )
-        refused, claims, next_at, queues = answer
+        refused, claims, next_at, queues, weights, cursors = answer
+        if cursors:
+            self._cursors.update(records.named(cursors, bytes.decode))
         return Exchanged(
             [outcomes[position - 1] for position in refused],
             records.claims(claims),
             None if next_at is None else int(next_at),
             tuple([name.decode() for name in queues]),
+            records.named(weights, int),
         )
+
+    def _asked(self, want: Want | None) -> bytes:
+        if want is None:
+            return records.encode(((), None, ()))
+        # A lane "" is the beginning, where a claim goes on unless it is told.
+        cursors = [part for queue, lane in self._cursors.items() if lane for part in (queue, lane)]
+        return records.encode((want.capabilities, want.strategy, cursors))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import NamedTuple
 
 import msgspec
@@ -24,8 +25,10 @@ _heads = msgspec.json.Decoder(list[Head])
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])
+_served = msgspec.json.Decoder(dict[int, str])
 _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
 _LANES_AT_ONCE, _MOST_LANES = 50, 1000
+_MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
 _NO_LIMIT = float("inf")
 
 
@@ -58,10 +61,8 @@ _EMPTY = Rulebook({}, frozenset(), {})
 
 def rulebook(told: str) -> Rulebook:
     """What the horizon of a claim tells of rules."""
-    if told == "[[],[],[]]":
-        return _EMPTY
     queues, laned, tasks = _book.decode(told)
-    return Rulebook(dict(queues), frozenset(laned), dict(tasks))
+    return Rulebook(dict(queues), frozenset(laned), dict(tasks)) if queues or laned or tasks else _EMPTY
 
 
 def earlier(one: int | None, other: int | None) -> int | None:
@@ -78,7 +79,7 @@ class Gatekeeper:
         self._ledger = ledger
         self._book = book
         self._want = want
-        self._cursors = cursors  # by queue, the lane that was looked at last: each claim goes on from there
+        self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see _Memory
         self._now = now
         self._moved = False
         self._buckets: dict[str, int] = {}
@@ -123,7 +124,7 @@ class Gatekeeper:
         if rules.concurrency is not None:
             room = min(room, rules.concurrency - self._in_queue[queue])
         if rules.rate is not None:
-            room = min(room, self._left(f"q:{queue}", rules.rate))
+            room = min(room, self._left(_bucket(rules.rate, "queue", queue), rules.rate))
         return room
 
     def _room_of(self, gate: Gate, queue: str, rules: QueueRules) -> float:
@@ -132,7 +133,8 @@ class Gatekeeper:
         if gate.kind == "key":
             return (rules.key_concurrency or 1) - self._of_key[gate]
         if gate.kind == "rate":
-            return _NO_LIMIT if rules.key_rate is None else self._left(f"r:{queue}:{gate.name}", rules.key_rate)
+            rate = rules.key_rate
+            return _NO_LIMIT if rate is None else self._left(_bucket(rate, "key", queue, gate.name), rate)
         return self._room_of_task(gate.name)
 
     def _room_of_task(self, task: str) -> float:
@@ -141,7 +143,7 @@ class Gatekeeper:
         if rules.concurrency is not None:
             room = min(room, rules.concurrency - self._of_task[task])
         if rules.rate is not None and room > 0:
-            room = min(room, self._left(f"t:{task}", rules.rate))
+            room = min(room, self._left(_bucket(rules.rate, "task", task), rules.rate))
         return room
 
     def _left(self, bucket: str, rate: Rate) -> int:
@@ -166,25 +168,55 @@ class Gatekeeper:
         free = self._free(queue, strategy, rules.ageing, room)
         if queue not in self._book.laned and not self._moved:
             return free
-        chosen: list[Head] = []
-        lanes, seen = [free], 0
-        after = self._cursors.get(queue, "")
-        wrapped = not after
+        memory = _Memory(self._cursors, queue)
+        by_priority = strategy == "priority"
+        chosen: dict[int, Head] = {}
+        lanes, seen, last = [free], 0, ""
+        around = self._around(queue, *memory.where)
         while True:
-            names = _names.decode(self._ledger.ask("lanes", queue=queue, beyond=after, limit=_LANES_AT_ONCE))
-            lanes += [self._heads(queue, lane, room) for lane in names if self._is_open(lane, keeper)]
-            for head in limits.in_turn(lanes, by_priority=strategy == "priority"):
-                if len(chosen) < room and keeper.lets_in(limits.gates_of(head.lane)):
-                    chosen.append(head)
-            lanes, seen = [], seen + len(names)
-            at_the_end = len(names) < _LANES_AT_ONCE
-            after = self._cursors[queue] = "" if at_the_end else names[-1]
-            if len(chosen) >= room or (at_the_end and wrapped):
-                return chosen
+            names = list(islice(around, _LANES_AT_ONCE))
+            lanes += self._fronts(queue, names, room, keeper)
+            for head in limits.in_turn(lanes, by_priority, memory.served):
+                if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.gates_of(head.lane)):
+                    chosen[head.seq] = head
+                    memory.serve(head.lane, head.priority if by_priority else 0)
+            lanes, seen, last = [], seen + len(names), names[-1] if names else last
+            if len(chosen) >= room or len(names) < _LANES_AT_ONCE:
+                memory.end_round()
+                return list(chosen.values())
             if seen >= _MOST_LANES:  # more than one commit should look at: come again for the rest
+                memory.interrupt(last, fruitless=not chosen)
                 self._come_back(self._now)
-                return chosen
-            wrapped = wrapped or at_the_end
+                return list(chosen.values())
+
+    def _around(self, queue: str, start: str, until: str) -> Iterator[str]:
+        """The lanes of the queue from the one after `start` round to `until`, which comes last."""
+        legs = [(start, until)] if start < until else [(start, None), ("", until)]
+        for beyond, last in legs:
+            names = [beyond]
+            while names:
+                names = _names.decode(self._ledger.ask("lanes", queue=queue, beyond=names[-1], limit=_LANES_AT_ONCE))
+                for name in names:
+                    if last is not None and name > last:
+                        return
+                    yield name
+                if len(names) < _LANES_AT_ONCE:
+                    break
+
+    def _fronts(self, queue: str, names: Sequence[str], room: int, keeper: Doorkeeper) -> list[list[Head]]:
+        """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
+        lanes = dict.fromkeys(names)
+        for lane in names if self._book.tasks else ():
+            for _ in range(_MOST_MOVES):
+                ruled = self._ruled(self._heads(queue, lane, room))
+                if not ruled:
+                    break
+                ruled += self._ruled(self._heads(queue, lane, _MOVED_AT_ONCE))
+                lanes.update(dict.fromkeys(self._give_lanes(ruled)))
+            else:
+                del lanes[lane]
+                self._come_back(self._now)
+        return [self._heads(queue, lane, room) for lane in lanes if self._is_open(lane, keeper)]
 
     def _is_open(self, lane: str, keeper: Doorkeeper) -> bool:
         return all(keeper.room(gate) >= 1 for gate in limits.gates_of(lane))
@@ -194,15 +226,30 @@ class Gatekeeper:
 
     def _free(self, queue: str, strategy: Strategy, ageing: int | None, room: int) -> list[Head]:
         """The front of what waits in no lane; jobs of tasks with rules are put into lanes first."""
-        while True:
+        for _ in range(_MOST_MOVES):
             heads = self._front(queue, strategy, ageing, room)
-            ruled = [head for head in heads if head.task in self._book.tasks]
+            ruled = self._ruled(heads)
             if not ruled:
                 return heads
-            for task in {head.task for head in ruled}:
-                seqs = as_json([head.seq for head in ruled if head.task == task])
-                self._ledger.run("relane", seqs=seqs, lane=limits.lane_of([Gate("task", task)]))
+            self._give_lanes([*ruled, *self._ruled(self._heads(queue, "", _MOVED_AT_ONCE))])
             self._moved = True
+        self._come_back(self._now)  # more than one commit should move: what is behind them comes with the next claims
+        return [head for head in heads if head not in ruled]
+
+    def _ruled(self, heads: Iterable[Head]) -> list[Head]:
+        """Those of a task that has rules, in a lane that does not tell so."""
+        found = [head for head in heads if head.task in self._book.tasks]
+        return [head for head in found if Gate("task", head.task) not in limits.gates_of(head.lane)]
+
+    def _give_lanes(self, ruled: Iterable[Head]) -> list[str]:
+        """Put each job into the lane that is the same but for its task; the names of these lanes."""
+        moves: dict[str, set[int]] = {}
+        for head in ruled:
+            lane = limits.lane_of([*limits.gates_of(head.lane), Gate("task", head.task)])
+            moves.setdefault(lane, set()).add(head.seq)
+        for lane, seqs in moves.items():
+            self._ledger.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
+        return list(moves)
 
     def _front(self, queue: str, strategy: Strategy, ageing: int | None, room: int) -> list[Head]:
         if strategy == "priority" and not ageing:
@@ -229,22 +276,60 @@ class Gatekeeper:
         """Count what has started, for the queues that come after and for the rates."""
         self._in_queue[queue] += len(claims)
         if rules.rate is not None:
-            self._spend(f"q:{queue}", rules.rate, len(claims))
+            self._spend(_bucket(rules.rate, "queue", queue), rules.rate, len(claims))
         self._of_task.update(claim.task for claim in claims)
         gates = Counter(gate for claim in claims for gate in limits.gates_of(heads[claim.ref].lane))
         for gate, starts in gates.items():
             self._of_key[gate] += starts
             task_rate = self._book.tasks[gate.name].rate if gate.name in self._book.tasks else None
             if gate.kind == "rate" and rules.key_rate is not None:
-                self._spend(f"r:{queue}:{gate.name}", rules.key_rate, starts)
+                self._spend(_bucket(rules.key_rate, "key", queue, gate.name), rules.key_rate, starts)
             elif gate.kind == "task" and task_rate is not None:
-                self._spend(f"t:{gate.name}", task_rate, starts)
+                self._spend(_bucket(task_rate, "task", gate.name), task_rate, starts)
 
     def _spend(self, bucket: str, rate: Rate, starts: int) -> None:
         full_at = limits.spent(rate, self._buckets.get(bucket, 0), 1000 * self._now, starts)
         self._buckets[bucket] = self._spent[bucket] = full_at
         if not limits.allows(rate, full_at, 1000 * self._now):
             self._come_back(-(-limits.opens_at(rate, full_at) // 1000))
+
+
+class _Memory:
+    """What the claims of a process remember of the lanes of a queue, in a dict of texts that outlives each of them.
+
+    For each priority the lane that had the last turn; where to go on looking; and where a search began that has
+    found nothing so far, so that it ends when it is back there.
+    """
+
+    def __init__(self, cursors: dict[str, str], queue: str) -> None:
+        self._cursors = cursors
+        self._turns, self._at, self._began = (as_json([queue, what]) for what in ("turns", "at", "began"))
+        self.served = _served.decode(cursors.get(self._turns, "{}"))
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """After which lane to begin, and with which to end."""
+        start = self._cursors.get(self._at, "")
+        return start, self._cursors.get(self._began, start)
+
+    def serve(self, lane: str, priority: int) -> None:
+        self.served[priority] = self._cursors[self._at] = lane
+
+    def end_round(self) -> None:
+        self._cursors[self._turns] = as_json(self.served)
+        self._cursors.pop(self._began, None)
+
+    def interrupt(self, last: str, fruitless: bool) -> None:
+        start, until = self.where
+        self.end_round()
+        if fruitless:
+            self._cursors[self._began] = until
+        self._cursors[self._at] = last
+
+
+def _bucket(rate: Rate, *owner: str) -> str:
+    """The name of a bucket. Another rate has another one: what a slow one spent must not keep a fast one shut."""
+    return as_json([*owner, rate.every, rate.burst])
 
 
 def _age(head: Head) -> tuple[int, int]:

@@ -1,8 +1,10 @@
 -- A worker's turn: store notes, settle outcomes, claim jobs, in this order.
--- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes
--- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues
+-- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes, what the
+-- worker has and prefers (its capabilities, an order or nothing, and queues with the lanes it looked at last)
+-- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues, queues with
+-- their weights, queues with the lanes looked at last
 
-local now, worker, salt = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local salt = ARGV[3]
 local messages, is_news = {}, false
 
 -- Notes. They count only while the version is the job's.
@@ -80,7 +82,7 @@ local function settle(count, ids, outcomes)
     offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
       error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
     local member, record = members[i], records[i]
-    local is_whole, behind, source, current, held_by, queue, _
+    local is_whole, behind, source, current, held_by, queue, lane, _
     if record then
       is_whole, behind, source, _, _, _, _, current = pcall(take, record, 6)
     end
@@ -90,11 +92,12 @@ local function settle(count, ids, outcomes)
     elseif event == 'succeed' and source == 'running' then
       -- Nearly every outcome is this one: it is spared the way through a table.
       settled[member] = true
-      _, _, _, _, held_by, queue = take(record, 5, behind)
+      _, _, _, _, held_by, queue, lane = take(record, 6, behind)
       finished_at = finished_at or at
       keep(member, pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
       drop(LEASES, member)
       drop(place('running', queue), member)
+      if lane ~= '' then for_each_hold(lane, drop, member) end
       add(place('completed', queue), text(finished_at), member)
       add(named('state', 'completed'), member, member)
       add(named('worker', held_by), member, member)
@@ -149,45 +152,21 @@ end
 local function open_queues()
   local paused, open = {}, {}
   for _, name in ipairs(call('SMEMBERS', P .. ':paused')) do paused[name] = true end
-  for _, name in ipairs(call('HKEYS', P .. ':queues')) do
+  for _, name in ipairs(call('HKEYS', QUEUES)) do
     if not paused[name] then open[#open + 1] = name end
   end
   table.sort(open) -- a hash is in no order, and the same queues should not be last at one server and first at another
   return open
 end
 
--- Take up to `room` jobs from the front of a queue; how many there were. What is damaged is passed over. Jobs of one
--- queue go to the same places, so the lists are made here, without a call for each entry.
-local claims, claim_count = {}, 0
+-- Take up to `room` jobs from the front of a queue; how many there were.
 local function take_from(queue, room, lease_until, any_lapse)
   local pending = place('pending', queue)
   local members = call('ZRANGE', pending, 0, room - 1) -- ZPOPMIN would write out every score, at twice the cost
   local n = #members
   if n == 0 then return 0 end
-  local records = records_of(members, n)
-  local bodies = ask_in_parts('HMGET', BODIES, members, n)
-  local leases, running, count, started_at = {}, {}, 0, text(now)
-  local first_try, this_run = pack('running', nil, nil, nil, nil), pack(nil, now, worker)
-  for i = 1, n do
-    local member, record = members[i], records[i]
-    local is_whole, behind, _, finished_at, result, result_checksum, reason, version, attempt = pcall(take, record, 10)
-    if is_whole and bodies[i] then
-      local has_past = finished_at or result or result_checksum or reason
-      record = (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
-        .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1)
-      kept[kept_count + 1], kept[kept_count + 2] = member, record
-      leases[count + 1], leases[count + 2] = lease_until, member
-      running[count + 1], running[count + 2] = started_at, member
-      kept_count, count, claim_count = kept_count + 2, count + 2, claim_count + 1
-      claims[claim_count] = '\220\0\29\172' .. member .. record .. bodies[i]
-    end
-  end
   call('ZREMRANGEBYRANK', pending, 0, n - 1)
-  in_parts('ZREM', named('state', 'pending'), members, n)
-  if any_lapse then in_parts('ZREM', LAPSING, members, n) end
-  in_parts('ZADD', LEASES, leases, count)
-  in_parts('ZADD', place('running', queue), running, count)
-  flush()
+  start(queue, members, n, lease_until, any_lapse)
   return n
 end
 
@@ -202,13 +181,13 @@ local function take_shares(open, limit, others, shares, lease_until, any_lapse)
   for _, turn in ipairs(turns) do
     local queue, room = turn[1], math.min(turn[2], left)
     if room > 0 and is_open[queue] and not is_empty[queue] then
-      local found = take_from(queue, room, lease_until, any_lapse)
+      local found = (asks_care(queue) and take_carefully or take_from)(queue, room, lease_until, any_lapse)
       left, is_empty[queue] = left - found, found < room
     end
   end
 end
 
-local function claim(limit, lease, others, shares)
+local function claim(limit, lease, others, shares, asked)
   if call('EXISTS', P .. ':notice') == 1 then return false, {} end
   local open, lapses = open_queues(), first_of(LAPSING)
   if lapses and lapses <= now then
@@ -222,8 +201,10 @@ local function claim(limit, lease, others, shares)
     for_each_due(DUE, promote)
     due = first_of(DUE)
   end
+  learn_rules(asked[1], asked[2], asked[3])
+  math.randomseed(tonumber(salt:sub(1, 7), 16)) -- left alone, a script's chance is the same every time
   take_shares(open, limit, others, shares, text(now + lease), lapses)
-  return due or false, open
+  return due and math.min(due, next_start or due) or next_start or false, open
 end
 
 local limit, outcome_count, note_count = tonumber(ARGV[4]), tonumber(ARGV[8]), tonumber(ARGV[11])
@@ -232,7 +213,9 @@ if note_count > 0 then note(note_count, ARGV[12]) end
 local refused = outcome_count > 0 and settle(outcome_count, cmsgpack.unpack(ARGV[9]), ARGV[10]) or {}
 local next_at, queues = false, {}
 if limit > 0 then
-  next_at, queues = claim(limit, tonumber(ARGV[5]), ARGV[6] == '1', cmsgpack.unpack(ARGV[7]))
+  next_at, queues = claim(limit, tonumber(ARGV[5]), ARGV[6] == '1', cmsgpack.unpack(ARGV[7]), cmsgpack.unpack(ARGV[13]))
 end
+if outcome_count > 0 and is_minded() then messages.work = true end
 if is_news then ring(messages) end
-return {refused, as_array(claims, claim_count), next_at and string.format('%.0f', next_at) or false, queues}
+local told_at = next_at and string.format('%.0f', next_at) or false
+return {refused, as_array(claims, claim_count), told_at, queues, told_of_rules()}
