@@ -20,9 +20,11 @@ from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
+from headrace.core.model import QueueRules
 from headrace.core.retry import Retry
 from headrace.core.states import State
 from headrace.core.story import AttemptError, Entry
+from headrace.core.unique import Cache, Unique
 from headrace.errors import (
     CancelJob,
     ConfigError,
@@ -53,12 +55,14 @@ from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
+    from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.runtime.worker import Worker
 
 __version__ = "0.1.0"
 
 __all__ = [
     "AttemptError",
+    "Cache",
     "Call",
     "CancelJob",
     "ConfigError",
@@ -83,15 +87,19 @@ __all__ = [
     "PermanentError",
     "Queue",
     "QueueFull",
+    "QueueRules",
     "QueueStats",
     "ResultUnavailable",
     "Retry",
     "RetryLater",
     "RetryableError",
+    "Schedule",
+    "ScheduleRun",
     "SchemaMismatch",
     "Snooze",
     "State",
     "Task",
+    "Unique",
     "UnknownTask",
     "UnsupportedByEngine",
     "Worker",
@@ -105,4 +113,8 @@ def __getattr__(name: str) -> Any:
         from headrace.runtime.worker import Worker
 
         return Worker
+    if name in ("Schedule", "ScheduleRun"):  # the same, with the first schedule
+        from headrace.app import schedule_records
+
+        return getattr(schedule_records, name)
     raise AttributeError(f"module 'headrace' has no attribute {name!r}")

@@ -634,3 +634,14 @@ def test_readers_never_see_half_a_firing(store: StoreUnderTest) -> None:
         return set()
 
     assert together(2, act)[1] == {0}
+
+
+# -- carried from another store
+
+
+def test_what_fired_elsewhere_is_recorded_in_order(engine: Engine) -> None:
+    engine.timetable.put(schedule("a"), new=True)
+    engine.timetable.record([])
+    past = [Occurrence("a", NOW + number, NOW + number, "enqueued", f"job-{number}") for number in range(3)]
+    engine.timetable.record(past)
+    assert engine.timetable.occurrences("a") == past[::-1]

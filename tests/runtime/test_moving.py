@@ -16,10 +16,23 @@ from headrace.app.moving import Move, Step, reopen
 from headrace.app.why import explain
 from headrace.core.model import Changes, Filter, Notice, Parcel
 from headrace.core.states import Event, State
+from headrace.core.timetable import Occurrence
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch, StoreMoved
-from tests.conformance.build import fail, lease_of, new_job, only, row, rows, states, succeed, want, worker_row
+from tests.conformance.build import (
+    fail,
+    lease_of,
+    new_job,
+    only,
+    row,
+    rows,
+    schedule,
+    states,
+    succeed,
+    want,
+    worker_row,
+)
 from tests.conformance.stores import KINDS, StoreUnderTest
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul
 
@@ -150,6 +163,23 @@ def test_the_source_is_closed_and_says_where_to_go(source: Engine, target: Engin
     assert refused.value.other == target.url
     assert target.insert([new_job("new")]) == [True]
     assert target.porter.notice() is None
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_schedules_arrive_with_what_became_of_their_times(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    for name in ("nightly", "weekly"):
+        source.timetable.put(schedule(name), new=True)
+        past = [Occurrence(name, at, at + 1, "enqueued", f"{name}-{at}") for at in range(3)]
+        source.timetable.record(past)
+    move(source, target)
+    assert source.timetable.due(10) == [], "nobody fires where nobody is any more"
+    assert target.timetable.all() == source.timetable.all() != []
+    for name in ("nightly", "weekly"):
+        assert target.timetable.occurrences(name) == source.timetable.occurrences(name) != []
+    assert [row.id for row in target.timetable.due(10)] == ["nightly", "weekly"]
 
 
 def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:

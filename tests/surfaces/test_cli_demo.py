@@ -38,9 +38,11 @@ def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) 
         "got through at attempt 3",
         "its dead letter waits",
         "never before it",
+        "3 jobs, the latest",
+        "Monday",
         "finished at attempt 2 by the survivor",
         "jobs a second",
-        "5,025 completed, 1 failed, 0 lost",
+        "5,028 completed, 1 failed, 0 lost",
         "What to try next",
     ):
         assert promise in ran.out

@@ -244,10 +244,13 @@ def ensure_command(words: list[str]) -> None:
     """Raise if there is no such command, or it has no such option."""
     if words[0] == "headrace":
         # A sentence may name a command without its arguments.
-        try:
-            parse(words[1:])
-        except click.MissingParameter:
-            parse([*words[1:], "x"])
+        for given in ([], ["x"], ["x", "x"]):
+            try:
+                parse([*words[1:], *given])
+                break
+            except click.MissingParameter:
+                if len(given) == 2:
+                    raise
     elif words[0] == "make":
         assert set(words[1:]) <= targets(), f"make has no target {words[1:]}"
     else:
@@ -381,7 +384,18 @@ CLASSES: dict[str, type] = {
     "Worker": headrace.Worker,
     "JobContext": headrace.JobContext,
 }
-RECORDS = ("Retry", "Call", "QueueStats", "WorkerInfo", "Entry", "AttemptError", "LogEntry")
+RECORDS: tuple[str, ...] = (
+    "Retry",
+    "Unique",
+    "Cache",
+    "Call",
+    "QueueStats",
+    "QueueRules",
+    "WorkerInfo",
+    "Entry",
+    "AttemptError",
+)
+RECORDS += ("LogEntry", "Schedule", "ScheduleRun")
 # For other parts of headrace, not for users.
 INNER = {
     "Headrace": {"on_another_store", "intercepting"},

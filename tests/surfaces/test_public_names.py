@@ -24,20 +24,28 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks",
+    "run_worker close settings clock tasks schedules cron every",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
     "apromote delete adelete update aupdate logs alogs history ahistory why awhy __await__",
     "JobContext": "id attempt progress log cancel_requested lease_version deadline metadata heartbeat aheartbeat",
-    "Queue": "pause apause resume aresume stats astats length alength peek apeek clear aclear",
+    "Queue": "pause apause resume aresume stats astats length alength peek apeek clear aclear configure "
+    "aconfigure rules",
     "Worker": "start stop pause resume join id",
     "AttemptError": "at attempt type message traceback",
     "Entry": "at event from_state to_state version attempt worker message",
     "LogEntry": "at attempt level message fields",
-    "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending",
+    "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
+    "rules",
+    "QueueRules": "max_length",
     "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",
     "Retry": "limit backoff base factor cap floor jitter on never on_timeout",
+    "Unique": "by key states window on_conflict",
+    "Cache": "ttl key",
+    "Schedule": "id task queue args kwargs cron every at tz next_run last_run last_job paused fired origin error "
+    "is_over",
+    "ScheduleRun": "at recorded_at status job_id detail skipped",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",

@@ -7,9 +7,10 @@ import functools
 import importlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from datetime import timedelta
 from pathlib import Path
 from types import BuiltinFunctionType, FunctionType
-from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
 from msgspec import structs
@@ -33,6 +34,7 @@ from headrace.runtime.task import Call, Task, default_name
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
+    from headrace.app.schedules import Schedules
     from headrace.runtime.spool import Spool
     from headrace.runtime.worker import Worker
 
@@ -93,6 +95,26 @@ class Headrace:
             )
         self.tasks[task.name] = task
         return task
+
+    # -- schedules
+
+    @functools.cached_property
+    def schedules(self) -> Schedules:
+        """The schedules of this app's store."""
+        # Deferred: many programs have none, and zones and calendars take their time to load.
+        from headrace.app.schedules import Schedules
+
+        return Schedules(self._hub, self._submitter, self._as_task, self.tasks)
+
+    def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> _Decorator:
+        """Run the task below at these times: "0 9 * * MON", tz="Europe/Vienna"; options as for schedules.create()."""
+        return cast(_Decorator, self.schedules.declaring(self.task, name, {**how, "cron": expression}))
+
+    def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> _Decorator:
+        """Run the task below every(minutes=5), or of weeks, days, hours and seconds; the rest is as for cron()."""
+        return cast(_Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
+
+    # -- tasks by name
 
     def find_task(self, name: str) -> Task[..., Any, Any] | None:
         """The task of that name: registered, or a function of a module in the setting `importable`."""
@@ -274,7 +296,9 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
+        return Worker(
+            self.engine, settings, self.find_task, self.tasks.keys, self.clock, declare=self.schedules.sync, **how
+        )
 
     # -- for tests
 
@@ -352,7 +376,7 @@ class _Decorator:
 
 
 def _task_options(given: dict[str, Any]) -> Options:
-    for name in ("job_id", "run_at", "connection"):
+    for name in ("job_id", "run_at", "connection", "idempotency_key"):
         if name in given:
             raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)")
     try:

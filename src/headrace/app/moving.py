@@ -32,6 +32,7 @@ Stage = Literal["reading", "waiting", "carrying", "comparing"]
 Standing = Literal["new", "begun", "done"]
 _RUNNING = Filter(states=(State.RUNNING,))
 _REAPED_AT_ONCE = 1000
+_ALL_OCCURRENCES = 1000
 _LOOK_AGAIN = 0.5
 
 
@@ -165,6 +166,7 @@ class Move:
         carried.running = self._let_running_end(wait)
         self._carry_queues()
         start = self._first_missing() if standing == "begun" and not self._into_used else 0
+        self._carry_schedules()
         self._carry_jobs(start, carried)
         for page in pages_of_dead(self._source.porter):
             for portion in portions(page, weight_of_dead):
@@ -231,6 +233,15 @@ class Move:
     def _carry_queues(self) -> None:
         known = {queue.name for queue in self._target.desk.queues()} if self._into_used else set()
         self._target.porter.unpack_queues([queue for queue in self._source.desk.queues() if queue.name not in known])
+
+    def _carry_schedules(self) -> None:
+        """Those that are not there, with what became of their times. Neither store fires while its notice hangs."""
+        known = {row.id for row in self._target.timetable.all()}
+        for row in self._source.timetable.all():
+            if row.id not in known:
+                self._target.timetable.put(row, new=True)
+                past = self._source.timetable.occurrences(row.id, _ALL_OCCURRENCES)
+                self._target.timetable.record(past[::-1])
 
     def _first_missing(self) -> int:
         """Up to where everything is there: jobs are carried in order, so half of the rest is told by a single look."""

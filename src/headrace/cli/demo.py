@@ -24,6 +24,7 @@ from headrace.errors import JobFailed
 
 _PAGES = 20
 _TICKS = 5000
+_BEATS = 3
 _PATIENCE = 15.0
 _LATEST = 0.5  # seconds; it is a few milliseconds where nothing else runs
 
@@ -65,6 +66,7 @@ class _Tour:
         self._retries()
         self._dead_letter()
         self._delay()
+        self._schedule()
         self._crash()
         self._bulk()
         self._stop()
@@ -137,6 +139,23 @@ class _Tour:
         _expect(0 <= late < _LATEST, True, f"a delayed job starts on time, and this one {late} s after it")
         self._completed += 1
         self._out(f"it ran {late * 1000:.0f} ms after its time, and never before it")
+
+    def _schedule(self) -> None:
+        self._title("Again and again, with nobody to start it")
+        self._code(f'app.schedules.create("beat", remind.bind("breathe"), every=0.5, limit={_BEATS})')
+        schedules = self._app.schedules
+        schedules.create("beat", self._tasks.remind.bind("breathe"), every=0.5, limit=_BEATS)
+        wait_until(lambda: schedules.get("beat").fired == _BEATS, f"the schedule has fired {_BEATS} times")
+        runs = schedules.history("beat")
+        jobs = [self._app.jobs.get(str(run.job_id)) for run in runs]
+        _expect([job.result(_PATIENCE) for job in jobs], ["breathe"] * _BEATS, "the reminders")
+        late = max((job.created_at - run.at).total_seconds() for job, run in zip(jobs, runs, strict=True))
+        _expect(late < _LATEST, True, f"a schedule fires on time, and this one {late} s after it")
+        self._completed += _BEATS
+        self._out(f"{_BEATS} jobs, the latest {late * 1000:.0f} ms after its time; a worker that dies is no loss to it")
+        self._code('app.schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)')
+        [monday] = schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)
+        self._out(f"{monday:%A %Y-%m-%d %H:%M %Z}")
 
     def _crash(self) -> None:
         self._title("A worker is killed in the middle of a job")

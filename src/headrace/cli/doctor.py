@@ -15,6 +15,7 @@ from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
 from headrace.app.workers import WorkerInfo
+from headrace.cli.doctor_schedules import look_at_schedules
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
@@ -94,6 +95,7 @@ def _look_inside(app: Headrace, report: Report) -> None:
         if (notice := app.engine.porter.notice()) is not None:
             _tell_notice(notice, report)
         _look_at_work(app, report)
+        look_at_schedules(app, report.findings, report.remarks)
     except HeadraceError as error:
         report.findings.append(str(error))
 

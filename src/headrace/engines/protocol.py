@@ -241,6 +241,10 @@ class Timetable(Protocol):
         """
         ...
 
+    def record(self, occurrences: Sequence[Occurrence]) -> None:
+        """Store what became of times that fired elsewhere, the oldest first."""
+        ...
+
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         """What became of its last times, the newest first."""
         ...

@@ -33,6 +33,7 @@ from headrace.runtime.pulse import Pulse, end_run
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.task import Task
 from headrace.runtime.threads import Threads
+from headrace.runtime.timekeeper import Timekeeper
 from headrace.runtime.trade import STALLED, Trade
 
 log = logging.getLogger("headrace.worker")
@@ -54,6 +55,7 @@ class Worker:
         task_names: Callable[[], Iterable[str]],
         clock: Clock,
         *,
+        declare: Callable[[], object] = lambda: None,
         drain: bool = False,
         at_most: int | None = None,
     ) -> None:
@@ -61,6 +63,7 @@ class Worker:
         self._engine = engine
         self._settings = settings
         self._task_names = task_names
+        self._declare = declare
         self._clock = clock
         self._drain = drain
         self._at_most = at_most
@@ -95,7 +98,12 @@ class Worker:
         self._pulse = Pulse(
             self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.heartbeat
         )
+        # Who only works off what is there fires nothing, and so makes no new work.
+        fires = not self._drain and self._at_most is None
+        self._timekeeper = Timekeeper(self._engine, self._declare) if fires else None
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
+        if self._timekeeper is not None:
+            self._timekeeper.start()
         self._pulse.start()
         self._thread.start()
         log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._queue_words())
@@ -332,6 +340,8 @@ class Worker:
             steps.callback(self._pulse.stop)
             steps.callback(self._loop.stop, 1.0)
             steps.callback(self._threads.stop)
+            if self._timekeeper is not None:
+                steps.callback(self._timekeeper.stop)
         log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)
 
     def _sign_off(self) -> None:

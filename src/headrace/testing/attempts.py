@@ -18,6 +18,7 @@ from headrace.core import outcomes
 from headrace.core.model import Claim, Note, Outcome, Share, Want
 from headrace.errors import UnknownTask
 from headrace.runtime.context import JobContext, current
+from headrace.runtime.firing import fire_due
 from headrace.runtime.plan import Plan, Planner, conclude
 
 T = TypeVar("T")
@@ -32,7 +33,19 @@ class Shift:
         self.clock = app.clock
         self._engine = app.engine
         self._lease = int(app.settings.lease * 1000)
+        self._fired = False
         self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload)
+
+    def next(self) -> Claim | None:
+        """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
+        claim = self.claim() if self._fired else None
+        while claim is None:
+            fired = fire_due(self._engine)
+            claim = self.claim()
+            if not fired.won:
+                break
+        self._fired = True
+        return claim
 
     def claim(self) -> Claim | None:
         """The next job that is due, if there is one. Jobs that expired lapse on the way."""

@@ -18,6 +18,7 @@ class VirtualClock:
     def __init__(self, start: datetime | None = None) -> None:
         self._moving = threading.Lock()
         self._now = SystemClock().now() if start is None else check_moment("start", start)
+        self._begun = self._now
 
     def now(self) -> int:
         """Milliseconds since 1970, UTC: what headrace asks."""
@@ -41,6 +42,13 @@ class VirtualClock:
     def moment(self) -> datetime:
         """The same as now(), for people."""
         moment = to_datetime(self._now)
+        assert moment is not None
+        return moment
+
+    @property
+    def begun(self) -> datetime:
+        """When it started."""
+        moment = to_datetime(self._begun)
         assert moment is not None
         return moment
 

@@ -14,6 +14,20 @@ ON CONFLICT DO NOTHING;
 UPDATE headrace_schedules SET version = version + 1, due_at = :due_at, body = :body
 WHERE id = :id AND version = :version;
 
+-- In one order for everybody, so that nobody waits for somebody who waits for him.
+-- name: lock_schedules
+SELECT coalesce(json_agg(id), '[]')::text FROM (
+    SELECT known.id FROM jsonb_array_elements(:s::jsonb) AS s(value)
+    JOIN headrace_schedules AS known ON known.id = s.value ->> 0 AND known.version = (s.value ->> 1)::bigint
+    ORDER BY known.id
+    FOR UPDATE OF known) AS locked;
+
+-- name: fire_schedules
+UPDATE headrace_schedules AS known
+SET version = known.version + 1, due_at = (s.value ->> 2)::bigint, body = s.value ->> 3
+FROM jsonb_array_elements(:s::jsonb) AS s(value)
+WHERE known.id = s.value ->> 0 AND known.version = (s.value ->> 1)::bigint;
+
 -- name: delete_schedule
 DELETE FROM headrace_schedules WHERE id = :id;
 

@@ -68,6 +68,11 @@ class RedisTimetable:
         applied = set(self._office.wire.run(_fire, *call, 0, *told, repeat=(*call, 1, *told)))
         return [position in applied for position in range(1, len(firings) + 1)]
 
+    def record(self, occurrences: Sequence[Occurrence]) -> None:
+        self._office.prepare()
+        for occurrence in occurrences:
+            self._office.wire.ask("LPUSH", self._key(f"occurrences:{occurrence.schedule}"), records.encode(occurrence))
+
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         self._office.prepare()
         if limit <= 0 or not records.encodable(schedule_id):

@@ -13,6 +13,7 @@ from headrace.engines.sql import as_json
 
 _rows = msgspec.json.Decoder(list[ScheduleRow])
 _row = msgspec.json.Decoder(ScheduleRow)
+_names = msgspec.json.Decoder(list[str])
 _occurrences = msgspec.json.Decoder(list[Occurrence])
 _KEPT = 1000
 _TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
@@ -59,18 +60,23 @@ class SqlTimetable:
         def fire_them(ledger: Ledger) -> list[bool]:
             if ledger.ask("notice") is not None:  # put up since they were found to be due
                 return [False] * len(firings)
-            # In one order for everybody, so that nobody waits for somebody who waits for him.
-            order = sorted(range(len(firings)), key=lambda place: firings[place].row.id)
-            applied = {place for place in order if _put(ledger, firings[place].row)}
-            _carry_out(ledger, [firings[place] for place in sorted(applied)])
-            return [place in applied for place in range(len(firings))]
+            # Of one schedule only the first can apply; the version says no to the others.
+            rows = {firing.row.id: firing.row for firing in reversed(firings)}
+            batch = as_json([_next(row) for row in rows.values()])
+            ready = set(_names.decode(ledger.ask("lock_schedules", s=batch)))
+            ledger.run("fire_schedules", s=batch)
+            applied = [firing.row.id in ready and firing.row is rows[firing.row.id] for firing in firings]
+            _carry_out(ledger, [firing for firing, is_applied in zip(firings, applied, strict=True) if is_applied])
+            return applied
 
         applied = self._office.write(fire_them)
-        fired = [firing for firing, is_applied in zip(firings, applied, strict=True) if is_applied]
-        for topic in ("times" if fired else "", "work" if any(firing.jobs for firing in fired) else ""):
-            if topic:
-                self._office.ring(topic)
+        if any(firing.jobs for firing, is_applied in zip(firings, applied, strict=True) if is_applied):
+            self._office.ring("work")
         return applied
+
+    def record(self, occurrences: Sequence[Occurrence]) -> None:
+        if occurrences:
+            self._office.write(lambda ledger: ledger.run("add_occurrences", c=as_json(occurrences)))
 
     def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
         most = min(limit, _KEPT)
@@ -84,8 +90,13 @@ def _add(ledger: Ledger, row: ScheduleRow) -> bool:
 
 
 def _put(ledger: Ledger, row: ScheduleRow) -> bool:
-    body = as_json(structs.replace(row, version=row.version + 1))
-    return ledger.run("put_schedule", id=row.id, version=row.version, due_at=row.due_at, body=body) == 1
+    id_, version, due_at, body = _next(row)
+    return ledger.run("put_schedule", id=id_, version=version, due_at=due_at, body=body) == 1
+
+
+def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
+    """The schedule as it is to be stored, and the version it is expected to have."""
+    return row.id, row.version, row.due_at, as_json(structs.replace(row, version=row.version + 1))
 
 
 def _carry_out(ledger: Ledger, firings: Sequence[Firing]) -> None:

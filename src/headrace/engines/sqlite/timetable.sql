@@ -13,6 +13,17 @@ INSERT OR IGNORE INTO headrace_schedules (id, version, due_at, body) VALUES (:id
 UPDATE headrace_schedules SET version = version + 1, due_at = :due_at, body = :body
 WHERE id = :id AND version = :version;
 
+-- name: lock_schedules
+SELECT json_group_array(known.id) FROM json_each(:s) AS s
+JOIN headrace_schedules AS known
+  ON known.id = json_extract(s.value, '$[0]') AND known.version = json_extract(s.value, '$[1]');
+
+-- name: fire_schedules
+UPDATE headrace_schedules
+SET version = version + 1, due_at = json_extract(s.value, '$[2]'), body = json_extract(s.value, '$[3]')
+FROM json_each(:s) AS s
+WHERE headrace_schedules.id = json_extract(s.value, '$[0]') AND version = json_extract(s.value, '$[1]');
+
 -- name: delete_schedule
 DELETE FROM headrace_schedules WHERE id = :id;
 
