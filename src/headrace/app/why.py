@@ -75,22 +75,10 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
     queue = next((queue for queue in desk.queues() if queue.name == row.queue), None)
     if queue is not None and queue.paused:
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
-    if not alive:
-        return "No worker is alive; start one with `headrace worker`."
-    serving = [worker for worker in alive if _serves(worker, row.queue)]
-    if not serving:
-        return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
-    knowing = [worker for worker in serving if _knows(worker, row.task)]
-    if not knowing:
-        return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
     gates = gates_of(row.lane)
-    needs = {gate.name for gate in gates if gate.kind == "needs"}
-    able = [worker for worker in knowing if needs <= set(_capabilities(worker))]
-    if not able:
-        return _not_equipped(row, knowing, needs)
-    working = [worker for worker in able if worker.state == "running"]
-    if not working:
-        return f"Every worker of queue {row.queue!r} that could run it is paused or stopping."
+    working = _willing(row, gates, alive)
+    if isinstance(working, str):
+        return working
     of_queue = _rules(queue)
     of_task = {task.name: task.rules for task in desk.tasks()}.get(row.task, TaskRules())
     if (shut := _shut(row, gates, of_queue, of_task, desk, now)) is not None:
@@ -102,6 +90,27 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
     if rates := _rates(row, gates, of_queue, of_task):
         return f"It waits its turn: {rates}; {pending} jobs are pending in queue {row.queue!r}."
     return f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free."
+
+
+def _willing(row: JobRow, gates: list[Gate], alive: list[WorkerRow]) -> list[WorkerRow] | str:
+    """The workers that would take it, or the sentence that says why there is none."""
+    if not alive:
+        return "No worker is alive; start one with `headrace worker`."
+    serving = [worker for worker in alive if _serves(worker, row.queue)]
+    if not serving:
+        return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
+    knowing = [worker for worker in serving if _knows(worker, row.task)]
+    if not knowing:
+        return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
+    needs = {gate.name for gate in gates if gate.kind == "needs"}
+    able = [worker for worker in knowing if needs <= set(_capabilities(worker))]
+    if not able:
+        return _not_equipped(row, knowing, needs)
+    working = [worker for worker in able if worker.state == "running"]
+    if not working:
+        which = f"queue {row.queue!r}" + (" that has what it needs" if needs else "")
+        return f"Every worker of {which} is paused or stopping."
+    return working
 
 
 def _rules(queue: QueueRow | None) -> QueueRules:

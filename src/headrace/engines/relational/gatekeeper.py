@@ -205,8 +205,8 @@ class Gatekeeper:
 
     def _fronts(self, queue: str, names: Sequence[str], room: int, keeper: Doorkeeper) -> list[list[Head]]:
         """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
-        lanes = dict.fromkeys(names)
-        for lane in names if self._book.tasks else ():
+        lanes = dict.fromkeys(lane for lane in names if self._is_open(lane, keeper))
+        for lane in list(lanes) if self._book.tasks else ():
             for _ in range(_MOST_MOVES):
                 ruled = self._ruled(self._heads(queue, lane, room))
                 if not ruled:
@@ -320,7 +320,7 @@ class _Memory:
         self._cursors.pop(self._began, None)
 
     def interrupt(self, last: str, fruitless: bool) -> None:
-        start, until = self.where
+        _, until = self.where
         self.end_round()
         if fruitless:
             self._cursors[self._began] = until
