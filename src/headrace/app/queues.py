@@ -21,7 +21,10 @@ _rules = msgspec.json.Decoder(QueueRules)
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules."""
+    """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules.
+
+    `workers` is how many live workers serve it; without any, its jobs wait until one is started.
+    """
 
     queue: str
     paused: bool
@@ -34,6 +37,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     failed: int = 0
     cancelled: int = 0
     oldest_pending: datetime | None = None
+    workers: int = 0
     rules: QueueRules = QueueRules()
 
 
@@ -46,6 +50,10 @@ def all_stats(hub: AppHub) -> list[QueueStats]:
         found[depth.state.value] = depth.jobs
         if depth.state is State.PENDING:
             found["oldest_pending"] = to_datetime(depth.oldest)
+    now = hub.clock.now()
+    alive = [worker for worker in hub.engine.desk.workers() if not worker.is_silent(now)]
+    for name, found in counts.items():
+        found["workers"] = sum(worker.serves(name) for worker in alive)
     return [QueueStats(queue=name, **counts[name]) for name in sorted(counts)]
 
 

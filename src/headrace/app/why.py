@@ -96,7 +96,7 @@ def _willing(row: JobRow, gates: list[Gate], alive: list[WorkerRow]) -> list[Wor
     """The workers that would take it, or the sentence that says why there is none."""
     if not alive:
         return "No worker is alive; start one with `headrace worker`."
-    serving = [worker for worker in alive if _serves(worker, row.queue)]
+    serving = [worker for worker in alive if worker.serves(row.queue)]
     if not serving:
         return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
     knowing = [worker for worker in serving if _knows(worker, row.task)]
@@ -157,11 +157,6 @@ def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRu
     rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
     rates |= {f"rate key {gate.name!r}": of_queue.key_rate for gate in gates if gate.kind == "rate"}
     return " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
-
-
-def _serves(worker: WorkerRow, queue: str) -> bool:
-    queues = msgspec.json.decode(worker.queues, type=dict[str, int])
-    return not queues or queue in queues
 
 
 def _capabilities(worker: WorkerRow) -> list[str]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, json
 
 from headrace.core.clock import to_datetime
 from headrace.core.states import Event, State
@@ -353,6 +353,11 @@ class WorkerRow(Struct, frozen=True, array_like=True):
     tasks: str
     heartbeat: int
     capabilities: str = "[]"
+
+    def serves(self, queue: str) -> bool:
+        """Whether it takes jobs from this queue."""
+        names = json.decode(self.queues)
+        return not names or queue in names
 
     def is_silent(self, now: int) -> bool:
         """Whether it has missed more than a few of its own heartbeats."""

@@ -132,8 +132,16 @@ def rate_in_words(rate: Rate) -> str:
     counts = [(1_000_000 * seconds / rate.every, unit) for unit, seconds in _UNITS.items()]
     counts = [(starts, unit) for starts, unit in counts if starts >= 1] or counts[-1:]
     for starts, unit in counts:
-        # The interval is kept in whole microseconds: that of 7/s is 142857, and still it means seven.
-        if abs(starts - round(starts)) <= 0.51 * starts / rate.every:
-            return f"{round(starts)}/{unit}"
+        if whole := _whole(starts, 0.51 * starts / rate.every):
+            return f"{whole}/{unit}"
     starts, unit = counts[0]
     return f"{starts:.6g}/{unit}"
+
+
+def _whole(starts: float, blur: float) -> int | None:
+    """The roundest whole number that this may stand for, if any.
+
+    The interval of a rate is kept in whole microseconds: that of 1500/s is 667, which makes it 1499.25.
+    """
+    numbers = (float(f"{starts:.{digits}g}") for digits in range(1, 8))
+    return next((int(number) for number in numbers if number.is_integer() and abs(number - starts) <= blur), None)
