@@ -73,7 +73,7 @@ def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
         admission=_admission(task, options, queue),
         lane=lane_of(_gates(options)),
-        alone=bool(options.unique) and options.unique.on_conflict == "keep_last_if_running",
+        alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
     )
 
 
