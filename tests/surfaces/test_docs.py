@@ -391,6 +391,7 @@ RECORDS: tuple[str, ...] = (
     "Call",
     "QueueStats",
     "QueueRules",
+    "TaskRules",
     "WorkerInfo",
     "Entry",
     "AttemptError",

@@ -61,7 +61,7 @@ def list_queues(session: Session, as_json: bool) -> None:
     rows = [
         [
             stats.queue,
-            "paused" if stats.paused else "open" if stats.workers or not stats.pending else "no worker",
+            "paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved",
             str(stats.pending),
             ago(stats.oldest_pending, now),
             *(str(getattr(stats, state)) for state in (*_PRESSING, *_OVER)),

@@ -52,10 +52,11 @@
 --   {p}:paused         set of names
 --   {p}:ruled          set of names of queues that have rules
 --   {p}:laned          set of names of queues where jobs wait in lanes
---   {p}:lanes:<queue>  sorted set of these lanes, all of score 0: by name
+--   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
+--   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task that has rules -> its TaskRules in JSON
---   {p}:buckets        sorted set of what has a rate ("q:<queue>", "r:<queue>:<key>", "t:<task>"), by the time in
---                      microseconds when as many may start at once as ever: which is past where none has started
+--   {p}:buckets        sorted set of rates, each with what has it, by the time in microseconds when it is rested: when
+--                      as many may start at once as ever
 --   {p}:workers        hash: id -> WorkerRow
 --   {p}:letters        hash: id of a dead letter -> the array of a DeadRow
 --   {p}:dead           sorted set of these ids, all of score 0: by id
@@ -131,18 +132,32 @@ local function keep(member, record)
   kept_count = kept_count + 2
 end
 
--- A lane is known as long as jobs wait in it, and its queue as one with lanes.
+-- The order of claims as one number that a double holds exactly: 201 priorities, high first, and in each 45 bits for
+-- the rank. Times after the year 2527 count as that year.
+local RANKS, FURTHEST = 2 ^ 45, 2 ^ 44 - 1
+
+-- A priority as three digits that sort with the highest first: "000" is 100, "200" is -100.
+local function level_of(score)
+  return string.format('%03.0f', math.floor((tonumber(score) + RANKS / 2) / RANKS))
+end
+
+-- A lane is known as long as jobs wait in it, by how urgent the first of them is; and its queue as one with lanes.
 local function keep_lanes()
   for queue, lanes in pairs(touched) do
-    local known = P .. ':lanes:' .. queue
+    local levels, turns = P .. ':lanes:' .. queue, P .. ':turns:' .. queue
     for lane in pairs(lanes) do
-      if call('EXISTS', P .. ':lane:' .. queue .. ':' .. lane) == 1 then
-        call('ZADD', known, 0, lane)
-      else
-        call('ZREM', known, lane)
+      local known = call('HGET', levels, lane)
+      local first = call('ZRANGE', P .. ':lane:' .. queue .. ':' .. lane, 0, 0, 'WITHSCORES')[2]
+      local level = first and level_of(first)
+      if known and known ~= level then call('ZREM', turns, known .. lane) end
+      if level and known ~= level then
+        call('ZADD', turns, 0, level .. lane)
+        call('HSET', levels, lane, level)
+      elseif not level then
+        call('HDEL', levels, lane)
       end
     end
-    call(call('EXISTS', known) == 1 and 'SADD' or 'SREM', LANED, queue)
+    call(call('EXISTS', turns) == 1 and 'SADD' or 'SREM', LANED, queue)
   end
   touched = {}
 end
@@ -193,9 +208,6 @@ local function text(number)
   return known
 end
 
--- The order of claims as one number that a double holds exactly: 201 priorities, high first, and in each 45 bits for
--- the rank. Times after the year 2527 count as that year.
-local RANKS, FURTHEST = 2 ^ 45, 2 ^ 44 - 1
 local function standing(priority, rank)
   return text((100 - priority) * RANKS + math.max(-FURTHEST, math.min(rank, FURTHEST)))
 end
