@@ -39,7 +39,7 @@ HOT: dict[str, set[str]] = {
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
     "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},
-    **dict.fromkeys(["heads", "lanes", "levels", "oldest", "newest"], IN_LINE),
+    **dict.fromkeys(["heads", "lanes", "levels", "oldest", "newest", "summits"], IN_LINE),
     **dict.fromkeys(["relane", "claim_chosen", "chosen", "rows", "lock_unstarted"], BY_NUMBER),
     **dict.fromkeys(["reschedule_jobs", "replace_jobs"], BY_NUMBER),
     "running": BY_LEASE,

@@ -20,8 +20,8 @@ from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Registry, task_options
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock
-from headrace.core.model import TaskRules
 from headrace.core.options import check_task_name
+from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
 from headrace.core.settings import Settings
 from headrace.core.words import short

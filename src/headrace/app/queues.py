@@ -10,8 +10,9 @@ from msgspec import Struct
 
 from headrace.app.hub import AppHub
 from headrace.core.clock import to_datetime
-from headrace.core.model import Filter, QueueRow, QueueRules
+from headrace.core.model import Filter, QueueRow
 from headrace.core.options import check_limit, check_queue
+from headrace.core.regulation import QueueRules
 from headrace.core.rules import changed
 from headrace.core.states import NOT_STARTED, Event, State
 from headrace.runtime.job import Job

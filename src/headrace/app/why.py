@@ -6,7 +6,8 @@ import msgspec
 
 from headrace.core.clock import to_datetime
 from headrace.core.limits import Gate, gates_of
-from headrace.core.model import Filter, JobRow, Notice, QueueRow, QueueRules, TaskRules, WorkerRow
+from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
+from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import rate_in_words
 from headrace.core.states import FINAL, State
 from headrace.engines.protocol import Desk

@@ -14,7 +14,7 @@ from headrace.cli.options import as_json_option, example, shared, yes_option
 from headrace.cli.session import Session
 from headrace.cli.show import Column, ago, confirm, print_json, print_table, remark, say
 from headrace.core.limits import STRATEGIES
-from headrace.core.model import QueueRules
+from headrace.core.regulation import QueueRules
 from headrace.core.rules import QUEUE_RULES, check_rule, in_words
 from headrace.core.states import State
 from headrace.errors import InvalidJob

@@ -11,8 +11,8 @@ from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.queues import as_rule
 from headrace.cli.session import Session
 from headrace.cli.show import Column, print_json, print_table, remark, say
-from headrace.core.model import TaskRules
 from headrace.core.options import check_task_name
+from headrace.core.regulation import TaskRules
 from headrace.core.rules import TASK_RULES, in_words
 
 _COLUMNS = (Column("TASK", least=8), Column("RULES", least=8))

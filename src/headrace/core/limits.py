@@ -16,7 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
-from headrace.core.model import Rate, Strategy
+from headrace.core.regulation import Rate, Strategy
 from headrace.core.words import short
 from headrace.errors import ConfigError
 

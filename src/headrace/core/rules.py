@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from headrace.core.limits import STRATEGIES, as_rate
-from headrace.core.model import QueueRules, Rate, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRules
 from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 

@@ -30,14 +30,12 @@ from headrace.core.model import (
     Page,
     Parcel,
     QueueRow,
-    QueueRules,
     Reaped,
     Renewal,
-    TaskRow,
-    TaskRules,
     Want,
     WorkerRow,
 )
+from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import Event
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 

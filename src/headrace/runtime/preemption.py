@@ -10,7 +10,8 @@ from collections.abc import Collection
 
 import msgspec
 
-from headrace.core.model import JobRow, QueueRow, QueueRules
+from headrace.core.model import JobRow, QueueRow
+from headrace.core.regulation import QueueRules
 from headrace.engines.protocol import Desk
 from headrace.runtime.crew import Crew, Run
 

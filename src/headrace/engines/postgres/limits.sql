@@ -21,6 +21,21 @@ WITH RECURSIVE lanes (lane) AS (
 SELECT coalesce(json_agg(lane), '[]')::text FROM (
     SELECT lane FROM lanes WHERE lane IS NOT NULL LIMIT :limit) AS few;
 
+-- The lanes after `beyond`, each with the highest priority that waits in it.
+-- name: summits
+WITH RECURSIVE lanes (lane, priority) AS (
+    (SELECT job.lane, job.priority FROM headrace_jobs AS job
+     WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > :beyond
+     ORDER BY job.lane, job.priority DESC LIMIT 1)
+    UNION ALL
+    SELECT next.lane, next.priority FROM lanes CROSS JOIN LATERAL (
+        SELECT job.lane, job.priority FROM headrace_jobs AS job
+        WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > lanes.lane
+        ORDER BY job.lane, job.priority DESC LIMIT 1) AS next
+)
+SELECT coalesce(json_agg(json_build_array(lane, priority)), '[]')::text FROM (
+    SELECT lane, priority FROM lanes LIMIT :limit) AS few;
+
 -- name: heads
 SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
@@ -29,10 +44,10 @@ SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
 -- name: levels
 WITH RECURSIVE levels (priority) AS (
     SELECT (SELECT job.priority FROM headrace_jobs AS job
-            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = '' ORDER BY job.priority DESC LIMIT 1)
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = :lane ORDER BY job.priority DESC LIMIT 1)
     UNION ALL
     SELECT (SELECT job.priority FROM headrace_jobs AS job
-            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = '' AND job.priority < levels.priority
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = :lane AND job.priority < levels.priority
             ORDER BY job.priority DESC LIMIT 1)
     FROM levels WHERE levels.priority IS NOT NULL
 )
@@ -42,21 +57,21 @@ SELECT coalesce(json_agg(priority), '[]')::text FROM levels WHERE priority IS NO
 -- name: oldest
 SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
     (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-     WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank >= 0
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
      ORDER BY rank, seq LIMIT :limit)
     UNION ALL
     (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-     WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank < 0
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
      ORDER BY rank DESC, seq LIMIT :limit)) AS heads;
 
 -- name: newest
 SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
     (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-     WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank >= 0
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
      ORDER BY rank DESC, seq DESC LIMIT :limit)
     UNION ALL
     (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-     WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank < 0
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
      ORDER BY rank, seq DESC LIMIT :limit)) AS heads;
 
 -- `state || ''`: by the index of all that is pending, it would read all that is pending.

@@ -8,20 +8,8 @@ from typing import Any
 import msgspec
 
 from headrace.core.limits import Head, in_turn
-from headrace.core.model import (
-    Changes,
-    Depth,
-    Filing,
-    Filter,
-    JobRow,
-    LogLine,
-    Page,
-    QueueRow,
-    QueueRules,
-    TaskRow,
-    TaskRules,
-    WorkerRow,
-)
+from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves

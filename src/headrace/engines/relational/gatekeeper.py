@@ -16,20 +16,29 @@ import msgspec
 
 from headrace.core import limits
 from headrace.core.limits import Doorkeeper, Gate, Head
-from headrace.core.model import Claim, QueueRules, Rate, Strategy, TaskRules, Want
+from headrace.core.model import Claim, Want
+from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.sql import as_json
 
 _claims = msgspec.json.Decoder(list[Claim])
 _heads = msgspec.json.Decoder(list[Head])
-_names = msgspec.json.Decoder(list[str])
+_summits = msgspec.json.Decoder(list[tuple[str, int]])
 _numbers = msgspec.json.Decoder(list[int])
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])
 _served = msgspec.json.Decoder(dict[int, str])
 _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
-_LANES_AT_ONCE, _MOST_LANES = 50, 1000
+_LANES_AT_ONCE, _MOST_LANES = 10, 1000
 _MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
+_SWEEPS = 0.01
 _NO_LIMIT = float("inf")
+
+
+class Order(NamedTuple):
+    """In which order the jobs of a lane go."""
+
+    strategy: Strategy
+    ageing: int | None
 
 
 class Rulebook(NamedTuple):
@@ -117,6 +126,8 @@ class Gatekeeper:
         """Write down what was spent of rates."""
         if self._spent:
             self._ledger.run("spend", b=as_json(list(self._spent.items())))
+            if random.random() < _SWEEPS:  # a bucket that is full again need not be remembered
+                self._ledger.run("drop_buckets", now=1000 * self._now)
 
     # -- how much
 
@@ -165,50 +176,49 @@ class Gatekeeper:
     def _choose(self, queue: str, rules: QueueRules, room: int, keeper: Doorkeeper) -> list[Head]:
         """Jobs in a fair order among the lanes, none through a gate that is shut."""
         strategy = self._want.strategy or rules.strategy or "priority"
-        free = self._free(queue, strategy, rules.ageing, room)
+        order = Order(strategy, rules.ageing)
+        free = self._free(queue, order, room)
         if queue not in self._book.laned and not self._moved:
             return free
-        memory = _Memory(self._cursors, queue)
-        by_priority = strategy == "priority"
+        memory = _Memory(self._cursors, queue, strategy == "priority")
+        found = list(islice(self._around(queue, *memory.where), _MOST_LANES))
+        names = memory.in_turn((lane, summit) for lane, summit in found if self._is_open(lane, keeper))
         chosen: dict[int, Head] = {}
-        lanes, seen, last = [free], 0, ""
-        around = self._around(queue, *memory.where)
-        while True:
-            names = list(islice(around, _LANES_AT_ONCE))
-            lanes += self._fronts(queue, names, room, keeper)
-            for head in limits.in_turn(lanes, by_priority, memory.served):
+        lanes, window = [free], max(_LANES_AT_ONCE, room)
+        for begin in range(0, max(len(names), 1), window):
+            lanes += self._fronts(queue, names[begin : begin + window], order, room, keeper)
+            for head in limits.in_turn(lanes, strategy == "priority", memory.served):
                 if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.gates_of(head.lane)):
                     chosen[head.seq] = head
-                    memory.serve(head.lane, head.priority if by_priority else 0)
-            lanes, seen, last = [], seen + len(names), names[-1] if names else last
-            if len(chosen) >= room or len(names) < _LANES_AT_ONCE:
-                memory.end_round()
-                return list(chosen.values())
-            if seen >= _MOST_LANES:  # more than one commit should look at: come again for the rest
-                memory.interrupt(last, fruitless=not chosen)
-                self._come_back(self._now)
-                return list(chosen.values())
+                    memory.serve(head)
+            if len(chosen) >= room:
+                break
+            lanes = []
+        broke_off = len(found) == _MOST_LANES
+        memory.keep(found[-1][0] if broke_off else None, fruitless=not chosen)
+        if broke_off and len(chosen) < room:
+            self._come_back(self._now)  # more than one commit should look at: come again for the rest
+        return list(chosen.values())
 
-    def _around(self, queue: str, start: str, until: str) -> Iterator[str]:
-        """The lanes of the queue from the one after `start` round to `until`, which comes last."""
-        legs = [(start, until)] if start < until else [(start, None), ("", until)]
-        for beyond, last in legs:
-            names = [beyond]
-            while names:
-                names = _names.decode(self._ledger.ask("lanes", queue=queue, beyond=names[-1], limit=_LANES_AT_ONCE))
-                for name in names:
-                    if last is not None and name > last:
-                        return
-                    yield name
-                if len(names) < _LANES_AT_ONCE:
+    def _around(self, queue: str, start: str, until: str) -> Iterator[tuple[str, int]]:
+        """The lanes of the queue from the one after `start` round to `until`, which comes last, and their summits."""
+        for beyond, last in [(start, until)] if start < until else [(start, None), ("", until)]:
+            found = [(beyond, 0)]
+            while found and last != "":
+                after = found[-1][0]
+                found = _summits.decode(self._ledger.ask("summits", queue=queue, beyond=after, limit=_MOST_LANES))
+                yield from (one for one in found if last is None or one[0] <= last)
+                if len(found) < _MOST_LANES or (last is not None and found[-1][0] > last):
                     break
 
-    def _fronts(self, queue: str, names: Sequence[str], room: int, keeper: Doorkeeper) -> list[list[Head]]:
+    def _fronts(
+        self, queue: str, names: Sequence[str], order: Order, room: int, keeper: Doorkeeper
+    ) -> list[list[Head]]:
         """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
         lanes = dict.fromkeys(lane for lane in names if self._is_open(lane, keeper))
         for lane in list(lanes) if self._book.tasks else ():
             for _ in range(_MOST_MOVES):
-                ruled = self._ruled(self._heads(queue, lane, room))
+                ruled = self._ruled(self._front(queue, lane, order, room))
                 if not ruled:
                     break
                 ruled += self._ruled(self._heads(queue, lane, _MOVED_AT_ONCE))
@@ -216,7 +226,7 @@ class Gatekeeper:
             else:
                 del lanes[lane]
                 self._come_back(self._now)
-        return [self._heads(queue, lane, room) for lane in lanes if self._is_open(lane, keeper)]
+        return [self._front(queue, lane, order, room) for lane in lanes if self._is_open(lane, keeper)]
 
     def _is_open(self, lane: str, keeper: Doorkeeper) -> bool:
         return all(keeper.room(gate) >= 1 for gate in limits.gates_of(lane))
@@ -224,10 +234,10 @@ class Gatekeeper:
     def _heads(self, queue: str, lane: str, room: int) -> list[Head]:
         return _heads.decode(self._ledger.ask("heads", queue=queue, lane=lane, limit=room))
 
-    def _free(self, queue: str, strategy: Strategy, ageing: int | None, room: int) -> list[Head]:
+    def _free(self, queue: str, order: Order, room: int) -> list[Head]:
         """The front of what waits in no lane; jobs of tasks with rules are put into lanes first."""
         for _ in range(_MOST_MOVES):
-            heads = self._front(queue, strategy, ageing, room)
+            heads = self._front(queue, "", order, room)
             ruled = self._ruled(heads)
             if not ruled:
                 return heads
@@ -251,24 +261,17 @@ class Gatekeeper:
             self._ledger.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
         return list(moves)
 
-    def _front(self, queue: str, strategy: Strategy, ageing: int | None, room: int) -> list[Head]:
+    def _front(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
+        strategy, ageing = order
         if strategy == "priority" and not ageing:
-            return self._heads(queue, "", room)
-        levels = _numbers.decode(self._ledger.ask("levels", queue=queue))
-        if strategy == "weighted_random":
-            return self._drawn(queue, levels, room)
+            return self._heads(queue, lane, room)
+        levels = _numbers.decode(self._ledger.ask("levels", queue=queue, lane=lane))
         end = "newest" if strategy == "lifo" else "oldest"
-        fronts = {level: self._at(end, queue, level, room) for level in levels}
-        return limits.merged(fronts, strategy, ageing, room)
+        fronts = {level: self._at(end, queue, lane, level, room) for level in levels}
+        return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, strategy, ageing, room)
 
-    def _drawn(self, queue: str, levels: Sequence[int], room: int) -> list[Head]:
-        fronts = {level: self._at("oldest", queue, level, room) for level in levels}
-        order = limits.drawn({level: len(heads) for level, heads in fronts.items()}, room, random.random)
-        left = {level: iter(sorted(heads, key=_age)) for level, heads in fronts.items()}
-        return [next(left[level]) for level in order]
-
-    def _at(self, end: str, queue: str, priority: int, room: int) -> list[Head]:
-        return _heads.decode(self._ledger.ask(end, queue=queue, priority=priority, limit=room))
+    def _at(self, end: str, queue: str, lane: str, priority: int, room: int) -> list[Head]:
+        return _heads.decode(self._ledger.ask(end, queue=queue, lane=lane, priority=priority, limit=room))
 
     # -- afterwards
 
@@ -297,12 +300,13 @@ class Gatekeeper:
 class _Memory:
     """What the claims of a process remember of the lanes of a queue, in a dict of texts that outlives each of them.
 
-    For each priority the lane that had the last turn; where to go on looking; and where a search began that has
-    found nothing so far, so that it ends when it is back there.
+    For each priority the lane that had the last turn; where to go on looking, if there are more lanes than one claim
+    looks at; and where a search began that has found nothing so far, so that it ends when it is back there.
     """
 
-    def __init__(self, cursors: dict[str, str], queue: str) -> None:
+    def __init__(self, cursors: dict[str, str], queue: str, by_priority: bool) -> None:
         self._cursors = cursors
+        self._by_priority = by_priority
         self._turns, self._at, self._began = (as_json([queue, what]) for what in ("turns", "at", "began"))
         self.served = _served.decode(cursors.get(self._turns, "{}"))
 
@@ -312,19 +316,31 @@ class _Memory:
         start = self._cursors.get(self._at, "")
         return start, self._cursors.get(self._began, start)
 
-    def serve(self, lane: str, priority: int) -> None:
-        self.served[priority] = self._cursors[self._at] = lane
+    def in_turn(self, lanes: Iterable[tuple[str, int]]) -> list[str]:
+        """Lanes by the highest priority in them; of equal ones, from the one on that is next to be served."""
+        levels = ((summit if self._by_priority else 0, lane) for lane, summit in lanes)
+        return [
+            lane for *_, lane in sorted((-level, lane <= self.served.get(level, ""), lane) for level, lane in levels)
+        ]
 
-    def end_round(self) -> None:
+    def serve(self, head: Head) -> None:
+        self.served[head.priority if self._by_priority else 0] = head.lane
+
+    def keep(self, last: str | None, fruitless: bool) -> None:
+        """`last` is the lane at which the claim broke off, None if it came round."""
+        _, until = self.where
         self._cursors[self._turns] = as_json(self.served)
         self._cursors.pop(self._began, None)
+        if last is not None:
+            self._cursors[self._at] = last
+            if fruitless:
+                self._cursors[self._began] = until
 
-    def interrupt(self, last: str, fruitless: bool) -> None:
-        _, until = self.where
-        self.end_round()
-        if fruitless:
-            self._cursors[self._began] = until
-        self._cursors[self._at] = last
+
+def _drawn(fronts: Mapping[int, Sequence[Head]], room: int) -> list[Head]:
+    order = limits.drawn({level: len(heads) for level, heads in fronts.items()}, room, random.random)
+    left = {level: iter(sorted(heads, key=_age)) for level, heads in fronts.items()}
+    return [next(left[level]) for level in order]
 
 
 def _bucket(rate: Rate, *owner: str) -> str:

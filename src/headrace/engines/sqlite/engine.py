@@ -158,7 +158,8 @@ class SqliteEngine:
                 return Exchanged([], [], now, tuple(queues), book.weights), True
         if _is_past(due, now):
             db.execute(SQL["promote"], {"now": now, "limit": _BATCH_OF_TIME})
-            due = db.execute(SQL["horizon"]).fetchone()[0]
+            due, _, _, told = db.execute(SQL["horizon"]).fetchone()
+            book = rulebook(told)  # what was promoted may have lanes
         taking = Taking(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
         return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights), lapsed

@@ -20,6 +20,21 @@ WITH RECURSIVE lanes (lane) AS (
 )
 SELECT json_group_array(lane) FROM lanes WHERE lane IS NOT NULL;
 
+-- The lanes after `beyond`, each with the highest priority that waits in it.
+-- name: summits
+WITH RECURSIVE lanes (seq) AS (
+    SELECT (SELECT seq FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
+            ORDER BY lane, priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT next.seq FROM headrace_jobs AS next
+            WHERE next.state = 'pending' AND next.queue = :queue AND next.lane > job.lane
+            ORDER BY next.lane, next.priority DESC LIMIT 1)
+    FROM lanes JOIN headrace_jobs AS job ON job.seq = lanes.seq
+    LIMIT :limit
+)
+SELECT json_group_array(json_array(lane, priority)) FROM (
+    SELECT job.lane, job.priority FROM lanes JOIN headrace_jobs AS job ON job.seq = lanes.seq ORDER BY job.lane);
+
 -- name: heads
 SELECT json_group_array(json_array({Head})) FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
@@ -27,11 +42,11 @@ SELECT json_group_array(json_array({Head})) FROM (
 
 -- name: levels
 WITH RECURSIVE levels (priority) AS (
-    SELECT (SELECT priority FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane = ''
+    SELECT (SELECT priority FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane = :lane
             ORDER BY priority DESC LIMIT 1)
     UNION ALL
     SELECT (SELECT job.priority FROM headrace_jobs AS job
-            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = '' AND job.priority < levels.priority
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = :lane AND job.priority < levels.priority
             ORDER BY job.priority DESC LIMIT 1)
     FROM levels WHERE levels.priority IS NOT NULL
 )
@@ -41,21 +56,21 @@ SELECT json_group_array(priority) FROM levels WHERE priority IS NOT NULL;
 -- name: oldest
 SELECT json_group_array(json_array({Head})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank >= 0
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
                    ORDER BY rank, seq LIMIT :limit)
     UNION ALL
     SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank < 0
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
                    ORDER BY rank DESC, seq LIMIT :limit));
 
 -- name: newest
 SELECT json_group_array(json_array({Head})) FROM (
     SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank >= 0
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
                    ORDER BY rank DESC, seq DESC LIMIT :limit)
     UNION ALL
     SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
-                   WHERE state = 'pending' AND queue = :queue AND lane = '' AND priority = :priority AND rank < 0
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
                    ORDER BY rank, seq DESC LIMIT :limit));
 
 -- name: relane
