@@ -419,3 +419,7 @@ def test_the_earlier_of_two_moments() -> None:
 
 def test_a_task_without_rules_equals_no_rules() -> None:
     assert TaskRules(paused=False, rate=None, concurrency=None) == TaskRules()
+
+
+def test_a_priority_of_which_none_waits_any_more_is_not_drawn() -> None:
+    assert drawn({0: 0, 5: 2}, 10, lambda: 0.0) == [5, 5]

@@ -161,7 +161,7 @@ def weight_of(priority: int) -> float:
 
 def drawn(waiting: Mapping[int, int], jobs: int, chance: Callable[[], float]) -> list[int]:
     """Draw priorities by their weights, each at most as often as jobs of it wait."""
-    left, order = dict(waiting), list[int]()
+    left, order = {priority: count for priority, count in waiting.items() if count}, list[int]()
     while left and len(order) < jobs:
         total = sum(weight_of(priority) for priority in left)
         mark, chosen = chance() * total, max(left)
