@@ -20,7 +20,6 @@ import msgspec
 
 _encode = msgspec.json.Encoder().encode
 _HEADER = re.compile(r"^-- name: (\w+)(?: \(each (\w+): (\w+)\))?[ \t]*$", re.MULTILINE)
-_FILES = ("statements.sql", "timetable.sql", "limits.sql")
 _NEEDS = re.compile(r"^-- needs: (\d+)", re.MULTILINE)
 
 Extract = Callable[[str, int, str], str]
@@ -60,10 +59,13 @@ def _columns_of(alias: str, record: type[msgspec.Struct], body: str, extract: Ex
 
 
 def load_statements(
-    package: str, records: Mapping[str, type[msgspec.Struct]], extract: Extract = _json_extract
+    package: str,
+    records: Mapping[str, type[msgspec.Struct]],
+    extract: Extract = _json_extract,
+    files: Sequence[str] = ("statements.sql",),
 ) -> dict[str, str]:
-    """The statements of the package's files, by name."""
-    text = "".join(_read(package, name) for name in _FILES)
+    """The statements of these files of the package, by name."""
+    text = "".join(_read(package, name) for name in files)
     parts = _HEADER.split(text)[1:]
     statements: dict[str, str] = {}
     for name, alias, record, body in zip(parts[::4], parts[1::4], parts[2::4], parts[3::4], strict=True):

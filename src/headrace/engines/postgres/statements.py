@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 
-from headrace.engines.relational.records import RECORDS
+from headrace.engines.relational.records import FILES, RECORDS
 from headrace.engines.sql import load_statements
 
 _TABLE = re.compile(
@@ -23,7 +23,7 @@ def _take_out(alias: str, position: int, kind: str) -> str:
 
 @functools.cache
 def _loaded() -> dict[str, str]:
-    return load_statements("headrace.engines.postgres", RECORDS, _take_out)
+    return load_statements("headrace.engines.postgres", RECORDS, _take_out, FILES)
 
 
 def qualified(sql: str, schema: str) -> str:

@@ -10,7 +10,7 @@
 -- own connections Address rules out what is left to choose.
 
 -- name: clock
-SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint;
+SELECT floor(extract(epoch FROM clock_timestamp()) * 1000)::bigint;
 
 -- name: ring
 SELECT count(pg_notify(:channel, message)) FROM jsonb_array_elements_text(:messages::jsonb) AS message;

@@ -73,3 +73,5 @@ _ALL = (
     _carried("CarriedLine", LogLine),
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
+# Where the statements are, in every engine.
+FILES = ("statements.sql", "timetable.sql", "limits.sql")
