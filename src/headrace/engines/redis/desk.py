@@ -12,20 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from headrace.core.model import (
-    Changes,
-    Depth,
-    Filing,
-    Filter,
-    JobRow,
-    LogLine,
-    Page,
-    QueueRow,
-    QueueRules,
-    TaskRow,
-    TaskRules,
-    WorkerRow,
-)
+from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import Event, State, sources
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
@@ -165,8 +153,9 @@ class RedisDesk:
 
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         self._office.prepare()
-        found = iter(self._ask(_running, self._office.at(now)))
-        return sorted((queue.decode(), task.decode(), lane.decode(), jobs) for queue, task, lane, jobs in zip(*[found] * 4))
+        found = self._ask(_running, self._office.at(now))
+        kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
+        return sorted((queue.decode(), task.decode(), lane.decode(), jobs) for queue, task, lane, jobs in kinds)
 
     def workers(self) -> list[WorkerRow]:
         rows, counts = self._ask(_workers)

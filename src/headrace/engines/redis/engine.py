@@ -66,7 +66,7 @@ class RedisEngine:
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
         self.kept_for = dict(KEPT_FOR)
         self._store: str | None = None
-        self._cursors: dict[str, str] = {}  # by queue, the lane that was looked at last: each claim goes on from there
+        self._memories: dict[str, str] = {}  # by queue, what the script asks us to remember of its lanes
 
     # -- the hot path
 
@@ -100,11 +100,11 @@ class RedisEngine:
             records.encode_batch(outcomes),
             len(notes),
             records.encode(notes),
-            self._asked(want),
+            *self._asked(want),
         )
-        refused, claims, next_at, queues, weights, cursors = answer
-        if cursors:
-            self._cursors.update(records.named(cursors, bytes.decode))
+        refused, claims, next_at, queues, weights, memories = answer
+        for queue, memory in records.named(memories, bytes.decode).items():
+            self._remember(queue, memory)
         return Exchanged(
             [outcomes[position - 1] for position in refused],
             records.claims(claims),
@@ -113,12 +113,18 @@ class RedisEngine:
             records.named(weights, int),
         )
 
-    def _asked(self, want: Want | None) -> bytes:
+    def _remember(self, queue: str, memory: str) -> None:
+        if memory:
+            self._memories[queue] = memory
+        else:
+            self._memories.pop(queue, None)
+
+    def _asked(self, want: Want | None) -> tuple[bytes, int]:
         if want is None:
-            return records.encode(((), None, ()))
-        # A lane "" is the beginning, where a claim goes on unless it is told.
-        cursors = [part for queue, lane in self._cursors.items() if lane for part in (queue, lane)]
-        return records.encode((want.capabilities, want.strategy, cursors))
+            return b"", 0
+        memories = [part for memory in tuple(self._memories.items()) for part in memory]
+        asked = records.encode((want.capabilities, want.strategy, memories))
+        return asked, int(bool(memories) or want.strategy is not None)
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()

@@ -8,7 +8,8 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, TaskRules, WorkerRow
+from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
+from headrace.core.regulation import TaskRules
 from headrace.core.states import State
 from headrace.core.timetable import Occurrence, ScheduleRow
 from headrace.errors import CorruptPayload, PayloadTooLarge

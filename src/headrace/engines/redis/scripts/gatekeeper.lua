@@ -1,8 +1,7 @@
 -- Claims that mind rules: rates, concurrency, lanes, and orders other than by priority. A queue without rules and
--- without lanes never comes here.
+-- without lanes never comes here: all of this is only there in a turn that has something to mind.
 
-local LANES_AT_ONCE, MOST_LANES = 50, 1000
-local MOST_MOVED, moved = 5000, 0 -- jobs that one claim puts into lanes
+local MOST_MOVED, moved = 1000, 0 -- jobs that one claim puts into lanes; about 15 ms
 
 -- Jobs of tasks that have rules are put into lanes behind the task's gate when they are met.
 
@@ -29,7 +28,6 @@ local function move_ruled(found, told)
   for i, head in ipairs(found) do members[i] = head.member end
   for i, record in ipairs(records_of(members, #members)) do
     local j = job_of(record)
-    found[i].task = j and j.task
     if j and task_rules[j.task] and not is_behind(j.lane, 't:' .. j.task) then
       leave(members[i], j)
       j.lane = with_task(j.lane, j.task)
@@ -59,66 +57,84 @@ end
 
 -- Which.
 
-local function open_lanes(queue, names, room, room_behind, visited)
-  local fronts = {}
-  local function also(lane) names[#names + 1] = lane end
-  local i = 1
-  while names[i] do -- it may get longer on the way
-    local lane = names[i]
-    local least = visited[lane] and 0 or math.min(room, room_behind(gates_of(lane)))
-    if least >= 1 then
-      fronts[#fronts + 1] = settled(function(n) return heads(queue, lane, n) end, least, also)
-    end
-    visited[lane], i = true, i + 1
+-- The lanes of a queue as `choose_in_turn` knows them. A lane has its name, its turn, its heads as far as they are
+-- known, and the place of the next one.
+local function ways_of(queue, rules, order, room, free)
+  local room_behind, lets_in = doorkeeper(queue, rules)
+  local by_level = order == 'priority' and not rules.ageing
+  local visited, newcomers = {}, {}
+
+  local function look(lane, n)
+    local function at_front(width) return front(queue, lane.name, order, rules.ageing, width) end
+    lane.heads = settled(at_front, n, function(name) newcomers[#newcomers + 1] = name end)
   end
-  return fronts
+
+  -- In the order of priority one head is asked for, and the rest if it comes to that. Other orders are made anew each
+  -- time, and asked for at once.
+  local function has_next(lane)
+    if not lane.heads[lane.at] and not lane.is_known then
+      look(lane, lane.at - 1 + math.min(room, room_behind(gates_of(lane.name))))
+      lane.is_known = true
+    end
+    return lane.heads[lane.at] ~= nil
+  end
+
+  local function open(turn)
+    local lane = {name = turn:sub(4), turn = turn, at = 1, heads = {}}
+    if visited[lane.name] or room_behind(gates_of(lane.name)) < 1 then return end
+    visited[lane.name] = true
+    if by_level then look(lane, 1) end
+    return has_next(lane) and lane or nil
+  end
+
+  local function arrived()
+    local lanes = {}
+    while #newcomers > 0 do
+      local name = table.remove(newcomers)
+      if visited[name] then
+        come_back(now) -- its turn may be over
+      else
+        lanes[#lanes + 1] = open(call('HGET', P .. ':lanes:' .. queue, name) .. name)
+      end
+    end
+    return lanes
+  end
+
+  return {
+    free = {name = '', turn = '', at = 1, heads = free, is_known = true}, open = open, has_next = has_next,
+    arrived = arrived, lets_in = function(lane) return lets_in(gates_of(lane.name)) end, by_level = by_level,
+    newest_first = order == 'lifo',
+  }
 end
 
 -- Jobs in a fair order among the lanes, none through a gate that is shut.
 local function choose(queue, rules, room)
   local order = own_order or rules.strategy or 'priority'
-  local free = settled(function(n) return front(queue, order, rules.ageing, n) end, room, function() end)
+  local function at_front(width) return front(queue, '', order, rules.ageing, width) end
+  local free = settled(at_front, room, function() end)
   if not has_lanes[queue] then return free end
-  local room_behind, lets_in = doorkeeper(queue, rules)
-  local chosen, fronts, visited, seen = {}, {free}, {}, 0
-  local after = cursors[queue] or ''
-  local wrapped = after == ''
-  while true do
-    local names = lanes_after(queue, after, LANES_AT_ONCE)
-    local at_the_end, last = #names < LANES_AT_ONCE, names[#names]
-    seen = seen + #names
-    for _, of_lane in ipairs(open_lanes(queue, names, room, room_behind, visited)) do
-      fronts[#fronts + 1] = of_lane
-    end
-    for _, head in ipairs(in_turn(fronts, order == 'priority')) do
-      if #chosen < room and lets_in(gates_of(head.lane)) then chosen[#chosen + 1] = head end
-    end
-    fronts, after = {}, at_the_end and '' or last
-    cursors[queue] = after
-    if #chosen >= room or (at_the_end and wrapped) then return chosen end
-    if seen >= MOST_LANES then -- more than one commit should look at: come again for the rest
-      come_back(now)
-      return chosen
-    end
-    wrapped = wrapped or at_the_end
-  end
+  local memory = memories[queue] and cjson.decode(memories[queue]) or {served = {}}
+  local chosen, is_all = choose_in_turn(queue, room, memory, ways_of(queue, rules, order, room, free))
+  if not is_all then come_back(now) end -- there are more lanes than one commit should look at
+  memories[queue] = cjson.encode(memory)
+  remembered[queue] = memories[queue]
+  return chosen
 end
 
--- Count what has started, for the queues that come after and for the rates.
+-- Count what has started for the rates.
 local function account(queue, rules, begun)
   local through = {}
   for _, head in ipairs(begun) do
-    if of_task and head.task then of_task[head.task] = (of_task[head.task] or 0) + 1 end
     for _, gate in ipairs(gates_of(head.lane)) do through[gate] = (through[gate] or 0) + 1 end
   end
-  if rules.rate then spend('q:' .. queue, rules.rate, #begun) end
+  if rules.rate then spend(rules.rate, #begun, 'q', queue) end
   for gate, starts in pairs(through) do
     local kind, name = gate:sub(1, 1), gate:sub(3)
     local of_name = task_rules[name]
     if kind == 'r' and rules.key_rate then
-      spend('r:' .. queue .. ':' .. name, rules.key_rate, starts)
+      spend(rules.key_rate, starts, 'r', queue, name)
     elseif kind == 't' and of_name and of_name.rate then
-      spend('t:' .. name, of_name.rate, starts)
+      spend(of_name.rate, starts, 't', name)
     end
   end
 end
@@ -147,12 +163,17 @@ local function take_carefully(queue, room, lease_until, any_lapse)
   return #begun
 end
 
--- The weights of queues that have one, and the lanes after which to go on: names, each with its value.
-local function told_of_rules()
-  local weights, lanes = {}, {}
+-- When there will be more, by the rules or else at `due`; the weights of queues that have one; what to remember of
+-- lanes from now on, which is nothing where there are none any more. Names, each with its value.
+local function told(due)
+  local weights, news = {}, {}
   for queue, rules in pairs(rules_of) do
     if rules.weight then weights[#weights + 1], weights[#weights + 2] = queue, rules.weight end
   end
-  for queue, lane in pairs(cursors) do lanes[#lanes + 1], lanes[#lanes + 2] = queue, lane end
-  return weights, lanes
+  for queue, memory in pairs(remembered) do news[#news + 1], news[#news + 2] = queue, memory end
+  return due and math.min(due, next_start or due) or next_start, weights, news
 end
+
+learn_rules(unpack(cmsgpack.unpack(ARGV[13]), 1, 3))
+math.randomseed(tonumber(salt:sub(1, 7), 16)) -- left alone, a script's chance is the same every time
+gatekeeper = {asks_care = asks_care, take_from = take_carefully, told = told}

@@ -1,5 +1,5 @@
--- The fronts of lanes, and the lanes in turn. A head is a job near the front: its member, priority, rank and lane, which
--- are told by the place where it was found.
+-- The fronts of lanes. A head is a job near the front: its member, level, priority, rank and lane, which are told by
+-- the place where it was found.
 
 -- Where the jobs of a lane wait, or those that wait in none.
 local function lane_key(queue, lane)

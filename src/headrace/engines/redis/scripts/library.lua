@@ -20,8 +20,8 @@
 --   {p}:ids            hash: a job's id -> its number
 --   {p}:jobs           hash: number -> state, finished_at, result, result_checksum, reason, version, attempt, progress,
 --                      started_at, worker, queue, lane, expires_at, id, task, priority, rank, max_attempts,
---                      created_at, run_at, crashes, releases. A success changes the first six, a claim the first ten: what is
---                      behind them is copied as it is. The end of a lease is in {p}:leases alone.
+--                      created_at, run_at, crashes, releases. A success changes the first six, a claim the first
+--                      ten: what is behind them is copied as it is. The end of a lease is in {p}:leases alone.
 --   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: what only a
 --                      replacement changes. By the mark, the random number of one insert, a repeated insert knows its
 --                      own jobs again.
@@ -240,12 +240,13 @@ local function records_of(members, n)
   return ask_in_parts('HMGET', JOBS, members, n)
 end
 
--- The gates of a lane, each a letter of its kind, a colon and a name.
-local known_gates = {['']  = {}}
+-- The gates of a lane, each a letter of its kind, a colon and a name. One that is damaged needs what no worker has.
+local known_gates = {[''] = {}}
 local function gates_of(lane)
   local gates = known_gates[lane]
   if not gates then
-    gates = cjson.decode(lane)
+    local is_whole, found = pcall(cjson.decode, lane)
+    gates = is_whole and found or {'n:' .. lane}
     known_gates[lane] = gates
   end
   return gates

@@ -1,11 +1,10 @@
 -- How much may start now, by the rules of queues and tasks. What is counted is what there is: no other script runs
 -- meanwhile.
 
-local CLOCKS_DIFFER = 10000000 -- microseconds, at most
 local BUCKETS = P .. ':buckets'
 
--- What the worker has and prefers, and where it looked last: by queue, the lane after which each claim goes on.
-local has, own_order, cursors = {}, nil, {}
+-- What the worker has and prefers, and by queue what it remembers of the lanes for us.
+local has, own_order, memories, remembered = {}, nil, {}, {}
 local rules_of, has_lanes, task_rules, any_task_rules = {}, {}, {}, false
 local next_start -- when a rule will allow more
 
@@ -13,17 +12,16 @@ local function come_back(moment)
   next_start = math.min(next_start or moment, moment)
 end
 
-local function learn_rules(capabilities, order, last_lanes)
+local function learn_rules(capabilities, order, told)
   for _, name in ipairs(capabilities) do has[name] = true end
-  for i = 1, #last_lanes, 2 do cursors[last_lanes[i]] = last_lanes[i + 1] end
+  for i = 1, #told, 2 do memories[told[i]], remembered[told[i]] = told[i + 1], '' end
   own_order = order or nil
-  if not is_minded() then return end
   local names = call('SMEMBERS', RULED)
   for i, known in ipairs(ask_in_parts('HMGET', QUEUES, names, #names)) do
     local behind = known and known:find(' ', 1, true)
     if behind then rules_of[names[i]] = cjson.decode(known:sub(behind)) end
   end
-  for _, name in ipairs(call('SMEMBERS', LANED)) do has_lanes[name] = true end
+  for _, name in ipairs(call('SMEMBERS', LANED)) do has_lanes[name], remembered[name] = true, nil end
   local tasks = call('HGETALL', TASKS)
   for i = 1, #tasks, 2 do task_rules[tasks[i]], any_task_rules = cjson.decode(tasks[i + 1]), true end
 end
@@ -38,68 +36,54 @@ end
 
 -- Rates. A bucket is kept as the time when it will be full again.
 
-local buckets = {}
-local function write_bucket(name, full_at)
-  buckets[name] = full_at
-  call('ZADD', BUCKETS, text(full_at), name)
+local full_at = {} -- by the bucket's name
+
+-- Another rate has another bucket: what a slow one spent must not keep a fast one shut. Before each name is its length,
+-- as names may have any letters.
+local function bucket_of(rate, kind, ...)
+  local parts = {kind, text(rate.every), text(rate.burst)}
+  for _, name in ipairs({...}) do parts[#parts + 1] = #name .. ' ' .. name end
+  return table.concat(parts, ' ')
 end
 
 -- How many may start by this rate; if none, when the next one may.
-local function left(bucket, rate)
-  local present = 1000 * now
-  local furthest = present + rate.burst * rate.every
-  local full_at = buckets[bucket] or tonumber(call('ZSCORE', BUCKETS, bucket) or 0)
-  -- Spent by a slower rate, which is no more. Anything less is a worker whose clock is ahead: it gets nothing back.
-  if full_at > furthest + CLOCKS_DIFFER then
-    full_at = furthest
-    write_bucket(bucket, full_at)
-  end
-  buckets[bucket] = full_at
-  local starts = math.floor((furthest - math.max(full_at, present)) / rate.every)
-  if starts < 1 then come_back(math.ceil((full_at - (rate.burst - 1) * rate.every) / 1000)) end
+local function left(rate, ...)
+  local bucket, present = bucket_of(rate, ...), 1000 * now
+  full_at[bucket] = full_at[bucket] or tonumber(call('ZSCORE', BUCKETS, bucket) or 0)
+  local starts = math.floor((rate.burst * rate.every - math.max(full_at[bucket] - present, 0)) / rate.every)
+  if starts < 1 then come_back(math.ceil((full_at[bucket] - (rate.burst - 1) * rate.every) / 1000)) end
   return math.max(starts, 0)
 end
 
-local function spend(bucket, rate, starts)
-  write_bucket(bucket, math.max(buckets[bucket] or 0, 1000 * now) + starts * rate.every)
-  left(bucket, rate)
+local function spend(rate, starts, ...)
+  local bucket = bucket_of(rate, ...)
+  full_at[bucket] = math.max(full_at[bucket] or 0, 1000 * now) + starts * rate.every
+  call('ZADD', BUCKETS, text(full_at[bucket]), bucket)
+  left(rate, ...)
 end
 
 -- Concurrency. A lease that ran out does not count.
 
+-- How many jobs of this set run. The server goes through the smaller one of the two.
 local function live(key)
-  local members, count = call('ZRANGE', key, 0, -1), 0
-  for _, ends in ipairs(ask_in_parts('ZMSCORE', LEASES, members, #members)) do
-    if ends and tonumber(ends) > now then count = count + 1 end
+  local found, count = call('ZINTER', 2, key, LEASES, 'WEIGHTS', 0, 1, 'WITHSCORES'), 0
+  for i = 2, #found, 2 do
+    if tonumber(found[i]) > now then count = count + 1 end
   end
   return count
-end
-
--- There is no set of what runs of a task, for which every job would have to pay: so all that run are looked at.
-local of_task
-local function running_of(task)
-  if not of_task then
-    of_task = {}
-    local members = call('ZRANGEBYSCORE', LEASES, '(' .. text(now), '+inf')
-    for _, record in ipairs(records_of(members, #members)) do
-      local j = job_of(record)
-      if j then of_task[j.task] = (of_task[j.task] or 0) + 1 end
-    end
-  end
-  return of_task[task] or 0
 end
 
 local function room_in_task(task)
   local rules = task_rules[task] or {}
   local room = rules.paused and 0 or math.huge
-  if rules.concurrency then room = math.min(room, rules.concurrency - running_of(task)) end
-  if rules.rate and room > 0 then room = math.min(room, left('t:' .. task, rules.rate)) end
+  if rules.concurrency then room = math.min(room, rules.concurrency - live(named('task', task))) end
+  if rules.rate and room > 0 then room = math.min(room, left(rules.rate, 't', task)) end
   return room
 end
 
 local function room_in_queue(queue, rules, room)
   if rules.concurrency then room = math.min(room, rules.concurrency - live(place('running', queue))) end
-  if rules.rate then room = math.min(room, left('q:' .. queue, rules.rate)) end
+  if rules.rate then room = math.min(room, left(rules.rate, 'q', queue)) end
   return room
 end
 
@@ -112,7 +96,7 @@ local function doorkeeper(queue, rules)
     if kind == 'n' then return has[name] and math.huge or 0 end
     if kind == 'c' then return (rules.key_concurrency or 1) - live(named('held', gate)) end
     if kind == 't' then return room_in_task(name) end
-    return rules.key_rate and left('r:' .. queue .. ':' .. name, rules.key_rate) or math.huge
+    return rules.key_rate and left(rules.key_rate, 'r', queue, name) or math.huge
   end
   local function room_behind(gates)
     local least = math.huge

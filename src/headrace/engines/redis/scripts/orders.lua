@@ -1,5 +1,5 @@
--- The front of what waits in no lane, in the order that is asked for: by priority, or fifo, lifo, weighted_random, or by
--- priority with so many milliseconds of waiting counting as much as one point of it.
+-- The front of a lane, or of what waits in none, in the order that is asked for: by priority, or fifo, lifo,
+-- weighted_random, or by priority with so many milliseconds of waiting counting as much as one point of it.
 
 local function whole(number)
   return string.format('%.0f', number)
@@ -35,16 +35,16 @@ local function from_end(key, low, high, is_up, numbers_up, room)
 end
 
 -- The longest waiting of a priority, or the last that came.
-local function oldest_of(key, middle, room)
+local function oldest_of(key, lane, middle, room)
   local in_order = from_end(key, whole(middle), whole(middle + FURTHEST), true, true, room)
   local reversed = from_end(key, whole(middle - FURTHEST), '(' .. whole(middle), false, true, room)
-  return heads_of(in_order, ''), heads_of(reversed, '')
+  return heads_of(in_order, lane), heads_of(reversed, lane)
 end
 
-local function newest_of(key, middle, room)
+local function newest_of(key, lane, middle, room)
   local in_order = from_end(key, whole(middle), whole(middle + FURTHEST), false, false, room)
   local reversed = from_end(key, whole(middle - FURTHEST), '(' .. whole(middle), true, false, room)
-  return heads_of(in_order, ''), heads_of(reversed, '')
+  return heads_of(in_order, lane), heads_of(reversed, lane)
 end
 
 local function by_place(a, b)
@@ -62,10 +62,10 @@ local function cut(list, length)
   return list
 end
 
-local function merged(key, room, is_newest, ageing)
+local function merged(key, lane, room, is_newest, ageing)
   local all = {}
   for _, middle in ipairs(middles(key)) do
-    for _, found in ipairs({(is_newest and newest_of or oldest_of)(key, middle, room)}) do
+    for _, found in ipairs({(is_newest and newest_of or oldest_of)(key, lane, middle, room)}) do
       for _, head in ipairs(found) do
         head.place = math.abs(head.rank) - head.priority * ageing
         all[#all + 1] = head
@@ -77,10 +77,10 @@ local function merged(key, room, is_newest, ageing)
 end
 
 -- Draw priorities by their weights: with ten points more, ten times as often.
-local function drawn(key, room)
+local function drawn(key, lane, room)
   local levels, order, total = {}, {}, 0
   for _, middle in ipairs(middles(key)) do
-    local waiting, reversed = oldest_of(key, middle, room)
+    local waiting, reversed = oldest_of(key, lane, middle, room)
     for _, head in ipairs(reversed) do waiting[#waiting + 1] = head end
     for _, head in ipairs(waiting) do head.place = math.abs(head.rank) end
     table.sort(waiting, by_place)
@@ -105,9 +105,9 @@ local function drawn(key, room)
   return order
 end
 
-local function front(queue, strategy, ageing, room)
-  local key = place('pending', queue)
-  if strategy == 'weighted_random' then return drawn(key, room) end
-  if strategy ~= 'priority' then return merged(key, room, strategy == 'lifo', 0) end
-  return ageing and merged(key, room, false, ageing) or heads(queue, '', room)
+local function front(queue, lane, order, ageing, room)
+  local key = lane_key(queue, lane)
+  if order == 'weighted_random' then return drawn(key, lane, room) end
+  if order ~= 'priority' then return merged(key, lane, room, order == 'lifo', 0) end
+  return ageing and merged(key, lane, room, false, ageing) or heads(queue, lane, room)
 end

@@ -1,25 +1,27 @@
 -- Lanes take turns: of those whose next job is equally urgent, each has one before any has two, and the next claim goes
--- on with the lane after the one that was served last. Which that is, a worker remembers for each queue and level; and
--- where it stopped, if there were more lanes than one claim should look at.
+-- on with the lane after the one that was served last. Which that was, for each level, is in the memory that a worker
+-- keeps for us; and where we stopped, if there were more lanes than one claim should look at.
 --
--- By other orders than that of priority all lanes are of one level, ''.
+-- By other orders than that of priority all jobs are of one level, ''. What waits in no lane is a lane of its own, ''.
 
 local LANES_AT_ONCE, MOST_LANES = 50, 1000
 
--- A function that tells the next turns (level and lane) of this level; none at the end. `left` is where an earlier walk
--- stopped: it notes in it how far it got.
-local function walk(queue, level, served, left)
+-- A function that tells the next lanes of a level, each with its level in front, and nothing at the end. It begins
+-- after the one that was served last, or where an earlier walk stopped; how far it came is noted in `reached`.
+local function walk(queue, level, served, stopped, reached)
   local key, low, high = P .. ':turns:' .. queue, '-', '+'
   if level ~= '' then low, high = '[' .. level, '(' .. string.format('%03d', level + 1) end
-  local legs = served and {{'(' .. served, high}, {low, '[' .. served}} or {{low, high}}
-  local leg = math.min(left.level == level and left.leg or 1, #legs)
-  if left.level == level then legs[leg][1] = '(' .. left.after end
+  local legs, leg = served and {{'(' .. served, high}, {low, '[' .. served}} or {{low, high}}, 1
+  if stopped.level == level then
+    leg = math.min(stopped.leg, #legs)
+    legs[leg][1] = '(' .. stopped.after
+  end
   return function()
     while legs[leg] do
       local found = call('ZRANGEBYLEX', key, legs[leg][1], legs[leg][2], 'LIMIT', 0, LANES_AT_ONCE)
       local last = found[#found]
       if last then
-        left.level, left.leg, left.after = level, leg, last
+        reached.level, reached.leg, reached.after = level, leg, last
         legs[leg][1] = '(' .. last
       end
       if #found < LANES_AT_ONCE then leg = leg + 1 end
@@ -28,95 +30,129 @@ local function walk(queue, level, served, left)
   end
 end
 
--- The most urgent level of lanes, but for those that are more urgent than `from`.
+-- The most urgent level of the queue's lanes, from this one on.
 local function first_level(queue, from)
   local first = call('ZRANGEBYLEX', P .. ':turns:' .. queue, '[' .. from, '+', 'LIMIT', 0, 1)[1]
   return first and first:sub(1, 3)
 end
 
--- Whose turn comes first: by name from the lane after the last one served; if none was, who waits longest.
-local function in_turn(lanes, level, served, newest_first)
-  local function age(lane)
-    local head = lane.heads[lane.at]
-    return head.place or head.rank, head.member
-  end
-  table.sort(lanes, function(a, b)
-    if served then
-      local one, other = level .. a.name, level .. b.name
-      if (one <= served) ~= (other <= served) then return other <= served end
-      return one < other
-    end
-    local one, first = age(a)
-    local other, second = age(b)
-    if newest_first then one, first, other, second = other, second, one, first end
-    if one ~= other then return one < other end
-    return first < second
-  end)
+local function name_in(level, lane)
+  return level == '' and lane.turn or level .. lane.name
 end
 
--- Choose up to `room` jobs. The ways of `by`: `level_of` a head, `open` a lane by name (nothing if it is shut or empty),
--- `next_of` a lane its next head (nothing at its end), `lets_in` (through the gates of a lane), `arrived` (lanes that
--- have come up meanwhile), `newest_first`; `free` is the lane of what waits in none. Whether it looked at all of them.
-local function choose_in_turn(queue, room, free, memory, by)
-  local chosen, seen, ready = {}, 0, {}
-  local served, left = memory.served, memory.left or {}
-  local again
+-- Puts lanes in the order of their turns: by name from the one after the last served; if none was, by their next jobs.
+local function sort_by_turn(lanes, level, served, newest_first)
+  local function by_name(a, b)
+    local one, other = name_in(level, a), name_in(level, b)
+    if (one <= served) ~= (other <= served) then return other <= served end
+    return one < other
+  end
+  local function by_age(a, b)
+    a, b = a.heads[a.at], b.heads[b.at]
+    if newest_first then a, b = b, a end
+    local one, other = a.place or a.rank, b.place or b.rank
+    if one ~= other then return one < other end
+    return a.member < b.member
+  end
+  table.sort(lanes, served and by_name or by_age)
+end
 
-  local function put(list, level, lane)
-    local of_head = by.level_of(lane.heads[lane.at])
-    if of_head <= level then
-      list[#list + 1] = lane
-    else
-      ready[of_head] = ready[of_head] or {}
-      table.insert(ready[of_head], lane)
-    end
+-- Up to `room` jobs, turn by turn. `ways` are the ways of the queue: `free` (the lane of what waits in none), `open` (a
+-- lane by its turn; nothing if it is shut or empty), `has_next`, `lets_in`, `arrived` (lanes that came up meanwhile),
+-- `by_level`, `newest_first`.
+local function choose_in_turn(queue, room, memory, ways)
+  local chosen, ready, seen, again = {}, {}, 0, {}
+  local served, stopped, reached = memory.served, memory.left or {}, {}
+  if (stopped.level == '') == ways.by_level then stopped = {} end -- that was in another order
+
+  local function make_ready(lane, level)
+    ready[level] = ready[level] or {}
+    table.insert(ready[level], lane)
+  end
+
+  -- Among these lanes; but one whose next job is less urgent waits for its own level.
+  local function admit(lane, lanes, level)
+    local own = ways.by_level and lane.heads[lane.at].level or ''
+    if own > level then make_ready(lane, own) else table.insert(lanes, lane) end
+  end
+
+  local function welcome(lanes, level)
+    for _, lane in ipairs(ways.arrived()) do admit(lane, lanes, level) end
   end
 
   local function serve(lanes, level, last)
-    in_turn(lanes, level, last, by.newest_first)
+    sort_by_turn(lanes, level, last, ways.newest_first)
     for _, lane in ipairs(lanes) do
       if #chosen >= room then return end
-      if by.lets_in(lane) then
+      if ways.lets_in(lane) then
         chosen[#chosen + 1] = lane.heads[lane.at]
-        lane.at, again[#again + 1], served[level] = lane.at + 1, lane, level .. lane.name
+        lane.at, again[#again + 1], served[level] = lane.at + 1, lane, name_in(level, lane)
       end
     end
   end
 
-  local function open_all(lanes, level, turns)
-    for _, turn in ipairs(turns or {}) do
-      local lane = by.open(turn:sub(4))
-      if lane then put(lanes, level, lane) end
-    end
-    for _, lane in ipairs(by.arrived()) do put(lanes, level, lane) end
-  end
-
-  -- Whether there may be more of the level than one claim should look at.
-  local function serve_level(level)
-    local lanes, last, more = ready[level] or {}, served[level], walk(queue, level, served[level], left)
-    ready[level], again = nil, {}
-    local turns
+  -- Everybody's first turn; false if it had to stop. Where the lanes come in the order of their turns, none is opened
+  -- that will not have one.
+  local function serve_all(level, last)
+    local lanes, opened = ready[level] or {}, 0
+    local is_ahead = not stopped.level or level >= stopped.level
+    local more = is_ahead and walk(queue, level, last, stopped, reached) or function() end
+    ready[level] = nil
     repeat
-      turns = more()
-      seen = seen + (turns and #turns or 0)
-      open_all(lanes, level, turns)
-      serve(lanes, level, last)
-      lanes = {}
-      if #chosen >= room then return false end
-      if seen >= MOST_LANES then return true end
-    until not turns
-    while #again > 0 and #chosen < room do
-      local those = again
-      again, lanes = {}, {}
-      for _, lane in ipairs(those) do
-        if by.next_of(lane) then put(lanes, level, lane) end
+      local turns = more()
+      for _, turn in ipairs(turns or {}) do
+        local lane = ways.open(turn)
+        seen = seen + 1
+        if lane then
+          admit(lane, lanes, level)
+          opened = opened + 1
+        end
+        if last and opened >= room - #chosen then
+          serve(lanes, level, last)
+          lanes, opened = {}, 0
+          if #chosen >= room then return true end
+        end
       end
-      open_all(lanes, level)
+      welcome(lanes, level)
       serve(lanes, level, last)
-    end
-    return false
+      lanes, opened = {}, 0
+      if #chosen < room and seen >= MOST_LANES then return false end
+    until not turns or #chosen >= room
+    return true
   end
 
-  local level = by.level_of(free.heads[1])
-  return chosen, level, serve_level, left, first_level
+  -- The further turns of those who had their first.
+  local function serve_again(level, last)
+    while #again > 0 and #chosen < room do
+      local lanes, those = {}, again
+      again = {}
+      for _, lane in ipairs(those) do
+        if ways.has_next(lane) then admit(lane, lanes, level) end
+      end
+      welcome(lanes, level)
+      serve(lanes, level, last)
+    end
+  end
+
+  local function next_level(from)
+    local least = first_level(queue, stopped.level and stopped.level > from and stopped.level or from)
+    for level in pairs(ready) do
+      if not least or level < least then least = level end
+    end
+    return least
+  end
+
+  local first = ways.free.heads[1]
+  if first then make_ready(ways.free, ways.by_level and first.level or '') end
+  local level = ways.by_level and next_level('000') or ''
+  local is_all = true
+  while level and is_all and #chosen < room do
+    again = {}
+    local last = served[level]
+    is_all = serve_all(level, last)
+    if is_all then serve_again(level, last) end
+    level = ways.by_level and next_level(string.format('%03d', level + 1)) or nil
+  end
+  memory.left = not is_all and reached or nil
+  return chosen, is_all
 end
