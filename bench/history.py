@@ -6,6 +6,7 @@ They are put into the store as they would lie there, because running ten million
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import msgspec
 
@@ -34,7 +35,7 @@ def build(ground: Ground, store: Store, jobs: int) -> None:
 def _finished_job(subject: Subject) -> JobRow:
     now = time.time_ns() // 1_000_000
     payload = subject.noop.signature.encode((1,), {}, limit=1024)
-    unset: dict[str, None] = dict.fromkeys(
+    unset: dict[str, Any] = dict.fromkeys(
         ("expires_at", "lease_until", "progress", "reason", "options", "tags", "metadata")
     )
     return JobRow(

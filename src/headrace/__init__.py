@@ -20,7 +20,7 @@ from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
-from headrace.core.model import QueueRules
+from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.retry import Retry
 from headrace.core.states import State
 from headrace.core.story import AttemptError, Entry
@@ -99,6 +99,7 @@ __all__ = [
     "Snooze",
     "State",
     "Task",
+    "TaskRules",
     "Unique",
     "UnknownTask",
     "UnsupportedByEngine",

@@ -13,7 +13,21 @@ from typing import Any, TypeVar
 import msgspec
 
 from headrace.core.admission import Act, Candidate, Condition, Rule
-from headrace.core.model import Claim, Filter, JobRow, Lease, NewJob, Note, Outcome, Share, Want, WorkerRow
+from headrace.core.limits import Gate, lane_of
+from headrace.core.model import (
+    Claim,
+    Exchanged,
+    Filter,
+    JobRow,
+    Lease,
+    NewJob,
+    Note,
+    Outcome,
+    Share,
+    Want,
+    WorkerRow,
+)
+from headrace.core.regulation import Rate, Strategy
 from headrace.core.states import OPEN, Event, State
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.engines.protocol import Engine
@@ -329,3 +343,74 @@ def together(threads: int, act: Callable[[int], Answer]) -> list[Answer]:
 
     with ThreadPoolExecutor(threads) as crew:
         return list(crew.map(begin, range(threads)))
+
+
+# -- limits and lanes
+
+
+def per_second(starts: int, burst: int = 1) -> Rate:
+    """A rate; `starts` should divide a million, so that the moments a test computes are exact."""
+    return Rate(1_000_000 // starts, burst)
+
+
+def numbered(count: int, prefix: str = "j", **more: Any) -> list[NewJob]:
+    """Jobs whose ids sort in the order of their submission."""
+    return [new_job(f"{prefix}{number:04}", **more) for number in range(count)]
+
+
+def gated(job_id: str, *gates: Gate, **more: Any) -> NewJob:
+    """A job that may start when all of its gates are open."""
+    return new_job(job_id, lane=lane_of(gates), **more)
+
+
+def keyed(job_id: str, key: str, **more: Any) -> NewJob:
+    """A job of which only so many with the same key may run at once."""
+    return gated(job_id, Gate("key", key), **more)
+
+
+def tenant(job_id: str, key: str, **more: Any) -> NewJob:
+    """A job of which only so many with the same key may start in a time."""
+    return gated(job_id, Gate("rate", key), **more)
+
+
+def needing(job_id: str, *capabilities: str, **more: Any) -> NewJob:
+    return gated(job_id, *(Gate("needs", name) for name in capabilities), **more)
+
+
+def look(
+    engine: Engine,
+    limit: int = 100,
+    *,
+    now: int = NOW,
+    worker: str = "w1",
+    lease: int = LEASE,
+    has: tuple[str, ...] = (),
+    strategy: Strategy | None = None,
+    done: list[Outcome] | None = None,
+) -> Exchanged:
+    """One turn of a worker that has these capabilities and prefers this order."""
+    wanted = msgspec.structs.replace(want(limit, worker=worker, lease=lease), capabilities=has, strategy=strategy)
+    return engine.exchange(done or [], wanted, now=now)
+
+
+def started(engine: Engine, limit: int = 100, **more: Any) -> list[str]:
+    """The ids of what one turn starts."""
+    return ids(look(engine, limit, **more).claims)
+
+
+def one_by_one(engine: Engine, turns: int, **more: Any) -> list[str]:
+    """The ids of what a worker with a single slot starts in so many turns; each is done before the next one."""
+    order: list[str] = []
+    done: list[Outcome] = []
+    for _ in range(turns):
+        claims = look(engine, 1, done=done, **more).claims
+        order += ids(claims)
+        done = [succeed(claimed) for claimed in claims]
+    if done:
+        settle(engine, *done)
+    return order
+
+
+def running_jobs(engine: Engine, now: int = NOW) -> int:
+    """How many jobs hold a live lease, as the desk tells it."""
+    return sum(jobs for *_, jobs in engine.desk.running(now))

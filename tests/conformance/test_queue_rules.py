@@ -10,7 +10,8 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from headrace.core.model import Changes, Filter, NewJob, QueueRow, QueueRules
+from headrace.core.model import Changes, Filter, NewJob, QueueRow
+from headrace.core.regulation import QueueRules
 from headrace.core.states import NOT_STARTED, Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, QueueFull

@@ -12,7 +12,8 @@ import pytest
 import redis
 
 from headrace.core.admission import Candidate, Condition
-from headrace.core.model import Filter, JobRow, Notice, QueueRules
+from headrace.core.model import Filter, JobRow, Notice
+from headrace.core.regulation import QueueRules
 from headrace.core.states import FINAL, OPEN, Event, State
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import DuplicateJob, QueueFull

@@ -59,7 +59,7 @@ RINGS: dict[str, tuple[Act, set[str]]] = {
     "fail": (lambda engine: settle(engine, fail(claim_one(engine))), {"done"}),
     "give up": (lambda engine: settle(engine, give_up(claim_one(engine))), {"done"}),
     "release": (lambda engine: settle(engine, release(claim_one(engine))), {"work"}),
-    "cancel": (lambda engine: engine.desk.move(EVERYTHING, Event.CANCEL, 9, now=NOW), {"done", "orders"}),
+    "cancel": (lambda engine: engine.desk.move(EVERYTHING, Event.CANCEL, 9, now=NOW), {"done", "orders", "work"}),
     "hurry": (lambda engine: engine.desk.move(EVERYTHING, Event.HURRY, 9, now=NOW), {"work"}),
     "delete": (lambda engine: engine.desk.move(EVERYTHING, Event.DELETE, 9, now=NOW), {"done"}),
     "amend": (lambda engine: engine.desk.amend("scheduled", Changes(run_at=NOW), now=NOW), {"work"}),

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
+import msgspec
 import psycopg
 from psycopg import sql
 
@@ -98,10 +99,13 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "seqs": numbers,
         "ids": [lease.id for lease in leases],
         "shares": [("q1", size)],
+        "p": [(n, *msgspec.structs.astuple(new_job(f"new-{n}", tags=("t",)))) for n in numbers],
+        "c": [(f"key-{n}", [[["pending"], None, None]]) for n in numbers],
         "dead": ["w1"] if name == "lock_overdue" else [],  # who knows of dead workers does not ask first
         "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "unpack_tags" else filed,
     }
     texts = {"id": "job-00000028", "queue": "q1", "worker": "w3", "target": "pending", "state": "pending"}
+    texts |= {"lane": "a lane", "beyond": "a lane"}
     texts |= dict.fromkeys(("channel", "detail", "event", "reason", "by"), "text")
     times = {"now": NOW + 5000, "unless_due": NOW + 5000, "until": NOW + 35_000, "run_at": NOW}
     counts = {"limit": 1000, "expected": size, "priority": 1, "seq": 8, "after": 1000}

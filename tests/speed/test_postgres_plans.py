@@ -26,7 +26,7 @@ FULL, YOUNG, NEW, FIRST_DAY = 1_000_000, 200_000, 5_000, 60
 SIZES = [1, 100, 1000]
 
 # The indexes of the big tables that a statement may use, and it must use each of them.
-BY_ID, BY_NUMBER, BY_LEASE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"}
+BY_ID, BY_NUMBER, BY_LEASE, IN_LINE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"}, {"jobs_pending"}
 HOT: dict[str, set[str]] = {
     **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "renew", "lost"], BY_ID),
     **dict.fromkeys(["get", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
@@ -39,7 +39,11 @@ HOT: dict[str, set[str]] = {
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
     "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},
-    "peek": {"jobs_pending"},
+    **dict.fromkeys(["heads", "lanes", "levels", "oldest", "newest", "summits"], IN_LINE),
+    **dict.fromkeys(["relane", "claim_chosen", "chosen", "rows", "lock_unstarted"], BY_NUMBER),
+    **dict.fromkeys(["reschedule_jobs", "replace_jobs"], BY_NUMBER),
+    "running": BY_LEASE,
+    "standing": {"jobs_unique"},
     "move_delete": BY_NUMBER | {"tags_job", "history_job", "logs_job"},
     "history": BY_ID | {"history_job"},
     "logs": BY_ID | {"logs_job"},
@@ -124,19 +128,25 @@ def test_even_a_small_store_is_not_read_whole_for_a_few_jobs(new: Store, name: s
 
 
 def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: Store) -> None:
-    for plan in (*(store.fresh("claim", size) for size in SIZES), store.kept("claim")):
-        assert_front_of_queue(plan)
+    assert_front_of_queue(store.kept("claim"))
+
+
+@pytest.mark.parametrize("store", STAGES[1:], indirect=True)
+@pytest.mark.parametrize("size", SIZES)
+def test_it_does_so_on_any_connection_once_the_table_was_analyzed(store: Store, size: int) -> None:
+    assert_front_of_queue(store.fresh("claim", size))
 
 
 def test_an_operators_look_reads_the_front_of_the_queue_without_sorting(store: Store) -> None:
     """Not so without our settings: a planner that believes in four waiting jobs may sort them as well."""
-    assert_front_of_queue(store.kept("peek"))
+    assert_front_of_queue(store.kept("heads"))
 
 
 def assert_front_of_queue(plan: Plan) -> None:
-    (look,) = (step for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending")
+    looks = [step for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending"]
+    (look,) = (step for step in looks if "lane = " in step["Index Cond"])
     assert look["Node Type"] == "Index Scan"
-    assert look["Index Cond"].startswith("(queue = ")
+    assert look["Index Cond"].startswith("((queue = ")
     assert not plan.kinds() & {"Sort", "Incremental Sort"}
 
 
@@ -148,7 +158,7 @@ def test_what_is_claimed_is_updated_where_it_was_found(store: Store) -> None:
 
 
 def test_the_horizon_is_two_looks_at_the_ends_of_two_indexes(store: Store) -> None:
-    for plan in (store.fresh("claim"), store.kept("claim")):
+    for plan in (store.kept("claim"),):
         parents = [outer for outer, inner in zip(plan.steps, plan.steps[1:], strict=False) if "Index Name" in inner]
         assert [outer["Node Type"] for outer in parents[:2]] == ["Limit", "Limit"]
         assert not plan.kinds() & {"Sort", "Incremental Sort"}
@@ -240,7 +250,7 @@ def test_the_guards_would_see_a_missing_index() -> None:
         store.prepare(HOT)
         store.drop_index("jobs_pending")
         store.drop_index("jobs_id")
-        for plan in (store.fresh("complete"), store.kept("complete"), store.fresh("peek"), store.kept("peek")):
+        for plan in (store.fresh("complete"), store.kept("complete"), store.fresh("heads"), store.kept("heads")):
             assert plan.walks()
         assert "Sort" in store.fresh("claim").kinds()
 

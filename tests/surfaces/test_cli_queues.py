@@ -31,7 +31,7 @@ def test_queues_are_listed_with_their_counts(shell: Shell, app: Headrace) -> Non
     for command in (("queues",), ("queues", "list")):
         head, line = shell(*command).out.splitlines()
         row = dict(zip(head.split(), line.split(), strict=True))
-        assert (row["QUEUE"], row["STATE"], row["PENDING"], row["SCHEDULED"]) == ("mail", "open", "3", "1")
+        assert (row["QUEUE"], row["STATE"], row["PENDING"], row["SCHEDULED"]) == ("mail", "unserved", "3", "1")
     (told,) = shell("queues", "--json").json
     assert (told["queue"], told["paused"], told["pending"], told["failed"]) == ("mail", False, 3, 0)
     assert datetime.fromisoformat(told["oldest_pending"]) <= datetime.now(UTC)

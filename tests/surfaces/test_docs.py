@@ -391,6 +391,7 @@ RECORDS: tuple[str, ...] = (
     "Call",
     "QueueStats",
     "QueueRules",
+    "TaskRules",
     "WorkerInfo",
     "Entry",
     "AttemptError",
@@ -517,7 +518,9 @@ def keys_explained() -> set[str]:
 def test_the_keys_of_redis_are_those_that_its_scripts_begin_with() -> None:
     library = (ROOT / "src/headrace/engines/redis/scripts/library.lua").read_text("utf-8")
     head = library.partition("\nlocal ")[0]
-    listed = re.findall(r"\{p\}:([a-z]+(?::<\w+>)*)", "\n".join(re.findall(r"^--   (\{p\}.*)$", head, re.MULTILINE)))
+    listed = re.findall(
+        r"\{p\}:([a-z]+(?::(?:<\w+>|[a-z]+))*)", "\n".join(re.findall(r"^--   (\{p\}.*)$", head, re.MULTILINE))
+    )
     assert len(listed) > 20
     assert {re.sub(r"<(\w+)>", lambda match: match[1].upper(), key) for key in listed} == keys_explained()
 

@@ -101,3 +101,75 @@ def test_a_worker_of_all_queues_serves_them_evenly_however_long_the_first_is() -
     assert taken == {"bulk": 500, "mail": 500}
     rota.serve(["bulk", "mail", "new"])
     assert turn(rota, 30, dict.fromkeys(("bulk", "mail", "new"), 10**9))["new"] == 10
+
+
+# -- weights by rules
+
+
+def shares_of(rota: Rota, room: int, turns: int, backlog: Mapping[str, int]) -> Counter[str]:
+    return sum((turn(rota, room, backlog) for _ in range(turns)), Counter())
+
+
+def test_a_rule_counts_a_queue_so_many_times_and_lifting_it_undoes_that() -> None:
+    rota, backlog = Rota({"a": 1, "b": 1}), {"a": 10**9, "b": 10**9}
+    rota.weigh({"a": 3})
+    assert shares_of(rota, 1, 400, backlog) == {"a": 300, "b": 100}
+    rota.weigh({})
+    taken = shares_of(rota, 1, 400, backlog)
+    assert abs(taken["a"] - 200) <= 3
+
+
+def test_a_rule_and_what_the_worker_was_told_are_multiplied() -> None:
+    rota, backlog = Rota({"a": 2, "b": 1}), {"a": 10**9, "b": 10**9}
+    rota.weigh({"b": 4, "elsewhere": 100})
+    assert shares_of(rota, 3, 200, backlog) == {"a": 200, "b": 400}
+
+
+def test_a_rule_weighs_in_a_worker_of_all_queues_also_for_one_that_comes_later() -> None:
+    rota = Rota({})
+    rota.weigh({"new": 3})
+    rota.serve(["old"])
+    rota.serve(["new", "old"])
+    assert shares_of(rota, 4, 100, {"old": 10**9, "new": 10**9}) == {"new": 300, "old": 100}
+
+
+# -- other orders among queues
+
+
+@given(weights=weights_of, room=st.integers(1, 40))
+def test_strictly_each_queue_is_served_before_the_next_one_whatever_the_weights(
+    weights: dict[str, int], room: int
+) -> None:
+    rota = Rota(weights, "strict")
+    rota.weigh({next(reversed(weights)): 1000})
+    assert [(share.queue, share.quota) for share in rota.shares(room)] == [(queue, room) for queue in weights]
+
+
+def test_strictly_the_last_queue_has_what_those_before_it_leave() -> None:
+    rota = Rota({"first": 1, "last": 9}, "strict")
+    assert turn(rota, 10, {"first": 100, "last": 100}) == {"first": 10, "last": 0}
+    assert turn(rota, 10, {"first": 3, "last": 100}) == {"first": 3, "last": 7}
+
+
+def test_strictly_a_worker_of_all_queues_serves_them_as_they_are_told() -> None:
+    rota = Rota({}, "strict")
+    assert rota.shares(5) == ()
+    rota.serve(["a", "b"])
+    assert [share.queue for share in rota.shares(5)] == ["a", "b"]
+
+
+def test_at_random_turns_follow_the_weights_and_every_queue_is_asked() -> None:
+    rota = Rota({"a": 1, "b": 1}, "random")
+    rota.weigh({"a": 3})
+    first: Counter[str] = Counter()
+    for _ in range(4000):
+        shares = rota.shares(2)
+        assert {share.queue for share in shares} == {"a", "b"}
+        assert all(share.quota == 2 for share in shares)
+        first[shares[0].queue] += 1
+    assert 0.70 <= first["a"] / 4000 <= 0.80  # 3 of 4, seven standard deviations to each side
+
+
+def test_at_random_an_empty_queue_leaves_its_slots_to_the_others() -> None:
+    rota = Rota({"a": 1, "b": 1000}, "random")
+    assert turn(rota, 10, {"a": 100, "b": 0}) == {"a": 10, "b": 0}

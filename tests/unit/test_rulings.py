@@ -45,7 +45,7 @@ def test_a_change_never_leads_where_the_table_of_states_does_not(source: State, 
 @pytest.mark.parametrize(
     ("event", "topics"),
     [
-        (Event.CANCEL, {"done", "orders"}),
+        (Event.CANCEL, {"done", "orders", "work"}),
         (Event.DELETE, {"done"}),
         (Event.REVIVE, {"work"}),
         (Event.HURRY, {"work"}),

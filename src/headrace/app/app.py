@@ -4,29 +4,32 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import importlib
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import timedelta
 from pathlib import Path
-from types import BuiltinFunctionType, FunctionType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
+
+from msgspec import structs
 
 from headrace.app.config import find_settings, open_engine
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
+from headrace.app.registry import Registry, task_options
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock
-from headrace.core.options import Options, check_task_name, checked
+from headrace.core.options import check_task_name
+from headrace.core.regulation import TaskRules
+from headrace.core.rules import changed
 from headrace.core.settings import Settings
-from headrace.core.words import short, why
+from headrace.core.words import short
 from headrace.engines.protocol import Engine
-from headrace.errors import ConfigError, InvalidJob
+from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
-from headrace.runtime.task import Call, Task, default_name
+from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
@@ -51,12 +54,13 @@ class Headrace:
         found = find_settings({"url": url, **settings})
         self.settings: Settings = found.settings
         self.settings_origin = found.origin
-        self.tasks: dict[str, Task[..., Any, Any]] = {}
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = _open_spool(self.settings, self.engine)
         self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
+        self._registry = Registry(self._submitter, self.settings.importable)
+        self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
         _apps.add(self)
@@ -73,24 +77,10 @@ class Headrace:
     def task(self, /, *, name: str | None = None, **options: Any) -> _Decorator: ...
     def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Register a function as a task; use it bare or with a name and options."""
+        checked_options = task_options(options)
         if function is None:
-            return functools.partial(self._register, name=name, options=_task_options(options))
-        return self._register(function, name=name, options=_task_options(options))
-
-    def _register(self, function: Any, *, name: str | None, options: Options) -> Task[..., Any, Any]:
-        if isinstance(function, Task):
-            function = function.function
-        if not callable(function):
-            raise ConfigError(f"@app.task: {function!r} is not a function")
-        task: Task[..., Any, Any] = Task(function, name or default_name(function), options, self._submitter)
-        known = self.tasks.get(task.name)
-        if known is not None and _place(known.function) != _place(function):
-            raise ConfigError(
-                f"two tasks are called {task.name!r}: {_place(known.function)} and {_place(function)}; "
-                "give one of them another name with @app.task(name=...)"
-            )
-        self.tasks[task.name] = task
-        return task
+            return functools.partial(self._registry.register, name=name, options=checked_options)
+        return self._registry.register(function, name=name, options=checked_options)
 
     # -- schedules
 
@@ -100,7 +90,7 @@ class Headrace:
         # Deferred: many programs have none, and zones and calendars take their time to load.
         from headrace.app.schedules import Schedules
 
-        return Schedules(self._hub, self._submitter, self._as_task, self.tasks)
+        return Schedules(self._hub, self._submitter, self._registry.as_task, self.tasks)
 
     def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> _Decorator:
         """Run the task below at these times: "0 9 * * MON", tz="Europe/Vienna"; options as for schedules.create()."""
@@ -114,39 +104,21 @@ class Headrace:
 
     def find_task(self, name: str) -> Task[..., Any, Any] | None:
         """The task of that name: registered, or a function of a module in the setting `importable`."""
-        return self.tasks.get(name) or self._importable(name)
+        return self._registry.find(name)
 
     def task_by_name(self, name: str) -> Task[..., Any, Any]:
         """A task to enqueue by name; its code need not be known here, then its arguments are not checked here."""
-        return self.find_task(check_task_name(name)) or Task(_elsewhere, name, Options(), self._submitter)
-
-    def _importable(self, name: str) -> Task[..., Any, Any] | None:
-        module, _, attribute = name.rpartition(".")
-        if not self._allows(module) or any(part.startswith("_") for part in name.split(".")):
-            return None
-        try:
-            found = getattr(importlib.import_module(module), attribute, None)
-        except BaseException as error:  # user code runs at import; even its sys.exit() is not the worker's end
-            _tell_import_error(name, error)
-            return None
-        # A function that the module only imported from elsewhere is not one the user has listed.
-        if not isinstance(found, Task | FunctionType | BuiltinFunctionType) or not self._allows(found.__module__):
-            return None
-        return found if isinstance(found, Task) else Task(found, name, Options(), self._submitter)
-
-    def _allows(self, module: str | None) -> bool:
-        roots = self.settings.importable
-        return bool(module) and any(module == root or f"{module}".startswith(f"{root}.") for root in roots)
+        return self._registry.by_name(name)
 
     # -- submitting
 
     def enqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Store a job for a task, given as such, by name, or as a plain importable function."""
-        return self._as_task(task).enqueue(*args, **kwargs)
+        return self._registry.as_task(task).enqueue(*args, **kwargs)
 
     async def aenqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Like enqueue(), without blocking the event loop."""
-        return await self._as_task(task).aenqueue(*args, **kwargs)
+        return await self._registry.as_task(task).aenqueue(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
         """Store many jobs in one commit: all of them or, if one is not valid, none.
@@ -155,41 +127,13 @@ class Headrace:
         """
         if not isinstance(calls, Iterable):
             raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
-        return self._submitter.submit_many(map(self._as_call, calls))
+        return self._submitter.submit_many(map(self._registry.as_call, calls))
 
     async def aenqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
         """Like enqueue_many(), without blocking the event loop."""
         if not isinstance(calls, Iterable):
             raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
-        return await self._submitter.asubmit_many(map(self._as_call, calls))
-
-    def _as_call(self, call: Any) -> Call[Any]:
-        if isinstance(call, Call):
-            return call
-        if not isinstance(call, Mapping) or "task" not in call:
-            raise InvalidJob(f"enqueue_many: expected task.bind(...) or a dict with a task, got {short(call)}")
-        options = {name: value for name, value in call.items() if name not in ("task", "args", "kwargs")}
-        args, kwargs = call.get("args", ()), call.get("kwargs", {})
-        if not isinstance(args, list | tuple) or not isinstance(kwargs, Mapping):
-            raise InvalidJob(f"enqueue_many: args must be a list and kwargs a dict, got {short(call)}")
-        return self._as_task(call["task"]).using(**options).bind(*args, **kwargs)
-
-    def _as_task(self, task: Any) -> Task[..., Any, Any]:
-        if isinstance(task, Task):
-            return task
-        if isinstance(task, str):
-            return self.task_by_name(task)
-        if not callable(task):
-            raise InvalidJob(f"task: expected a task, a name or a function, got {task!r}")
-        known = next((known for known in self.tasks.values() if known.function is task), None)
-        return known or self._plain(task)
-
-    def _plain(self, function: Callable[..., Any]) -> Task[..., Any, Any]:
-        place = _place(function)
-        module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", ".")
-        if not module or module == "__main__" or "." in qualname or "<" in place:
-            raise InvalidJob(f"{place} can't be imported by a worker; make it a task with @app.task")
-        return Task(function, place, Options(), self._submitter)
+        return await self._submitter.asubmit_many(map(self._registry.as_call, calls))
 
     # -- looking
 
@@ -217,6 +161,31 @@ class Headrace:
         """Have a worker finish what it runs and end."""
         return self._wish(worker_id, "stop")
 
+    def task_rules(self) -> dict[str, TaskRules]:
+        """The rules of every task that has any, by its name."""
+        return {row.name: row.rules for row in self.engine.desk.tasks()}
+
+    def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
+        """Change rules of a task, for every worker from its next claim on; all the rules it has then.
+
+        `rate` is how many of its jobs may start in a time ("10/s"), `burst` how many of them at once after a rest,
+        `concurrency` how many may run at the same time, over all queues and workers. None lifts a rule.
+        """
+        return self._rule_task(name, lambda before: changed(before, rules))
+
+    def pause_task(self, name: str) -> None:
+        """Let no worker start jobs of this task; those that run go on, and jobs of other tasks pass them."""
+        self._rule_task(name, lambda before: structs.replace(before, paused=True))
+
+    def resume_task(self, name: str) -> None:
+        """Let workers start jobs of this task again."""
+        self._rule_task(name, lambda before: structs.replace(before, paused=False))
+
+    def _rule_task(self, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
+        after = change(self.task_rules().get(check_task_name(name), TaskRules()))
+        self.engine.desk.rule_task(name, after)
+        return after
+
     def spooled(self) -> int:
         """How many jobs wait in the spool for the server to return; 0 without a spool."""
         return 0 if self.spool is None else self.spool.count()
@@ -229,6 +198,10 @@ class Headrace:
     aqueues = twin(queues)
     aworkers = twin(workers)
     aspooled = twin(spooled)
+    atask_rules = twin(task_rules)
+    aconfigure_task = twin(configure_task)
+    apause_task = twin(pause_task)
+    aresume_task = twin(resume_task)
 
     # -- working
 
@@ -342,16 +315,6 @@ class _Decorator:
     def __call__(self, function: Any) -> Any: ...
 
 
-def _task_options(given: dict[str, Any]) -> Options:
-    for name in ("job_id", "run_at", "connection", "idempotency_key"):
-        if name in given:
-            raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)")
-    try:
-        return checked(given)
-    except InvalidJob as error:
-        raise ConfigError(f"@app.task: {error}") from None
-
-
 def _open_spool(settings: Settings, engine: Engine) -> Spool | None:
     if settings.spool is None:
         return None
@@ -359,21 +322,6 @@ def _open_spool(settings: Settings, engine: Engine) -> Spool | None:
     from headrace.runtime.spool import Spool
 
     return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit)
-
-
-def _place(function: Any) -> str:
-    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
-
-
-def _tell_import_error(task: str, error: BaseException) -> None:
-    import logging  # deferred: a sixth of what `import headrace` would cost
-
-    logging.getLogger("headrace.app").warning("task %r can't be imported: %s", task, why(error))
-
-
-def _elsewhere(*args: Any, **kwargs: Any) -> Any:
-    """Stands for a task whose code is not here."""
-    raise ConfigError("the code of this task is not known here")
 
 
 _apps: WeakSet[Headrace] = WeakSet()

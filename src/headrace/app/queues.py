@@ -2,29 +2,30 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from datetime import datetime
 from typing import Any
 
 import msgspec
-from msgspec import Struct, structs
+from msgspec import Struct
 
 from headrace.app.hub import AppHub
 from headrace.core.clock import to_datetime
-from headrace.core.model import Filter, QueueRow, QueueRules
+from headrace.core.model import Filter, QueueRow
 from headrace.core.options import check_limit, check_queue
+from headrace.core.regulation import QueueRules
+from headrace.core.rules import changed
 from headrace.core.states import NOT_STARTED, Event, State
-from headrace.core.words import nearest, short
-from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.twin import twin
 
-_MOST_JOBS = 1_000_000_000
 _rules = msgspec.json.Decoder(QueueRules)
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
-    """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules."""
+    """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules.
+
+    `workers` is how many live workers serve it; without any, its jobs wait until one is started.
+    """
 
     queue: str
     paused: bool
@@ -37,6 +38,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     failed: int = 0
     cancelled: int = 0
     oldest_pending: datetime | None = None
+    workers: int = 0
     rules: QueueRules = QueueRules()
 
 
@@ -49,35 +51,15 @@ def all_stats(hub: AppHub) -> list[QueueStats]:
         found[depth.state.value] = depth.jobs
         if depth.state is State.PENDING:
             found["oldest_pending"] = to_datetime(depth.oldest)
+    now = hub.clock.now()
+    alive = [worker for worker in hub.engine.desk.workers() if not worker.is_silent(now)]
+    for name, found in counts.items():
+        found["workers"] = sum(worker.serves(name) for worker in alive)
     return [QueueStats(queue=name, **counts[name]) for name in sorted(counts)]
 
 
 def _rules_of(row: QueueRow) -> QueueRules:
     return _rules.decode(row.rules) if row.rules else QueueRules()
-
-
-def _max_length(name: str, value: Any) -> int:
-    if type(value) is not int or not 1 <= value <= _MOST_JOBS:
-        raise InvalidJob(
-            f"{name}: expected a whole number from 1 to {_MOST_JOBS:,}, or None for no limit, got {short(value)}"
-        )
-    return value
-
-
-CHECKS: dict[str, Callable[[str, Any], Any]] = {"max_length": _max_length}
-"""What a rule may be, by its name: each is a field of QueueRules. None, which lifts it, may be any of them."""
-
-
-def checked_rules(given: dict[str, Any]) -> dict[str, Any]:
-    """Rules as a user gave them, or InvalidJob that names the rule, the value and what would be right."""
-    if not given:
-        raise InvalidJob(f"configure() needs at least one rule; rules are {', '.join(CHECKS)}")
-    for name in given:
-        if name not in CHECKS:
-            near = nearest(name, CHECKS)
-            meant = f" (did you mean {near!r}?)" if near else ""
-            raise InvalidJob(f"unknown rule {short(name)}{meant}; rules are {', '.join(CHECKS)}")
-    return {name: None if value is None else CHECKS[name](name, value) for name, value in given.items()}
 
 
 class Queue:
@@ -127,12 +109,17 @@ class Queue:
     def configure(self, /, **rules: Any) -> QueueRules:
         """Change rules of this queue, for every worker and every caller within a second; all the rules it has then.
 
-        `max_length` is how many jobs may wait in it (scheduled, waiting, pending or retrying); beyond that enqueue()
-        raises QueueFull. None lifts a rule, and what is not named stays as it is.
+        `weight` is how many times as many turns it has as others. `strategy` is the order of its jobs: priority (the
+        default), fifo, lifo or weighted_random; with `ageing`, so many seconds of waiting count as one point of
+        priority. `max_length` is how many jobs may wait in it (scheduled, waiting, pending or retrying); beyond that
+        enqueue() raises QueueFull. `rate` is how many may start in a time ("10/s"), `burst` how many of them at once
+        after a rest, `concurrency` how many may run at the same time, over all workers. `key_rate`, `key_burst` and
+        `key_concurrency` are the same for each `rate_key` and each `concurrency_key` by itself. None lifts a rule,
+        and what is not named stays as it is.
         """
-        changed = structs.replace(self.rules, **checked_rules(rules))
-        self._hub.engine.desk.rule_queue(self.name, changed)
-        return changed
+        after = changed(self.rules, rules)
+        self._hub.engine.desk.rule_queue(self.name, after)
+        return after
 
     def _row(self) -> QueueRow | None:
         return next((row for row in self._hub.engine.desk.queues() if row.name == self.name), None)

@@ -5,7 +5,10 @@ from __future__ import annotations
 import msgspec
 
 from headrace.core.clock import to_datetime
-from headrace.core.model import Filter, JobRow, Notice, WorkerRow
+from headrace.core.limits import Gate, gates_of
+from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
+from headrace.core.regulation import QueueRules, TaskRules
+from headrace.core.rules import rate_in_words
 from headrace.core.states import FINAL, State
 from headrace.engines.protocol import Desk
 
@@ -22,7 +25,7 @@ def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> 
         return "It waits for other jobs to finish first."
     if row.state is State.PENDING or row.run_at <= now:
         alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
-        return _pending(row, desk, alive)
+        return _pending(row, desk, alive, now)
     return _not_due(row, now)
 
 
@@ -69,29 +72,96 @@ def _not_due(row: JobRow, now: int) -> str:
     return f"It is scheduled to run in {left}{reason}."
 
 
-def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow]) -> str:
-    if any(queue.name == row.queue and queue.paused for queue in desk.queues()):
+def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
+    queue = next((queue for queue in desk.queues() if queue.name == row.queue), None)
+    if queue is not None and queue.paused:
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
-    if not alive:
-        return "No worker is alive; start one with `headrace worker`."
-    serving = [worker for worker in alive if _serves(worker, row.queue)]
-    if not serving:
-        return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
-    if not any(_knows(worker, row.task) for worker in serving):
-        return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
-    working = [worker for worker in serving if worker.state == "running"]
-    if not working:
-        return f"Every worker of queue {row.queue!r} is paused or stopping."
+    gates = gates_of(row.lane)
+    working = _willing(row, gates, alive)
+    if isinstance(working, str):
+        return working
+    of_queue = _rules(queue)
+    of_task = {task.name: task.rules for task in desk.tasks()}.get(row.task, TaskRules())
+    if (shut := _shut(row, gates, of_queue, of_task, desk, now)) is not None:
+        return shut
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
     pending = desk.count(Filter(states=(State.PENDING,), queue=row.queue))
     if busy >= slots:
         return f"All {slots} slots of queue {row.queue!r} are busy; {pending} jobs are pending there."
+    if rates := _rates(row, gates, of_queue, of_task):
+        return f"It waits its turn: {rates}; {pending} jobs are pending in queue {row.queue!r}."
     return f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free."
 
 
-def _serves(worker: WorkerRow, queue: str) -> bool:
-    queues = msgspec.json.decode(worker.queues, type=dict[str, int])
-    return not queues or queue in queues
+def _willing(row: JobRow, gates: list[Gate], alive: list[WorkerRow]) -> list[WorkerRow] | str:
+    """The workers that would take it, or the sentence that says why there is none."""
+    if not alive:
+        return "No worker is alive; start one with `headrace worker`."
+    serving = [worker for worker in alive if worker.serves(row.queue)]
+    if not serving:
+        return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
+    knowing = [worker for worker in serving if _knows(worker, row.task)]
+    if not knowing:
+        return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
+    needs = {gate.name for gate in gates if gate.kind == "needs"}
+    able = [worker for worker in knowing if needs <= set(_capabilities(worker))]
+    if not able:
+        return _not_equipped(row, knowing, needs)
+    working = [worker for worker in able if worker.state == "running"]
+    if not working:
+        which = f"queue {row.queue!r}" + (" that has what it needs" if needs else "")
+        return f"Every worker of {which} is paused or stopping."
+    return working
+
+
+def _rules(queue: QueueRow | None) -> QueueRules:
+    if queue is None or queue.rules is None:
+        return QueueRules()
+    return msgspec.json.decode(queue.rules, type=QueueRules)
+
+
+def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: set[str]) -> str:
+    """The sentence for a job that needs what no worker has, or has together with the rest."""
+    found = {name for worker in workers for name in _capabilities(worker)}
+    told, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))
+    whole = f"has {missing}, which it needs" if missing else f"has all that it needs together ({told})"
+    command = f"headrace worker --needs {','.join(sorted(needs))}"
+    return f"No live worker of queue {row.queue!r} {whole}; start one with `{command}`."
+
+
+def _shut(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRules, desk: Desk, now: int) -> str | None:
+    """The sentence for a job that a pause or a concurrency holds back, None if none does at this moment."""
+    if of_task.paused:
+        return f"Task {row.task!r} is paused; resume it with `headrace tasks resume {row.task}`."
+    running = desk.running(now)
+    held = sum(jobs for queue, _, _, jobs in running if queue == row.queue)
+    if of_queue.concurrency is not None and held >= of_queue.concurrency:
+        return _full(f"Queue {row.queue!r}", of_queue.concurrency, held)
+    held = sum(jobs for _, task, _, jobs in running if task == row.task)
+    if of_task.concurrency is not None and held >= of_task.concurrency:
+        return _full(f"Task {row.task!r}", of_task.concurrency, held)
+    most = of_queue.key_concurrency or 1
+    for gate in gates:
+        held = sum(jobs for _, _, lane, jobs in running if gate in gates_of(lane))
+        if gate.kind == "key" and held >= most:
+            return _full(f"Concurrency key {gate.name!r}", most, held)
+    return None
+
+
+def _full(who: str, most: int, held: int) -> str:
+    jobs = "1 job" if most == 1 else f"{most} jobs"
+    return f"{who} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
+
+
+def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRules) -> str:
+    """The rates that it is under. Whether one of them is used up only a claim can tell."""
+    rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
+    rates |= {f"rate key {gate.name!r}": of_queue.key_rate for gate in gates if gate.kind == "rate"}
+    return " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
+
+
+def _capabilities(worker: WorkerRow) -> list[str]:
+    return msgspec.json.decode(worker.capabilities, type=list[str])
 
 
 def _knows(worker: WorkerRow, task: str) -> bool:

@@ -28,6 +28,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     seen_at: datetime | None
     tasks: list[str]
     silent: bool
+    capabilities: list[str] = []
 
     @classmethod
     def of(cls, row: WorkerRow, now: int) -> WorkerInfo:
@@ -39,6 +40,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
                 **known,
                 "queues": msgspec.json.decode(row.queues),
                 "tasks": msgspec.json.decode(row.tasks),
+                "capabilities": msgspec.json.decode(row.capabilities),
                 "started_at": to_datetime(row.started_at),
                 "seen_at": to_datetime(row.seen_at),
                 "heartbeat": row.heartbeat / 1000,

@@ -25,6 +25,7 @@ from headrace.errors import JobFailed
 _PAGES = 20
 _TICKS = 5000
 _BEATS = 3
+_LETTERS, _RATE = 6, 10
 _PATIENCE = 15.0
 _LATEST = 0.5  # seconds; it is a few milliseconds where nothing else runs
 
@@ -67,6 +68,7 @@ class _Tour:
         self._dead_letter()
         self._delay()
         self._schedule()
+        self._limit()
         self._crash()
         self._bulk()
         self._stop()
@@ -156,6 +158,19 @@ class _Tour:
         self._code('app.schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)')
         [monday] = schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)
         self._out(f"{monday:%A %Y-%m-%d %H:%M %Z}")
+
+    def _limit(self) -> None:
+        self._title("Not too fast: a limit over all workers, changed while they run")
+        self._code(f'app.queue("mail").configure(rate="{_RATE}/s", burst=1)')
+        self._app.queue("mail").configure(rate=f"{_RATE}/s", burst=1)
+        remind = self._tasks.remind.using(queue="mail")
+        jobs = self._app.enqueue_many([remind.bind("letter") for _ in range(_LETTERS)])
+        _expect([job.result(_PATIENCE) for job in jobs], ["letter"] * _LETTERS, "the letters")
+        starts = [(job.refresh().started_at or job.created_at).timestamp() for job in jobs]
+        took = max(starts) - min(starts)
+        least = (_LETTERS - 1) / _RATE
+        _expect(took > least - 0.01, True, f"{_LETTERS} letters at {_RATE} a second take {least} s, and took {took}")
+        self._out(f"{_LETTERS} jobs in {took:.1f} s, one after the other by the clock of the store")
 
     def _crash(self) -> None:
         self._title("A worker is killed in the middle of a job")

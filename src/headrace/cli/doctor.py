@@ -14,7 +14,6 @@ import msgspec
 from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
-from headrace.app.workers import WorkerInfo
 from headrace.cli.doctor_schedules import look_at_schedules
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
@@ -145,7 +144,7 @@ def _look_at_work(app: Headrace, report: Report) -> None:
     report.findings += [f"worker {worker.id} has not been heard of since {worker.seen_at}" for worker in silent]
     for stats in app.queues():
         report.queues[stats.queue] = stats.pending
-        if stats.pending and not any(_serves(worker, stats.queue) for worker in alive):
+        if stats.pending and not stats.workers:
             report.findings.append(
                 f"queue {stats.queue!r} has {stats.pending} pending jobs and no live worker; start one with "
                 f"`headrace worker -q {stats.queue}`"
@@ -153,10 +152,6 @@ def _look_at_work(app: Headrace, report: Report) -> None:
         if stats.paused:
             report.remarks.append(f"queue {stats.queue!r} is paused, with {stats.pending} pending jobs")
     report.findings += _parked(app)
-
-
-def _serves(worker: WorkerInfo, queue: str) -> bool:
-    return not worker.queues or queue in worker.queues
 
 
 def _parked(app: Headrace) -> Iterator[str]:

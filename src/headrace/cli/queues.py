@@ -7,14 +7,15 @@ from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
-from msgspec import structs
 
-from headrace.app.queues import CHECKS, Queue, checked_rules
+from headrace.app.queues import Queue
 from headrace.cli import portrait
 from headrace.cli.options import as_json_option, example, shared, yes_option
 from headrace.cli.session import Session
 from headrace.cli.show import Column, ago, confirm, print_json, print_table, remark, say
-from headrace.core.model import QueueRules
+from headrace.core.limits import STRATEGIES
+from headrace.core.regulation import QueueRules
+from headrace.core.rules import QUEUE_RULES, check_rule, in_words
 from headrace.core.states import State
 from headrace.errors import InvalidJob
 
@@ -60,11 +61,11 @@ def list_queues(session: Session, as_json: bool) -> None:
     rows = [
         [
             stats.queue,
-            "paused" if stats.paused else "open",
+            "paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved",
             str(stats.pending),
             ago(stats.oldest_pending, now),
             *(str(getattr(stats, state)) for state in (*_PRESSING, *_OVER)),
-            _in_words(stats.rules),
+            in_words(stats.rules) or "-",
         ]
         for stats in found
     ]
@@ -72,11 +73,6 @@ def list_queues(session: Session, as_json: bool) -> None:
     print_table(
         (*_COLUMNS, _RULES_COLUMN) if with_rules else _COLUMNS, rows if with_rules else [row[:-1] for row in rows]
     )
-
-
-def _in_words(rules: QueueRules) -> str:
-    told = {name: value for name, value in structs.asdict(rules).items() if value is not None}
-    return " ".join(f"{name}={value}" for name, value in told.items()) or "-"
 
 
 @queues.command("pause", epilog=example("headrace queues pause emails reports"))
@@ -110,25 +106,42 @@ def _set(session: Session, names: tuple[str, ...], paused: bool) -> None:
         say(f"queue {queue.name} is {'paused' if paused else 'open'}{new}")
 
 
-def _rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """A rule as the app takes it; the word `none`, which lifts it, stays the text, as None means: not said."""
     if value is None or value == "none":
         return value
-    given: Any = int(value) if value.isascii() and value.isdecimal() else value
+    given: Any = _number(value)
     try:
-        return checked_rules({str(param.name): given})[str(param.name)]
+        check_rule(str(param.name), given)
+        return given
     except InvalidJob as error:
         told = str(error).partition(": ")[2].replace("None", "'none'")
         raise click.BadParameter(told, ctx, param) from None
 
 
-_RULES = (
-    click.option(
-        "--max-length",
-        metavar="N",
-        callback=_rule,
-        help="How many jobs may wait in it; beyond that, enqueuing raises QueueFull.",
-    ),
+def _number(value: str) -> Any:
+    if value.isascii() and value.isdecimal():
+        return int(value)
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+_RULES = tuple(
+    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_rule, help=told)
+    for name, metavar, told in (
+        ("max_length", "N", "How many jobs may wait in it; beyond that, enqueuing raises QueueFull."),
+        ("weight", "N", "How many times as many turns it has as other queues."),
+        ("strategy", "NAME", f"The order of its jobs: {', '.join(STRATEGIES)}."),
+        ("ageing", "SECONDS", "How long a job waits until that counts as one point of priority."),
+        ("rate", "RATE", "How many jobs may start, such as 10/s or 100/min."),
+        ("burst", "N", "How many of them may start at once after a rest."),
+        ("concurrency", "N", "How many jobs may run at the same time, over all workers."),
+        ("key_rate", "RATE", "How many jobs of each rate_key may start."),
+        ("key_burst", "N", "How many of them at once after a rest."),
+        ("key_concurrency", "N", "How many jobs of each concurrency_key may run at the same time."),
+    )
 )
 
 
@@ -141,7 +154,7 @@ def _rule_options(function: F) -> F:
 @queues.command(
     "configure",
     epilog=example(
-        "headrace queues configure emails --max-length 1000",
+        "headrace queues configure emails --rate 10/s --burst 20 --concurrency 5",
         "headrace queues configure emails --max-length none",
         "headrace queues configure emails --clear",
     ),
@@ -164,11 +177,11 @@ def configure(session: Session, /, name: str, lift_all: bool, as_json: bool, **g
     elif rules == QueueRules():
         say(f"queue {queue.name} has no rules")
     else:
-        say(f"queue {queue.name} has {_in_words(rules)}")
+        say(f"queue {queue.name} has {in_words(rules)}")
 
 
 def _change(queue: Queue, said: dict[str, Any], lift_all: bool) -> QueueRules:
-    lifted = dict.fromkeys(CHECKS) if lift_all else {}
+    lifted = dict.fromkeys(QUEUE_RULES) if lift_all else {}
     changes = lifted | {rule: None if value == "none" else value for rule, value in said.items()}
     return queue.configure(**changes) if changes else queue.rules
 

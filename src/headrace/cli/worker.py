@@ -16,6 +16,7 @@ from headrace.cli.logs import LEVELS, set_up
 from headrace.cli.options import duration, example, shared
 from headrace.cli.reload import run_reloading
 from headrace.cli.session import Session
+from headrace.core.limits import STRATEGIES
 from headrace.core.settings import Queues, parse_queues
 from headrace.errors import ConfigError
 
@@ -28,6 +29,10 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
         return parse_queues(",".join(value)) if value else None
     except ConfigError as error:
         raise click.BadParameter(str(error).removeprefix("queues: "), ctx, param) from None
+
+
+def _capabilities(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    return tuple(name.strip() for part in value for name in part.split(",") if name.strip()) or None
 
 
 @click.command(
@@ -54,6 +59,20 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
 @click.option("--max-jobs", type=int, help="Replace a process after so many jobs.")
 @click.option("--max-memory", type=int, metavar="MB", help="Replace a process that uses more memory.")
 @click.option("--prefetch", type=int, help="Most jobs to fetch ahead.")
+@click.option(
+    "--strategy", type=click.Choice(STRATEGIES), help="The order inside a queue, in place of the queue's own."
+)
+@click.option(
+    "--queue-order", type=click.Choice(("weighted", "random", "strict")), help="How turns are shared among queues."
+)
+@click.option(
+    "--needs",
+    "capabilities",
+    multiple=True,
+    callback=_capabilities,
+    metavar="NAME,...",
+    help="What this worker has for jobs that need it, such as gpu.",
+)
 @click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="How much to log.")
 @click.option("--log-format", type=click.Choice(("text", "json")), help="For people or for programs.")
 @shared

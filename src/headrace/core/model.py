@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Struct, UnsetType, json
 
 from headrace.core.clock import to_datetime
+from headrace.core.regulation import Strategy
 from headrace.core.states import Event, State
 
 Isolation = Literal["thread", "async", "process"]
@@ -41,6 +42,7 @@ class JobOptions(Struct, frozen=True, omit_defaults=True):
     isolation: Isolation | UnsetType = UNSET
     redact: tuple[str, ...] = ()
     redact_args: tuple[int, ...] = ()
+    preemptible: bool | UnsetType = UNSET
 
 
 class NewJob(Struct, frozen=True, array_like=True, gc=False):
@@ -67,6 +69,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     metadata: str | None = None
     version: int = 1
     unique_key: str | None = None
+    lane: str = ""
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
@@ -152,26 +155,33 @@ class Share(Struct, frozen=True):
 
 
 class Want(Struct, frozen=True):
-    """What a worker could start now. `others` lets it take from queues that have no share as well."""
+    """What a worker could start now. `others` lets it take from queues that have no share as well.
+
+    `capabilities` are what it has of what jobs may need. `strategy` is the order it prefers to the queue's own.
+    """
 
     worker: str
     limit: int
     lease: int
     shares: tuple[Share, ...] = ()
     others: bool = True
+    capabilities: tuple[str, ...] = ()
+    strategy: Strategy | None = None
 
 
 class Exchanged(Struct, frozen=True):
     """The answer to one turn of a worker.
 
     `refused` are the outcomes whose version was no longer the job's. `next_at` is when another claim could find
-    more, None if only a ring can tell. `queues` are the open queues the claim saw.
+    more, None if only a ring can tell. `queues` are the open queues the claim saw, `weights` those of them that have
+    one by their rules.
     """
 
     refused: list[Outcome]
     claims: list[Claim]
     next_at: int | None = None
     queues: tuple[str, ...] = ()
+    weights: dict[str, int] = {}
 
 
 class Reaped(Struct, frozen=True, array_like=True):
@@ -215,6 +225,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
     tags: str | None
     metadata: str | None
     unique_key: str | None = None
+    lane: str = ""
 
 
 class Filing(Struct, frozen=True, array_like=True):
@@ -275,12 +286,6 @@ class QueueRow(Struct, frozen=True, array_like=True):
     rules: str | None = None
 
 
-class QueueRules(Struct, frozen=True, omit_defaults=True):
-    """What an operator asks of a queue, for every worker and every caller. None is no rule."""
-
-    max_length: int | None = None
-
-
 class Depth(Struct, frozen=True, array_like=True):
     """How many jobs of one queue are in one state, and since when the oldest was to run."""
 
@@ -307,6 +312,12 @@ class WorkerRow(Struct, frozen=True, array_like=True):
     failed: int
     tasks: str
     heartbeat: int
+    capabilities: str = "[]"
+
+    def serves(self, queue: str) -> bool:
+        """Whether it takes jobs from this queue."""
+        names = json.decode(self.queues)
+        return not names or queue in names
 
     def is_silent(self, now: int) -> bool:
         """Whether it has missed more than a few of its own heartbeats."""

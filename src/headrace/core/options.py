@@ -56,12 +56,16 @@ class Options(Struct, frozen=True, kw_only=True):
     isolation: Isolation | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
+    preemptible: bool | UnsetType = UNSET
     job_id: str | UnsetType = UNSET
     unique: Unique | UnsetType | None = UNSET
     idempotency_key: str | UnsetType | None = UNSET
     debounce: int | UnsetType | None = UNSET
     throttle: int | UnsetType | None = UNSET
     cache: Cache | UnsetType | None = UNSET
+    needs: tuple[str, ...] | UnsetType = UNSET
+    rate_key: str | UnsetType | None = UNSET
+    concurrency_key: str | UnsetType | None = UNSET
     tags: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
     redact: tuple[str, ...] | UnsetType = UNSET
@@ -252,6 +256,12 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
+def _key(name: str, value: Any) -> str | None:
+    if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
+        raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, such as a tenant's, got {short(value)}")
+    return value
+
+
 def _metadata(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidJob(f"{name}: expected a dict with text keys, got {short(value)}")
@@ -277,12 +287,16 @@ _CHECKS = {
     "isolation": _isolation,
     "keep_result": _flag,
     "lifo": _flag,
+    "preemptible": _flag,
     "job_id": _id,
     "unique": _unique,
     "idempotency_key": _idempotency_key,
     "debounce": _span,
     "throttle": _span,
     "cache": _cache,
+    "needs": _words,
+    "rate_key": _key,
+    "concurrency_key": _key,
     "tags": _words,
     "metadata": _metadata,
     "redact": _words,

@@ -25,6 +25,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     url: str = "sqlite:///headrace.db"
     app: str | None = None
     queues: Queues | None = None
+    queue_order: Literal["weighted", "random", "strict"] = "weighted"
+    strategy: Literal["priority", "fifo", "lifo", "weighted_random"] | None = None
+    capabilities: tuple[str, ...] = ()
     concurrency: int = 4
     processes: int = 1
     prefetch: int = 1000
@@ -84,7 +87,8 @@ def _is_local(url: object) -> bool:
     return str(url).lower().startswith(("sqlite:", "memory:"))
 
 
-_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool")
+_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool", "strategy")
+_LISTS = ("importable", "capabilities")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -145,7 +149,7 @@ def _converted(name: str, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
     if name == "queues":
         return parse_queues(value)
-    if name == "importable" and isinstance(value, str):
+    if name in _LISTS and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None

@@ -30,12 +30,12 @@ from headrace.core.model import (
     Page,
     Parcel,
     QueueRow,
-    QueueRules,
     Reaped,
     Renewal,
     Want,
     WorkerRow,
 )
+from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import Event
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 
@@ -94,7 +94,9 @@ class HotEngine(Protocol):
 
         An outcome whose version is not the job's changes nothing but leaves a `lease lost` entry in its history.
         A claim first lets lapse what expired and promotes what is due, skips paused queues, and takes jobs in the
-        order priority (high first), due time, submission.
+        order priority (high first), due time, submission, or in the order that the worker or the queue's rules ask
+        for. It takes no more than the rules of queues and tasks allow at this moment, over all workers, and nothing
+        through a gate that is shut; lanes that wait for the same get their turns one after the other.
         """
         ...
 
@@ -174,6 +176,18 @@ class Desk(Protocol):
 
     def rule_queue(self, name: str, rules: QueueRules) -> None:
         """Give the queue these rules in place of those it had, for everybody within a second."""
+        ...
+
+    def rule_task(self, name: str, rules: TaskRules) -> None:
+        """Give the task these rules in place of those it had, for every worker from its next claim on."""
+        ...
+
+    def tasks(self) -> list[TaskRow]:
+        """Every task that has rules, by name."""
+        ...
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        """How many jobs hold a live lease, by queue, task and lane."""
         ...
 
     def workers(self) -> list[WorkerRow]:

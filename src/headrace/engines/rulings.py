@@ -17,7 +17,7 @@ def signed(by: str | None) -> str:
 def topics_of(event: Event) -> tuple[str, ...]:
     """Whom a move concerns: waiting callers, idle workers, or the worker that runs the job."""
     if event is Event.CANCEL:
-        return "done", "orders"
+        return "done", "orders", "work"  # a slot that a rule counts may be free
     return ("done",) if event is Event.DELETE else ("work",)
 
 

@@ -37,6 +37,7 @@ class Plan(Struct, frozen=True):
     retry: Retry
     keep_result: bool
     max_result: int
+    preemptible: bool = False
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
@@ -163,6 +164,7 @@ class Planner:
             task.retry if options.retry is UNSET else from_policy(options.retry),
             _first(options.keep_result, own.keep_result, True),
             self._max_result,
+            _first(options.preemptible, own.preemptible, False),
         )
 
     def _seconds(self, ms: Any) -> float | None:

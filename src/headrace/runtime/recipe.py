@@ -5,11 +5,13 @@ Must not know engines, handles or the time.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from msgspec import UNSET, Struct
 
 from headrace.core import codec
+from headrace.core.limits import Gate, lane_of
 from headrace.core.model import JobOptions
 from headrace.core.options import Options, ensure_agreement
 from headrace.core.unique import (
@@ -45,6 +47,8 @@ class Recipe(Struct, frozen=True, gc=False):
     tags: str | None
     metadata: str | None
     admission: Admission | None
+    lane: str
+    alone: bool  # whether jobs of one key run one after the other
 
 
 def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> Recipe:
@@ -68,11 +72,22 @@ def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         tags=as_json(options.tags) if options.tags else None,
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
         admission=_admission(task, options, queue),
+        lane=lane_of(_gates(options)),
+        alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
     )
 
 
 def _or(value: Any, default: Any) -> Any:
     return default if value is UNSET else value
+
+
+def _gates(options: Options) -> Iterator[Gate]:
+    """What the start of such a job depends on, beside its queue."""
+    yield from (Gate("needs", capability) for capability in _or(options.needs, ()))
+    if options.rate_key:
+        yield Gate("rate", options.rate_key)
+    if options.concurrency_key:
+        yield Gate("key", options.concurrency_key)
 
 
 def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> Admission | None:
@@ -97,6 +112,7 @@ def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Opti
         retry=overrides.retry.policy() if overrides.retry is not UNSET else UNSET,
         keep_result=overrides.keep_result,
         isolation=overrides.isolation,
+        preemptible=overrides.preemptible,
         redact=redact,
         redact_args=tuple(
             n for n, name in enumerate(task.signature.positional) if name.lower() in {word.lower() for word in redact}

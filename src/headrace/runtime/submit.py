@@ -15,6 +15,7 @@ from msgspec import UNSET, structs
 from headrace.core import codec, ids
 from headrace.core.admission import Candidate, Rule, Verdict
 from headrace.core.clock import Clock
+from headrace.core.limits import Gate, gates_of, lane_of
 from headrace.core.model import JobRow, NewJob
 from headrace.core.options import Options
 from headrace.core.states import State
@@ -216,6 +217,7 @@ class Submitter:
         payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
         run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
         admission = recipe.admission
+        key = None if admission is None else admission.key.of(call.args, call.kwargs)
         new = NewJob(
             recipe.job_id or ids.new_id(now),
             recipe.task,
@@ -233,7 +235,8 @@ class Submitter:
             recipe.tags,
             recipe.metadata,
             now if recipe.job_id else 1,
-            None if admission is None else admission.key.of(call.args, call.kwargs),
+            key,
+            recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Gate("key", f"unique {key}")]),
         )
         return new, None if admission is None else admission.rule(now)
 

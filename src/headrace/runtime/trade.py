@@ -41,7 +41,9 @@ class Trade:
         self._lease_ms = int(settings.lease * 1000)
         self._concurrency = settings.concurrency
         self._at_most = at_most
-        self._rota = Rota(settings.queues or {})
+        self._rota = Rota(settings.queues or {}, settings.queue_order)
+        self._capabilities = settings.capabilities
+        self._strategy = settings.strategy
         self._serves_all = settings.queues is None
         self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
         self._progress = (0, 0.0)
@@ -83,7 +85,8 @@ class Trade:
         done, notes = _take_all(crew.done), _take_all(crew.notes)
         short_of_work = not crew.waiting and len(crew.running) < self._concurrency
         self._pace.finished(len(done), short_of_work=short_of_work)
-        want = Want(self._worker_id, room, self._lease_ms, self._rota.shares(room), self._serves_all)
+        shares = self._rota.shares(room)
+        want = Want(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy)
         try:
             answer = self._engine.exchange(done, want, notes)
         except EngineUnavailable:
@@ -102,6 +105,8 @@ class Trade:
         self._took(answer.claims)
         if self._serves_all and answer.queues:
             self._rota.serve(answer.queues)
+        if room > 0:
+            self._rota.weigh(answer.weights)
         return answer.claims, answer.next_at
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:

@@ -28,6 +28,7 @@ from headrace.runtime.crew import Crew
 from headrace.runtime.loop import Loop
 from headrace.runtime.memory import resident_megabytes
 from headrace.runtime.plan import Planner
+from headrace.runtime.preemption import run_in_the_way
 from headrace.runtime.pulse import Pulse, end_run
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.task import Task
@@ -172,6 +173,7 @@ class Worker:
             failed=self._trade.failed,
             tasks=msgspec.json.encode(sorted(self._task_names())).decode(),
             heartbeat=int(settings.heartbeat * 1000),
+            capabilities=msgspec.json.encode(settings.capabilities).decode(),
         )
 
     def held(self) -> Iterable[Claim]:
@@ -272,9 +274,18 @@ class Worker:
         self._next_upkeep = time.monotonic() + _UPKEEP
         for job in self._engine.reap(_REAP_AT_ONCE):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
+        self._make_way()
         if self._worn_out():
             self.recycle = True
             self.request_stop()
+
+    def _make_way(self) -> None:
+        found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
+        if found is not None:
+            run, urgent = found
+            log.info("job %s (%s) makes way for the more urgent %s", run.claim.id, run.claim.task, urgent.id)
+            outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", self._clock.now())
+            end_run(self._crew, self._threads, run, outcome, "a more urgent job needs its slot")
 
     def _worn_out(self) -> bool:
         settings = self._settings

@@ -19,7 +19,6 @@ from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped,
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.postgres import health, schema
-from headrace.engines.postgres import turn as turns
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
@@ -171,7 +170,7 @@ class PostgresEngine:
     ) -> Exchanged:
         self.prepare()
         answer = self._exchange(outcomes, want, notes, self.at(now))
-        for topic in turns.topics_of(outcomes):
+        for topic in self._exchange.topics_of(outcomes):
             self._tower.ring(topic)
         return answer
 

@@ -31,6 +31,8 @@ class Exchange:
         self._server = server
         self._sql = sql
         self._channel = channel
+        self._cursors: dict[str, str] = {}
+        self._minds_rules = False
 
     def __call__(self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int) -> Exchanged:
         worker = want.worker if want else None
@@ -38,6 +40,8 @@ class Exchange:
         def settle(db: Connection) -> list[Outcome]:
             ledger = PostgresLedger(db, self._sql, self._channel)
             turn.note(ledger, notes)
+            if outcomes and self._minds_rules:
+                ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
             return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else []
 
         if want is None or want.limit <= 0:
@@ -58,14 +62,27 @@ class Exchange:
             self._server.transact(lambda db: self._lapse(db, now))
             taken = self._server.run(claim)
             if turn.is_past(taken.lapses, now):  # more than one commit should hold: come again for the rest
-                return Exchanged(refused, [], now, taken.queues)
-        return Exchanged(refused, taken.claims, taken.due, taken.queues)
+                return Exchanged(refused, [], now, taken.queues, taken.book.weights)
+        if turn.asks_care(want, taken):
+            taken = self._server.transact(lambda db: self._carefully(db, want, taken, now))
+        self._minds_rules = taken.book.is_minded
+        return Exchanged(refused, taken.claims, taken.due, taken.queues, taken.book.weights)
+
+    def _carefully(self, db: Connection, want: Want, taken: Taken, now: int) -> Taken:
+        ledger = PostgresLedger(db, self._sql, self._channel)
+        # What it adds must be gone if it has to be done anew.
+        return turn.claim_carefully(ledger, want, taken._replace(claims=[*taken.claims]), self._cursors, now)
+
+    def topics_of(self, outcomes: Sequence[Outcome]) -> list[str]:
+        """Whom these outcomes concern. Where rules are minded, whatever ends may let somebody else's job begin."""
+        topics = turn.topics_of(outcomes)
+        return [*topics, "work"] if outcomes and self._minds_rules and "work" not in topics else topics
 
     def _alone(
         self, settle: Callable[[Connection], list[Outcome]], outcomes: Sequence[Outcome], notes: Sequence[Note]
     ) -> list[Outcome]:
         """Nearly always one statement does all there is to settle, and needs no transaction around it."""
-        if notes or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
+        if notes or self._minds_rules or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
             return self._server.transact(settle)
         return self._server.run(settle)
 

@@ -8,7 +8,9 @@ import re
 from headrace.engines.relational.records import FILES, RECORDS
 from headrace.engines.sql import load_statements
 
-_TABLE = re.compile(r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences)\b")
+_TABLE = re.compile(
+    r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences|tasks|buckets)\b"
+)
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 
 

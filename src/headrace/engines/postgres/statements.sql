@@ -18,9 +18,11 @@ SELECT count(pg_notify(:channel, message)) FROM jsonb_array_elements_text(:messa
 -- name: insert (each j: NewJob)
 WITH fresh AS (
     INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                               max_attempts, expires_at, options, tags, metadata, version, unique_key)
+                               max_attempts, expires_at, options, tags, metadata, version, unique_key,
+                               lane)
     SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
-           j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key
+           j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key,
+           j.lane
     FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
     WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ORDER BY j.key
@@ -164,7 +166,13 @@ WITH horizon AS MATERIALIZED (
             WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
             ORDER BY expires_at LIMIT 1) AS lapses,
            (SELECT coalesce(jsonb_agg(name), '[]') FROM headrace_queues
-            WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')) AS queues
+            WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')) AS queues,
+           (SELECT coalesce(jsonb_agg(jsonb_build_array(name, rules::jsonb)), '[]') FROM headrace_queues
+            WHERE rules IS NOT NULL) AS ruled,
+           (SELECT coalesce(jsonb_agg(name), '[]') FROM headrace_queues AS queue
+            WHERE EXISTS (SELECT 1 FROM headrace_jobs AS laned
+                          WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '')) AS laned,
+           (SELECT coalesce(jsonb_agg(jsonb_build_array(name, rules::jsonb)), '[]') FROM headrace_tasks) AS tasks
 ), claimed AS (
     UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
                                     worker = :worker, started_at = :now, lease_until = :until, progress = NULL
@@ -173,17 +181,22 @@ WITH horizon AS MATERIALIZED (
         FROM horizon CROSS JOIN jsonb_array_elements(:shares::jsonb) AS share
         CROSS JOIN LATERAL (
             SELECT waiting.ctid AS place FROM headrace_jobs AS waiting
-            WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0
+            WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0 AND waiting.lane = ''
             ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
             LIMIT (share ->> 1)::bigint
             FOR UPDATE SKIP LOCKED) AS pick
         WHERE jsonb_typeof(share) = 'array' AND horizon.queues ? (share ->> 0)
+          AND horizon.tasks = '[]' AND NOT horizon.laned ? (share ->> 0)
+          AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(horizon.ruled) AS rule
+                          WHERE rule ->> 0 = share ->> 0 AND (rule -> 1) - 'max_length' - 'weight' <> '{}')
           AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :now) IS NOT true))
     RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
               job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
               job.metadata, job.rank
 )
-SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(due, lapses, queues)::text END, claimed.*
+SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(due, lapses, queues,
+                                                               jsonb_build_array(ruled, laned, tasks)::text)::text END,
+       claimed.*
 FROM horizon LEFT JOIN claimed ON true;
 
 -- Leases. `coalesce` keeps the planner from the thought that few jobs have one, and that it might begin with those.
@@ -381,11 +394,6 @@ CROSS JOIN LATERAL (
     SELECT id FROM headrace_jobs
     WHERE id = given.name AND state NOT IN ('completed', 'failed', 'cancelled') OFFSET 0) AS job;
 
--- name: peek
-SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
-    SELECT * FROM headrace_jobs WHERE state = 'pending' AND queue = :queue
-    ORDER BY priority DESC, rank, seq LIMIT :limit) AS peeked;
-
 -- name: depths
 SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::text FROM (
     SELECT queue, 'pending' AS state, count(*) AS jobs, min(abs(rank)) AS oldest
@@ -421,9 +429,9 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused;
 
 -- name: attend (each w: WorkerRow)
 INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
-                              completed, failed, tasks, heartbeat)
+                              completed, failed, tasks, heartbeat, capabilities)
 SELECT w.id, w.host, w.pid, w.started_at, w.seen_at, w.state, w.wish, w.queues, w.concurrency, w.running,
-       w.completed, w.failed, w.tasks, w.heartbeat
+       w.completed, w.failed, w.tasks, w.heartbeat, w.capabilities
 FROM jsonb_array_elements(:w::jsonb) AS w(value)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
                                completed = excluded.completed, failed = excluded.failed
@@ -439,6 +447,7 @@ DELETE FROM headrace_workers WHERE id IN (SELECT jsonb_array_elements_text(:ids:
 SELECT coalesce(json_agg(json_build_array({WorkerRow}) ORDER BY started_at, id), '[]')::text FROM (
     -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
     SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           capabilities,
            least(concurrency, coalesce(held.jobs, 0)) AS running
     FROM headrace_workers AS known
     LEFT JOIN (SELECT worker, count(*) AS jobs FROM headrace_jobs WHERE state = 'running' GROUP BY worker) AS held
@@ -485,11 +494,11 @@ FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
                            payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
                            lease_until, result, result_checksum, progress, reason, options, tags, metadata,
-                           unique_key)
+                           unique_key, lane)
 SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
        r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
        r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
-       r.reason, r.options, r.tags, r.metadata, r.unique_key
+       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
 ORDER BY r.key;
 

@@ -12,11 +12,12 @@ import msgspec
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.states import Event, State
 from headrace.engines.postgres.server import Connection
+from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
 
-_horizon = msgspec.json.Decoder(tuple[int | None, int | None, tuple[str, ...]])
+_horizon = msgspec.json.Decoder(tuple[int | None, int | None, tuple[str, ...], str])
 _leases = msgspec.json.Decoder(list[Lease])
 BATCH_OF_TIME = 5000
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
@@ -68,19 +69,24 @@ def _complete(ledger: Ledger, outcomes: list[Outcome], channel: str) -> set[Leas
 
 
 class Taken(NamedTuple):
-    """What a claim brought, and what it saw: when the next job is due, when the next one lapses, the open queues."""
+    """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules."""
 
     claims: list[Claim]
     due: int | None
     lapses: int | None
     queues: tuple[str, ...]
+    book: Rulebook
 
 
 def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int) -> Taken:
-    """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits."""
+    """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits.
+
+    Queues that ask for care are left to `claim_carefully`.
+    """
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
-    shares = [(queue, quota) for queue, quota in quotas.items() if quota]
+    plainly = want.strategy in (None, "priority")
+    shares = [(queue, quota) for queue, quota in quotas.items() if quota and plainly]
     taken = _claimed(db, sql["claim"], shares, values)
     if is_past(taken.lapses, now):
         return taken
@@ -99,15 +105,42 @@ def _with_more(
     counts = Counter([claim.queue for claim in claims])
     for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
         room = want.limit - len(claims)
+        if taken.book.asks_care(queue, want.strategy):
+            continue
         # Not from one that gave less than it was asked for.
         if room > 0 and queue in taken.queues and counts[queue] == quotas.get(queue, 0):
             claims += _claimed(db, sql, [(queue, room)], values).claims
     return taken
 
 
+def claim_carefully(ledger: Ledger, want: Want, taken: Taken, cursors: dict[str, str], now: int) -> Taken:
+    """Add what the queues that ask for care can give: each up to its share, then whoever has more."""
+    quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
+    queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
+    careful = [queue for queue in queues if queue in taken.queues and taken.book.asks_care(queue, want.strategy)]
+    claims, keeper = taken.claims, Gatekeeper(ledger, taken.book, want, cursors, now)
+    left = set(careful)
+    for queue, quota in (*((queue, quotas.get(queue, 0)) for queue in careful), *((q, want.limit) for q in careful)):
+        room = min(quota, want.limit - len(claims))
+        if room > 0 and queue in left:
+            found = keeper.take(queue, room)
+            claims += found
+            if len(found) < room:
+                left.discard(queue)
+    keeper.settle_accounts()
+    return taken._replace(due=earlier(taken.due, keeper.next_at))
+
+
+def asks_care(want: Want, taken: Taken) -> bool:
+    """Whether there is room, and a queue that only `claim_carefully` takes from."""
+    served = set(taken.queues) if want.others else {share.queue for share in want.shares} & set(taken.queues)
+    return len(taken.claims) < want.limit and any(taken.book.asks_care(queue, want.strategy) for queue in served)
+
+
 def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
     rows = db.execute(sql, {**values, "shares": as_json(shares)}).fetchall()
-    horizon = _horizon.decode(rows[0][0])
+    due, lapses, queues, told = _horizon.decode(rows[0][0])
+    horizon = (due, lapses, queues, rulebook(told))
     if rows[0][1] is None:
         return Taken([], *horizon)
     rows.sort(key=_RANK_AND_SEQ)

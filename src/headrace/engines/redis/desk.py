@@ -12,18 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from headrace.core.model import (
-    Changes,
-    Depth,
-    Filing,
-    Filter,
-    JobRow,
-    LogLine,
-    Page,
-    QueueRow,
-    QueueRules,
-    WorkerRow,
-)
+from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import Event, State, sources
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
@@ -39,6 +29,7 @@ _EVERYTHING = 1 << 40
 _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
 _depths, _filings, _workers = load("depths"), load("filings"), load("workers")
 _move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
+_rule_task, _running = load("rule_task"), load("running")
 
 
 class Office(Protocol):
@@ -149,6 +140,22 @@ class RedisDesk:
         self._office.prepare()
         text = b"" if rules == QueueRules() else msgspec.json.encode(rules)
         self._change(_rule, self._office.at(None), name, text)
+
+    def rule_task(self, name: str, rules: TaskRules) -> None:
+        self._office.prepare()
+        self._change(_rule_task, name, b"" if rules == TaskRules() else msgspec.json.encode(rules))
+
+    def tasks(self) -> list[TaskRow]:
+        self._office.prepare()
+        known = self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:tasks")
+        rules = records.named(known, records.task_rules.decode)
+        return [TaskRow(name, rules[name]) for name in sorted(rules)]
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        self._office.prepare()
+        found = self._ask(_running, self._office.at(now))
+        kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
+        return sorted((queue.decode(), task.decode(), lane.decode(), jobs) for queue, task, lane, jobs in kinds)
 
     def workers(self) -> list[WorkerRow]:
         rows, counts = self._ask(_workers)

@@ -66,6 +66,7 @@ class RedisEngine:
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
         self.kept_for = dict(KEPT_FOR)
         self._store: str | None = None
+        self._memories: dict[str, str] = {}  # by queue, what the script asks us to remember of its lanes
 
     # -- the hot path
 
@@ -99,14 +100,31 @@ class RedisEngine:
             records.encode_batch(outcomes),
             len(notes),
             records.encode(notes),
+            *self._asked(want),
         )
-        refused, claims, next_at, queues = answer
+        refused, claims, next_at, queues, weights, memories = answer
+        for queue, memory in records.named(memories, bytes.decode).items():
+            self._remember(queue, memory)
         return Exchanged(
             [outcomes[position - 1] for position in refused],
             records.claims(claims),
             None if next_at is None else int(next_at),
             tuple([name.decode() for name in queues]),
+            records.named(weights, int),
         )
+
+    def _remember(self, queue: str, memory: str) -> None:
+        if memory:
+            self._memories[queue] = memory
+        else:
+            self._memories.pop(queue, None)
+
+    def _asked(self, want: Want | None) -> tuple[bytes, int]:
+        if want is None:
+            return b"", 0
+        memories = [part for memory in tuple(self._memories.items()) for part in memory]
+        asked = records.encode((want.capabilities, want.strategy, memories))
+        return asked, int(bool(memories) or want.strategy is not None)
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
+from headrace.core.regulation import TaskRules
 from headrace.core.states import State
 from headrace.core.timetable import Occurrence, ScheduleRow
 from headrace.errors import CorruptPayload, PayloadTooLarge
 
+V = TypeVar("V")
 encode = msgspec.msgpack.Encoder().encode
 _LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
 depths = msgspec.msgpack.Decoder(list[Depth])
@@ -21,6 +24,7 @@ line = msgspec.msgpack.Decoder(LogLine)
 worker = msgspec.msgpack.Decoder(WorkerRow)
 letter = msgspec.msgpack.Decoder(DeadRow)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
+task_rules = msgspec.json.Decoder(TaskRules)
 occurrence = msgspec.msgpack.Decoder(Occurrence)
 
 
@@ -39,6 +43,7 @@ class _Kept(Struct, array_like=True, gc=False):
     started_at: int | None
     worker: str | None
     queue: str
+    lane: str
     expires_at: int | None
     id: str
     task: str
@@ -118,6 +123,11 @@ def question(which: Filter, states: Collection[State], ids: Sequence[str]) -> by
     wanted = [State(state).value for state in states]
     texts = (which.queue, which.task, which.tag, which.worker, which.text)
     return encode([wanted, *texts, which.since, which.until, ids if which.ids else None])
+
+
+def named(answer: Sequence[Any], value: Callable[[Any], V]) -> dict[str, V]:
+    """Names that each have a value behind them."""
+    return {name.decode(): value(of_name) for name, of_name in zip(answer[::2], answer[1::2], strict=True)}
 
 
 def encode_names(names: Iterable[bytes]) -> bytes:

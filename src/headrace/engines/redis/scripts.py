@@ -9,14 +9,14 @@ from typing import NamedTuple
 _PARTS = {
     "insert": ("uniques", "births", "arrivals"),
     "admit": ("uniques", "births", "arrivals"),
-    "exchange": ("letters",),
+    "exchange": ("letters", "starting", "settling", "passing", "gatekeeper"),
     "reap": ("letters", "release"),
     "disown": ("release",),
     "trim": ("uniques", "erase"),
     "walk": ("search", "rows"),
     "size": ("search",),
     "get": ("rows",),
-    "peek": ("rows",),
+    "peek": ("heads", "rows"),
     "move": ("letters", "uniques", "erase", "search"),
     "pack": ("search", "rows"),
     "unpack": ("uniques", "births"),
@@ -26,6 +26,9 @@ _PARTS = {
     "due": ("schedules",),
     "fire": ("uniques", "births", "arrivals", "schedules"),
 }
+# A part that seldom is needed, with what it is built on and when that is: a plain claim would spend a third of its
+# time only on making the functions.
+_IF_NEEDED = {"gatekeeper": (("heads", "orders", "turns", "limits"), "limit > 0 and (minded or ARGV[14] == '1')")}
 
 
 class Script(NamedTuple):
@@ -38,8 +41,16 @@ class Script(NamedTuple):
 
 def load(name: str) -> Script:
     """The script of this name, with the library in front."""
-    text = "\n".join(_read(part) for part in ("library", *_PARTS.get(name, ()), name))
+    text = "\n".join(_part(part) for part in ("library", *_PARTS.get(name, ()), name))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _part(name: str) -> str:
+    if name not in _IF_NEEDED:
+        return _read(name)
+    parts, condition = _IF_NEEDED[name]
+    body = "\n".join(_read(part) for part in (*parts, name))
+    return f"local {name}\nif {condition} then\n{body}\nend"
 
 
 def _read(name: str) -> str:

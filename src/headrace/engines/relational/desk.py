@@ -7,18 +7,9 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.model import (
-    Changes,
-    Depth,
-    Filing,
-    Filter,
-    JobRow,
-    LogLine,
-    Page,
-    QueueRow,
-    QueueRules,
-    WorkerRow,
-)
+from headrace.core.limits import Head, in_turn
+from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
@@ -26,6 +17,7 @@ from headrace.engines.rulings import movable, position, signed, state_after, top
 from headrace.engines.sql import as_json
 
 _rows = msgspec.json.Decoder(list[JobRow])
+_heads = msgspec.json.Decoder(list[Head])
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 
@@ -35,6 +27,7 @@ _MOVES = {
     Event.HURRY: "move_hurry",
     Event.DELETE: "move_delete",
 }
+_LANES_TO_PEEK = 50
 _FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text")
 
 
@@ -102,7 +95,12 @@ class SqlDesk:
         return self._office.read(look)
 
     def peek(self, queue: str, limit: int) -> list[JobRow]:
-        return _rows.decode(self._ask("peek", queue=queue, limit=limit))
+        def look(ledger: Ledger) -> Any:
+            names = ["", *_names.decode(ledger.ask("lanes", queue=queue, beyond="", limit=_LANES_TO_PEEK))]
+            lanes = [_heads.decode(ledger.ask("heads", queue=queue, lane=lane, limit=limit)) for lane in names]
+            return ledger.ask("rows", seqs=as_json([head.seq for head in in_turn(lanes)[:limit]]))
+
+        return _rows.decode(self._office.read(look))
 
     def depths(self) -> list[Depth]:
         return msgspec.json.decode(self._ask("depths"), type=list[Depth])
@@ -128,6 +126,22 @@ class SqlDesk:
         self._office.write(lambda ledger: ledger.run("rule_queue", name=name, rules=text, now=now))
         self._office.forget_rules()
         self._office.ring("work")
+
+    def rule_task(self, name: str, rules: TaskRules) -> None:
+        def write(ledger: Ledger) -> int:
+            if rules == TaskRules():
+                return ledger.run("unrule_task", name=name)
+            return ledger.run("rule_task", name=name, rules=as_json(rules))
+
+        self._office.write(write)
+        self._office.ring("work")
+
+    def tasks(self) -> list[TaskRow]:
+        return msgspec.json.decode(self._ask("tasks"), type=list[TaskRow])
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        told = self._ask("running", now=self._office.at(now))
+        return msgspec.json.decode(told, type=list[tuple[str, str, str, int]])
 
     def workers(self) -> list[WorkerRow]:
         return msgspec.json.decode(self._ask("workers"), type=list[WorkerRow])

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.admission import Condition
+from headrace.core.limits import Head
 from headrace.core.model import (
     Claim,
     DeadRow,
@@ -56,6 +57,7 @@ _ALL = (
     Completion,
     DeadRow,
     Filing,
+    Head,
     JobRow,
     Lease,
     LogLine,
@@ -72,4 +74,4 @@ _ALL = (
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
-FILES = ("statements.sql", "timetable.sql")
+FILES = ("statements.sql", "timetable.sql", "limits.sql")

@@ -7,7 +7,7 @@ from collections.abc import Collection
 
 import msgspec
 
-from headrace.core.model import QueueRules
+from headrace.core.regulation import QueueRules
 from headrace.engines.relational.ledger import Ledger
 
 _rules = msgspec.json.Decoder(list[tuple[str, QueueRules]])

@@ -17,7 +17,6 @@ import msgspec
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock, SystemClock
 from headrace.core.model import (
-    Claim,
     Exchanged,
     Lease,
     NewJob,
@@ -34,6 +33,7 @@ from headrace.engines.bell import Belfry
 from headrace.engines.protocol import Bell, Joined
 from headrace.engines.relational import admission, reaper
 from headrace.engines.relational.desk import SqlDesk
+from headrace.engines.relational.gatekeeper import earlier, rulebook
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.records import Completion
@@ -44,13 +44,13 @@ from headrace.engines.sqlite import health, intake, schema
 from headrace.engines.sqlite.ledger import SqliteLedger
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Durability, Store, explained, scalar
+from headrace.engines.sqlite.taking import Taking
 from headrace.engines.sqlite.vigil import Vigil
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
     from headrace.engines.sqlite.scratch import Scratch
 
-_claims = msgspec.json.Decoder(list[Claim])
 _names = msgspec.json.Decoder(list[str])
 _leases = msgspec.json.Decoder(list[Lease])
 _numbers = msgspec.json.Decoder(list[int])
@@ -84,6 +84,8 @@ class SqliteEngine:
         self._vigil = Vigil(self.store, lambda: self.ring("work"))
         self._known_queues: set[str] = set()
         self._regulations = Regulations()
+        self._cursors: dict[str, str] = {}
+        self._minds_rules = False
         self._ready = False
 
     # -- the hot path
@@ -135,12 +137,32 @@ class SqliteEngine:
         with self.store.writing() as db:
             _note(db, notes)
             refused = _settle_fresh(db, outcomes, want.worker if want else None, at) if outcomes else []
-            answer, lapsed = _claim(db, want, at) if want and want.limit > 0 else (Exchanged([], []), False)
+            answer, lapsed = self._claim(db, want, at) if want and want.limit > 0 else (Exchanged([], []), False)
         if lapsed or any(outcome.finished_at is not None for outcome in outcomes):
             self.ring("done")
-        if any(outcome.state is State.PENDING for outcome in outcomes):
+        # Where rules are minded, whatever ends may let somebody else's job begin.
+        if any(outcome.state is State.PENDING for outcome in outcomes) or (outcomes and self._minds_rules):
             self.ring("work")
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
+
+    def _claim(self, db: sqlite3.Connection, want: Want, now: int) -> tuple[Exchanged, bool]:
+        """What was claimed, and whether jobs lapsed on the way: somebody may be waiting for them."""
+        due, lapses, names, told = db.execute(SQL["horizon"]).fetchone()
+        queues, book = _names.decode(names), rulebook(told)
+        self._minds_rules = book.is_minded
+        lapsed = _is_past(lapses, now)
+        if lapsed:
+            reaper.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)
+            due, lapses, *_ = db.execute(SQL["horizon"]).fetchone()
+            if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
+                return Exchanged([], [], now, tuple(queues), book.weights), True
+        if _is_past(due, now):
+            db.execute(SQL["promote"], {"now": now, "limit": _BATCH_OF_TIME})
+            due, _, _, told = db.execute(SQL["horizon"]).fetchone()
+            book = rulebook(told)  # what was promoted may have lanes
+        taking = Taking(db, want, book, self._cursors, now)
+        claims = taking.all_that_fits(queues)
+        return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights), lapsed
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()
@@ -342,42 +364,5 @@ def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[O
     return list(fresh.values()), stale
 
 
-def _claim(db: sqlite3.Connection, want: Want, now: int) -> tuple[Exchanged, bool]:
-    """What was claimed, and whether jobs lapsed on the way: somebody may be waiting for them."""
-    due, lapses, names = db.execute(SQL["horizon"]).fetchone()
-    queues = _names.decode(names)
-    lapsed = _is_past(lapses, now)
-    if lapsed:
-        reaper.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)
-        due, lapses, _ = db.execute(SQL["horizon"]).fetchone()
-        if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
-            return Exchanged([], [], now, tuple(queues)), True
-    if _is_past(due, now):
-        db.execute(SQL["promote"], {"now": now, "limit": _BATCH_OF_TIME})
-        due = db.execute(SQL["horizon"]).fetchone()[0]
-    claims = _take(db, want, queues)
-    if claims:
-        refs = as_json([claim.ref for claim in claims])
-        db.execute(SQL["claim"], {"worker": want.worker, "now": now, "until": now + want.lease, "refs": refs})
-    return Exchanged([], claims, due, tuple(queues)), lapsed
-
-
 def _is_past(moment: int | None, now: int) -> bool:
     return moment is not None and moment <= now
-
-
-def _take(db: sqlite3.Connection, want: Want, queues: list[str]) -> list[Claim]:
-    """First every queue up to its share, then, if room is left, whoever has more."""
-    claims: list[Claim] = []
-    taken = dict.fromkeys(queues, 0)
-    shares = [(share.queue, share.quota) for share in want.shares if share.queue in taken]
-    shared = dict.fromkeys(queue for queue, _ in shares)
-    rest = [(queue, want.limit) for queue in (*shared, *(queues if want.others else ())) if queue in taken]
-    for queue, quota in (*shares, *rest):
-        room = min(quota, want.limit - len(claims))
-        if room > 0 and taken[queue] >= 0:
-            where = {"queue": queue, "limit": room, "skip": taken[queue]}
-            found = _claims.decode(scalar(db, SQL["claimable"], where))
-            claims += found
-            taken[queue] = taken[queue] + len(found) if len(found) == room else -1
-    return claims

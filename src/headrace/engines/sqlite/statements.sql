@@ -3,7 +3,8 @@
 
 -- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-                           max_attempts, expires_at, options, tags, metadata, version, unique_key)
+                           max_attempts, expires_at, options, tags, metadata, version, unique_key,
+                           lane)
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 
@@ -101,7 +102,13 @@ SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retr
        (SELECT min(expires_at) FROM headrace_jobs
         WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
        (SELECT json_group_array(name) FROM headrace_queues
-        WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice'));
+        WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')),
+       (SELECT json_array(
+            (SELECT json_group_array(json_array(name, json(rules))) FROM headrace_queues WHERE rules IS NOT NULL),
+            (SELECT json_group_array(name) FROM headrace_queues AS queue
+             WHERE EXISTS (SELECT 1 FROM headrace_jobs
+                           WHERE state = 'pending' AND headrace_jobs.queue = queue.name AND lane > '')),
+            (SELECT json_group_array(json_array(name, json(rules))) FROM headrace_tasks)));
 
 -- name: lock_lapsed
 SELECT json_group_array(seq) FROM (
@@ -118,7 +125,7 @@ WHERE seq IN (SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retryi
 SELECT json_group_array(json_array({Claim})) FROM (
     SELECT id, seq AS ref, task, queue, priority, version + 1 AS version, attempt + 1 AS attempt, max_attempts,
            payload, checksum, created_at, run_at, crashes, releases, options, metadata
-    FROM headrace_jobs WHERE state = 'pending' AND queue = :queue
+    FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane = ''
     ORDER BY priority DESC, rank, seq LIMIT :limit OFFSET :skip);
 
 -- name: claim
@@ -280,11 +287,6 @@ SELECT json_group_array(json_array({JobRow})) FROM headrace_jobs WHERE id IN (SE
 SELECT json_group_array(id) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state NOT IN ('completed', 'failed', 'cancelled');
 
--- name: peek
-SELECT json_group_array(json_array({JobRow})) FROM (
-    SELECT * FROM headrace_jobs WHERE state = 'pending' AND queue = :queue
-    ORDER BY priority DESC, rank, seq LIMIT :limit);
-
 -- name: depths
 SELECT json_group_array(json_array(queue, state, jobs, oldest)) FROM (
     SELECT queue, 'pending' AS state, count(*) AS jobs, min(abs(rank)) AS oldest
@@ -320,8 +322,8 @@ ON CONFLICT (name) DO UPDATE SET paused = excluded.paused;
 
 -- name: attend
 INSERT INTO headrace_workers (id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running,
-                              completed, failed, tasks, heartbeat)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+                              completed, failed, tasks, heartbeat, capabilities)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 ON CONFLICT (id) DO UPDATE SET seen_at = excluded.seen_at, state = excluded.state, running = excluded.running,
                                completed = excluded.completed, failed = excluded.failed;
 
@@ -338,6 +340,7 @@ DELETE FROM headrace_workers WHERE id IN (SELECT value FROM json_each(:ids));
 SELECT json_group_array(json_array({WorkerRow})) FROM (
     -- What runs is told by the leases, not by the worker's last report; what it only fetched ahead does not count.
     SELECT id, host, pid, started_at, seen_at, state, wish, queues, concurrency, completed, failed, tasks, heartbeat,
+           capabilities,
            min(concurrency, (SELECT count(*) FROM headrace_jobs AS job
                              WHERE job.state = 'running' AND job.worker = headrace_workers.id)) AS running
     FROM headrace_workers ORDER BY started_at, id);
@@ -376,11 +379,11 @@ SELECT json_group_array(json_array(job, json_array({LogLine}))) FROM (
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
                            payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
                            lease_until, result, result_checksum, progress, reason, options, tags, metadata,
-                           unique_key)
+                           unique_key, lane)
 SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
        r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
        r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
-       r.reason, r.options, r.tags, r.metadata, r.unique_key
+       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane
 FROM json_each(:r) AS r
 WHERE true
 ORDER BY r.key;

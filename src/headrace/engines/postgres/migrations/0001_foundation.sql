@@ -33,12 +33,13 @@ CREATE TABLE headrace_jobs (
     tags            text,
     metadata        text,
     unique_key      text    COLLATE "C",
+    lane            text    COLLATE "C" NOT NULL DEFAULT '',
     CHECK ((state = 'running') = (lease_until IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05,
         autovacuum_vacuum_cost_delay = 0, fillfactor = 85);
 CREATE UNIQUE INDEX headrace_jobs_id ON headrace_jobs (id);
-CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, priority DESC, rank, seq) WHERE state = 'pending';
+CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, lane, priority DESC, rank, seq) WHERE state = 'pending';
 CREATE INDEX headrace_jobs_due ON headrace_jobs (run_at, queue, state) WHERE state IN ('scheduled', 'retrying');
 CREATE INDEX headrace_jobs_waiting ON headrace_jobs (queue) WHERE state = 'waiting';
 CREATE INDEX headrace_jobs_leased ON headrace_jobs (lease_until) WHERE state = 'running';
@@ -110,6 +111,18 @@ CREATE TABLE headrace_queues (
     rules      text
 );
 
+-- What an operator asks of all jobs of a task, in JSON.
+CREATE TABLE headrace_tasks (
+    name  text COLLATE "C" PRIMARY KEY,
+    rules text NOT NULL
+);
+
+-- When each limited rate will be unspent again, in microseconds. One that is not here is unspent.
+CREATE TABLE headrace_buckets (
+    name    text   COLLATE "C" PRIMARY KEY,
+    full_at bigint NOT NULL
+) WITH (fillfactor = 50);
+
 -- Schedules. `body` is the whole row in JSON; beside it stands what it is found and fenced by.
 CREATE TABLE headrace_schedules (
     id      text   COLLATE "C" PRIMARY KEY,
@@ -145,7 +158,8 @@ CREATE TABLE headrace_workers (
     completed   bigint  NOT NULL,
     failed      bigint  NOT NULL,
     tasks       text    NOT NULL,
-    heartbeat   bigint  NOT NULL
+    heartbeat   bigint  NOT NULL,
+    capabilities text   NOT NULL DEFAULT '[]'
 ) WITH (fillfactor = 50);
 
 -- What is true of the store as a whole: its own identity, and what hangs at its door while its jobs are carried over.

@@ -118,7 +118,7 @@ local function replace(entry, new)
   expect(j.queue, -1)
   expect(new.queue, 1)
   j.task, j.queue, j.priority, j.rank, j.run_at = new.task, new.queue, new.priority, new.rank, new.run_at
-  j.max_attempts, j.expires_at = new.max_attempts, new.expires_at
+  j.max_attempts, j.expires_at, j.lane = new.max_attempts, new.expires_at, new.lane
   entry.content = new
 end
 
@@ -139,7 +139,7 @@ end
 local function write_new(entry)
   local j, c = entry.job, entry.content
   submit(entry.member, mark, j.id, j.task, j.queue, j.state, j.priority, j.rank, c.payload, c.checksum, j.created_at,
-    j.run_at, j.max_attempts, j.expires_at, c.options, c.tags, c.metadata, j.version, c.unique_key)
+    j.run_at, j.max_attempts, j.expires_at, c.options, c.tags, c.metadata, j.version, c.unique_key, j.lane)
 end
 
 -- The birth's mark stays: a repeated call must know the job again, whoever replaced it meanwhile.
@@ -166,7 +166,8 @@ end
 local function read_job(offset)
   local n = {attempt = 0}
   offset, n.id, n.task, n.queue, n.state, n.priority, n.rank, n.payload, n.checksum, n.created_at, n.run_at,
-    n.max_attempts, n.expires_at, n.options, n.tags, n.metadata, n.version, n.unique_key = take(jobs, 17, offset + 3)
+    n.max_attempts, n.expires_at, n.options, n.tags, n.metadata, n.version, n.unique_key,
+    n.lane = take(jobs, 18, offset + 3)
   return offset, n
 end
 

@@ -24,6 +24,6 @@ move(member, j, function()
   if run_at then j.run_at, j.rank = run_at, rank_at(j, run_at) end
 end)
 flush()
-if queue then call('HSETNX', P .. ':queues', queue, now) end
+if queue then call('HSETNX', QUEUES, queue, now) end
 ring({['work:' .. j.queue] = true})
 return 1

@@ -1,7 +1,7 @@
 -- Jobs that are submitted: one by one, or as a batch that is an array of NewJob.
 
 local PENDING, STATE_PENDING = 'pending', named('state', 'pending')
-local QUEUES, known_queues, beginnings = P .. ':queues', {}, {}
+local known_queues, beginnings = {}, {}
 local coming = {} -- queue -> how many jobs more it will have; fewer than none if they go elsewhere
 
 -- Whether the job of this number was stored by this very call, whose answer was lost on its way.
@@ -11,22 +11,25 @@ local function is_own(member, mark)
 end
 
 local function submit(member, mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-  max_attempts, expires_at, options, tags, metadata, version, unique_key)
+  max_attempts, expires_at, options, tags, metadata, version, unique_key, lane)
   local beginning = version == 1 and beginnings[state]
   if not beginning then
     beginning = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil)
     if version == 1 then beginnings[state] = beginning end
   end
   local record = beginning
-    .. pack(queue, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, 0, 0)
+    .. pack(queue, lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, 0, 0)
   bear(member, id, task, queue, tags, created_at, record,
     pack(payload, checksum, options, tags, metadata, mark, unique_key))
-  if state == PENDING then
+  if state == PENDING and lane == '' then
     add(place(PENDING, queue), standing(priority, rank), member)
     add(STATE_PENDING, member, member)
     if expires_at then add(LAPSING, text(expires_at), member) end
   else
-    enter(member, {state = state, queue = queue, run_at = run_at, expires_at = expires_at})
+    enter(member, {
+      state = state, queue = queue, lane = lane, priority = priority, rank = rank, run_at = run_at,
+      expires_at = expires_at,
+    })
   end
   if unique_key then add_key(member, unique_key) end
 end
@@ -36,12 +39,12 @@ local function submit_all(batch, count, skip, next_number, mark)
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     local id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
-      options, tags, metadata, version, unique_key
+      options, tags, metadata, version, unique_key, lane
     offset, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
-      options, tags, metadata, version, unique_key = take(batch, 17, offset + 3)
+      options, tags, metadata, version, unique_key, lane = take(batch, 18, offset + 3)
     if not skip[i] then
       submit(next_number(), mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-        max_attempts, expires_at, options, tags, metadata, version, unique_key)
+        max_attempts, expires_at, options, tags, metadata, version, unique_key, lane)
       coming[queue] = (coming[queue] or 0) + 1
     end
   end
@@ -55,7 +58,7 @@ local function full_queue()
     local behind = known and known:find(' ', 1, true)
     local limit = behind and more > 0 and tonumber(cjson.decode(known:sub(behind)).max_length)
     if limit then
-      local waiting = 0
+      local waiting = call('ZCARD', named('in:laned', queue))
       for _, state in ipairs({'scheduled', 'waiting', 'pending', 'retrying'}) do
         waiting = waiting + call('ZCARD', place(state, queue))
       end

@@ -26,14 +26,24 @@ local function oldest(state, key)
   return tonumber(call('ZRANGE', key, 0, 0, 'WITHSCORES')[2])
 end
 
+-- What is pending may wait in lanes or in none.
+local function keys_of(state, queue)
+  if state == 'pending' then return {place(state, queue), named('in:laned', queue)} end
+  return {place(state, queue)}
+end
+
 local found, count = {}, 0
-for _, queue in ipairs(call('HKEYS', P .. ':queues')) do
+for _, queue in ipairs(call('HKEYS', QUEUES)) do
   for _, state in ipairs(STATES) do
-    local key = place(state, queue)
-    local jobs = call('ZCARD', key)
+    local jobs, since = 0, nil
+    for _, key in ipairs(keys_of(state, queue)) do
+      local here = call('ZCARD', key)
+      local first = here > 0 and oldest(state, key) or nil
+      jobs, since = jobs + here, first and math.min(since or first, first) or since
+    end
     if jobs > 0 then
       count = count + 1
-      found[count] = '\148' .. pack(queue, state, jobs, oldest(state, key))
+      found[count] = '\148' .. pack(queue, state, jobs, since)
     end
   end
 end

@@ -23,6 +23,7 @@ end
 if #given_back > 0 then
   guard()
   flush()
+  if is_minded() then messages.work = true end
   ring(messages)
 end
 return given_back

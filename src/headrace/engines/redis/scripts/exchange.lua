@@ -1,198 +1,23 @@
--- A worker's turn: store notes, settle outcomes, claim jobs, in this order.
--- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes
--- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues
+-- A worker's turn: store notes, settle outcomes, claim jobs, in this order. This is the last chapter of it.
+-- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes, what
+-- the worker has and prefers (its capabilities, an order or nothing, and queues with what it remembers of their lanes),
+-- whether there is more of that than capabilities
+-- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues, queues with
+-- their weights, queues with what to remember of their lanes
 
-local now, worker, salt = tonumber(ARGV[1]), ARGV[2], ARGV[3]
-local messages, is_news = {}, false
-
--- Notes. They count only while the version is the job's.
-
-local function note(count, notes)
-  local known, changed = {}, {}
-  local offset = count < 16 and 1 or count < 65536 and 3 or 5
-  for _ = 1, count do
-    local id, version, at, progress, level, message, fields
-    offset, id, version, at, progress, level, message, fields = take(notes, 7, offset + 1)
-    local found = known[id]
-    if found == nil then
-      local member = call('HGET', IDS, id)
-      local j = member and job_of(call('HGET', JOBS, member))
-      found = j and {member, j} or false
-      known[id] = found
-    end
-    if found and found[2].version == version then
-      local member, j = found[1], found[2]
-      if progress then
-        j.progress = progress
-        changed[member] = j
-      end
-      if message then
-        local n = #filed
-        filed[n + 1], filed[n + 2] = P .. ':l:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
-      end
-    end
-  end
-  for member, j in pairs(changed) do keep(member, written(j)) end
-  flush()
-end
-
--- Outcomes. By id and version alone; no other predicate decides.
-
-local function settle_unusual(member, j, o)
-  if not o.quiet and o.event ~= 'succeed' then
-    file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback)
-  end
-  if o.event == 'fail' then
-    bury(member, j, salt, o.reason or 'failed', o.at, o.error_type, o.error_message, o.error_traceback)
-  end
-  move(member, j, function()
-    j.state = o.state
-    j.attempt, j.releases = j.attempt - o.refund, j.releases + o.refund
-    if o.run_at then j.run_at, j.rank = o.run_at, rank_at(j, o.run_at) end
-    j.max_attempts = o.max_attempts or j.max_attempts
-    j.result, j.result_checksum, j.reason, j.finished_at = o.result, o.result_checksum, o.reason, o.finished_at
-    if not o.finished_at then j.worker = nil end
-  end)
-  if j.state == 'pending' then messages['work:' .. j.queue] = true end
-  if o.finished_at then messages.done = true end
-end
-
--- A second settle of one claim is stale as well, and is filed with what the first one made of the job.
-local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
-  local j = read(record)
-  local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
-  local n = #filed
-  filed[n + 1] = P .. ':h:' .. member
-  filed[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
-    worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
-end
-
-local function settle(count, ids, outcomes)
-  local members = ask_in_parts('HMGET', IDS, ids, count)
-  local asked = {}
-  for i = 1, count do asked[i] = members[i] or '' end
-  local records = records_of(asked, count)
-  local settled, refused, late = {}, {}, {}
-  local offset = count < 16 and 1 or count < 65536 and 3 or 5
-  for i = 1, count do
-    local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
-      error_type, error_message, error_traceback, quiet
-    offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
-      error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
-    local member, record = members[i], records[i]
-    local is_whole, behind, source, current, held_by, queue, _
-    if record then
-      is_whole, behind, source, _, _, _, _, current = pcall(take, record, 6)
-    end
-    if not is_whole or current ~= version or settled[member] then
-      refused[#refused + 1] = i
-      if is_whole then late[#late + 1] = {member, version, event, error_type, error_message, error_traceback} end
-    elseif event == 'succeed' and source == 'running' then
-      -- Nearly every outcome is this one: it is spared the way through a table.
-      settled[member] = true
-      _, _, _, _, held_by, queue = take(record, 5, behind)
-      finished_at = finished_at or at
-      keep(member, pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
-      drop(LEASES, member)
-      drop(place('running', queue), member)
-      add(place('completed', queue), text(finished_at), member)
-      add(named('state', 'completed'), member, member)
-      add(named('worker', held_by), member, member)
-      messages.done = true
-    else
-      settled[member] = true
-      settle_unusual(member, read(record), {
-        at = at, event = event, state = state, run_at = run_at, refund = refund, result = result,
-        result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,
-        error_type = error_type, error_message = error_message, error_traceback = error_traceback, quiet = quiet,
-      })
-    end
-    is_news = true
-  end
-  flush()
-  for _, l in ipairs(late) do
-    file_stale(l[1], call('HGET', JOBS, l[1]), l[2], l[3], l[4], l[5], l[6])
-  end
-  flush()
-  return refused
-end
-
--- Claiming. First time does its work, on no more jobs than one commit should hold.
-
-local BATCH_OF_TIME = 5000
-
-local function first_of(key)
-  local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
-  return first[2] and tonumber(first[2])
-end
-
--- Calls `act` with every job of the set whose time has come.
-local function for_each_due(key, act)
-  local members = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH_OF_TIME)
-  local records = records_of(members, #members)
-  for i, member in ipairs(members) do
-    local j = job_of(records[i])
-    if j then act(member, j) else drop(key, member) end
-  end
-  flush()
-end
-
-local function lapse(member, j)
-  file(member, j, now, 'lapse', 'cancelled', 'expired before it started', j.finished_at)
-  move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'expired' end)
-end
-
-local function promote(member, j)
-  move(member, j, function() j.state = 'pending' end)
-end
-
-local function open_queues()
-  local paused, open = {}, {}
-  for _, name in ipairs(call('SMEMBERS', P .. ':paused')) do paused[name] = true end
-  for _, name in ipairs(call('HKEYS', P .. ':queues')) do
-    if not paused[name] then open[#open + 1] = name end
-  end
-  table.sort(open) -- a hash is in no order, and the same queues should not be last at one server and first at another
-  return open
-end
-
--- Take up to `room` jobs from the front of a queue; how many there were. What is damaged is passed over. Jobs of one
--- queue go to the same places, so the lists are made here, without a call for each entry.
-local claims, claim_count = {}, 0
+-- Take up to `room` jobs from the front of a queue; how many there were.
 local function take_from(queue, room, lease_until, any_lapse)
   local pending = place('pending', queue)
   local members = call('ZRANGE', pending, 0, room - 1) -- ZPOPMIN would write out every score, at twice the cost
   local n = #members
   if n == 0 then return 0 end
-  local records = records_of(members, n)
-  local bodies = ask_in_parts('HMGET', BODIES, members, n)
-  local leases, running, count, started_at = {}, {}, 0, text(now)
-  local first_try, this_run = pack('running', nil, nil, nil, nil), pack(nil, now, worker)
-  for i = 1, n do
-    local member, record = members[i], records[i]
-    local is_whole, behind, _, finished_at, result, result_checksum, reason, version, attempt = pcall(take, record, 10)
-    if is_whole and bodies[i] then
-      local has_past = finished_at or result or result_checksum or reason
-      record = (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
-        .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1)
-      kept[kept_count + 1], kept[kept_count + 2] = member, record
-      leases[count + 1], leases[count + 2] = lease_until, member
-      running[count + 1], running[count + 2] = started_at, member
-      kept_count, count, claim_count = kept_count + 2, count + 2, claim_count + 1
-      claims[claim_count] = '\220\0\29\172' .. member .. record .. bodies[i]
-    end
-  end
   call('ZREMRANGEBYRANK', pending, 0, n - 1)
-  in_parts('ZREM', named('state', 'pending'), members, n)
-  if any_lapse then in_parts('ZREM', LAPSING, members, n) end
-  in_parts('ZADD', LEASES, leases, count)
-  in_parts('ZADD', place('running', queue), running, count)
-  flush()
+  start(queue, members, n, lease_until, any_lapse)
   return n
 end
 
 -- First every queue up to its share, then, if room is left, whoever has more.
-local function take_shares(open, limit, others, shares, lease_until, any_lapse)
+local function take_shares(others, shares, lease_until)
   local is_open, is_empty, turns = {}, {}, {}
   for _, queue in ipairs(open) do is_open[queue] = true end
   for i = 1, #shares, 2 do turns[#turns + 1] = {shares[i], shares[i + 1]} end
@@ -202,37 +27,19 @@ local function take_shares(open, limit, others, shares, lease_until, any_lapse)
   for _, turn in ipairs(turns) do
     local queue, room = turn[1], math.min(turn[2], left)
     if room > 0 and is_open[queue] and not is_empty[queue] then
-      local found = take_from(queue, room, lease_until, any_lapse)
+      local take_some = gatekeeper and gatekeeper.asks_care(queue) and gatekeeper.take_from or take_from
+      local found = take_some(queue, room, lease_until, lapses)
       left, is_empty[queue] = left - found, found < room
     end
   end
 end
 
-local function claim(limit, lease, others, shares)
-  if call('EXISTS', P .. ':notice') == 1 then return false, {} end
-  local open, lapses = open_queues(), first_of(LAPSING)
-  if lapses and lapses <= now then
-    for_each_due(LAPSING, lapse)
-    messages.done, is_news, lapses = true, true, first_of(LAPSING)
-    -- More than one commit should hold: none of the rest may start, so come again.
-    if lapses and lapses <= now then return now, open end
-  end
-  local due = first_of(DUE)
-  if due and due <= now then
-    for_each_due(DUE, promote)
-    due = first_of(DUE)
-  end
-  take_shares(open, limit, others, shares, text(now + lease), lapses)
-  return due or false, open
+if limit > 0 and not must_wait then
+  take_shares(ARGV[6] == '1', cmsgpack.unpack(ARGV[7]), text(now + tonumber(ARGV[5])))
 end
-
-local limit, outcome_count, note_count = tonumber(ARGV[4]), tonumber(ARGV[8]), tonumber(ARGV[11])
-guard()
-if note_count > 0 then note(note_count, ARGV[12]) end
-local refused = outcome_count > 0 and settle(outcome_count, cmsgpack.unpack(ARGV[9]), ARGV[10]) or {}
-local next_at, queues = false, {}
-if limit > 0 then
-  next_at, queues = claim(limit, tonumber(ARGV[5]), ARGV[6] == '1', cmsgpack.unpack(ARGV[7]))
-end
+local next_at, weights, remembered = must_wait and now or due, {}, {}
+if gatekeeper then next_at, weights, remembered = gatekeeper.told(next_at) end
+if minded and outcome_count > 0 then messages.work = true end
 if is_news then ring(messages) end
-return {refused, as_array(claims, claim_count), next_at and string.format('%.0f', next_at) or false, queues}
+local told_at = next_at and string.format('%.0f', next_at) or false
+return {refused, as_array(claims, claim_count), told_at, open, weights, remembered}

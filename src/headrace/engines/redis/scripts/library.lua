@@ -19,9 +19,9 @@
 --
 --   {p}:ids            hash: a job's id -> its number
 --   {p}:jobs           hash: number -> state, finished_at, result, result_checksum, reason, version, attempt, progress,
---                      started_at, worker, queue, expires_at, id, task, priority, rank, max_attempts, created_at,
---                      run_at, crashes, releases. A success changes the first six, a claim the first ten: what is
---                      behind them is copied as it is. The end of a lease is in {p}:leases alone.
+--                      started_at, worker, queue, lane, expires_at, id, task, priority, rank, max_attempts,
+--                      created_at, run_at, crashes, releases. A success changes the first six, a claim the first
+--                      ten: what is behind them is copied as it is. The end of a lease is in {p}:leases alone.
 --   {p}:bodies         hash: number -> payload, checksum, options, tags, metadata, mark, unique_key: what only a
 --                      replacement changes. By the mark, the random number of one insert, a repeated insert knows its
 --                      own jobs again.
@@ -31,7 +31,10 @@
 --
 --   Where a job stands, sorted sets of numbers:
 --   {p}:in:<state>:<queue>   by `standing` if pending, run_at if scheduled or retrying, seq if waiting, started_at if
---                      running, finished_at if finished
+--                      running, finished_at if finished; of those pending only the ones that wait in no lane
+--   {p}:in:laned:<queue>     by `standing`: pending, and in a lane
+--   {p}:lane:<queue>:<lane>  the same of one lane
+--   {p}:held:<gate>          by number: running, and through this gate, if it is one that only so many may hold
 --   {p}:due            by run_at: scheduled and retrying
 --   {p}:leases         by the end of the lease: running
 --   {p}:lapsing        by expires_at: not started and with an end
@@ -47,6 +50,13 @@
 --
 --   {p}:queues         hash: name -> created_at and, if it has any, a space and its QueueRules in JSON
 --   {p}:paused         set of names
+--   {p}:ruled          set of names of queues that have rules
+--   {p}:laned          set of names of queues where jobs wait in lanes
+--   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
+--   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
+--   {p}:tasks          hash: name of a task that has rules -> its TaskRules in JSON
+--   {p}:buckets        sorted set of rates, each with what has it, by the time in microseconds when it is rested: when
+--                      as many may start at once as ever
 --   {p}:workers        hash: id -> WorkerRow
 --   {p}:letters        hash: id of a dead letter -> the array of a DeadRow
 --   {p}:dead           sorted set of these ids, all of score 0: by id
@@ -60,6 +70,7 @@ local P = KEYS[1]
 local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit
 local IDS, JOBS, BODIES = P .. ':ids', P .. ':jobs', P .. ':bodies'
 local DUE, LEASES, LAPSING = P .. ':due', P .. ':leases', P .. ':lapsing'
+local QUEUES, RULED, LANED, TASKS = P .. ':queues', P .. ':ruled', P .. ':laned', P .. ':tasks'
 
 local PUT_OFF = {scheduled = true, retrying = true}
 local FINAL = {completed = true, failed = true, cancelled = true}
@@ -94,6 +105,7 @@ end
 -- What is to be written, collected by key: a call for each job and key would cost more than all the rest.
 local adds, drops, filed, deferred = {}, {}, {}, {}
 local kept, kept_count = {}, 0
+local touched = {} -- queue -> lane -> true: lanes that may have become empty, or may have been
 
 local function add(key, score, member)
   local list = adds[key]
@@ -120,12 +132,43 @@ local function keep(member, record)
   kept_count = kept_count + 2
 end
 
+-- The order of claims as one number that a double holds exactly: 201 priorities, high first, and in each 45 bits for
+-- the rank. Times after the year 2527 count as that year.
+local RANKS, FURTHEST = 2 ^ 45, 2 ^ 44 - 1
+
+-- A priority as three digits that sort with the highest first: "000" is 100, "200" is -100.
+local function level_of(score)
+  return string.format('%03.0f', math.floor((tonumber(score) + RANKS / 2) / RANKS))
+end
+
+-- A lane is known as long as jobs wait in it, by how urgent the first of them is; and its queue as one with lanes.
+local function keep_lanes()
+  for queue, lanes in pairs(touched) do
+    local levels, turns = P .. ':lanes:' .. queue, P .. ':turns:' .. queue
+    for lane in pairs(lanes) do
+      local known = call('HGET', levels, lane)
+      local first = call('ZRANGE', P .. ':lane:' .. queue .. ':' .. lane, 0, 0, 'WITHSCORES')[2]
+      local level = first and level_of(first)
+      if known and known ~= level then call('ZREM', turns, known .. lane) end
+      if level and known ~= level then
+        call('ZADD', turns, 0, level .. lane)
+        call('HSET', levels, lane, level)
+      elseif not level then
+        call('HDEL', levels, lane)
+      end
+    end
+    call(call('EXISTS', turns) == 1 and 'SADD' or 'SREM', LANED, queue)
+  end
+  touched = {}
+end
+
 local function flush()
   in_parts('HSET', JOBS, kept, kept_count)
   for key, list in pairs(drops) do in_parts('ZREM', key, list, list.n) end
   for key, list in pairs(adds) do in_parts('ZADD', key, list, list.n) end
   for i = 1, #filed, 2 do call('RPUSH', filed[i], filed[i + 1]) end
   for i = 1, #deferred do deferred[i]() end
+  if next(touched) then keep_lanes() end
   adds, drops, filed, deferred, kept, kept_count = {}, {}, {}, {}, {}, 0
 end
 
@@ -165,20 +208,17 @@ local function text(number)
   return known
 end
 
--- The order of claims as one number that a double holds exactly: 201 priorities, high first, and in each 45 bits for
--- the rank. Times after the year 2527 count as that year.
-local RANKS, FURTHEST = 2 ^ 45, 2 ^ 44 - 1
 local function standing(priority, rank)
   return text((100 - priority) * RANKS + math.max(-FURTHEST, math.min(rank, FURTHEST)))
 end
 
 local function read(record)
   local _, state, finished_at, result, result_checksum, reason, version, attempt, progress, started_at, worker, queue,
-    expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 21)
+    lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 22)
   return {
     state = state, finished_at = finished_at, result = result, result_checksum = result_checksum, reason = reason,
     version = version, attempt = attempt, progress = progress, started_at = started_at, worker = worker,
-    queue = queue, expires_at = expires_at, id = id, task = task, priority = priority, rank = rank,
+    queue = queue, lane = lane, expires_at = expires_at, id = id, task = task, priority = priority, rank = rank,
     max_attempts = max_attempts, created_at = created_at, run_at = run_at, crashes = crashes, releases = releases,
   }
 end
@@ -191,8 +231,8 @@ end
 
 local function written(j)
   return pack(j.state, j.finished_at, j.result, j.result_checksum, j.reason, j.version, j.attempt, j.progress,
-    j.started_at, j.worker, j.queue, j.expires_at, j.id, j.task, j.priority, j.rank, j.max_attempts, j.created_at,
-    j.run_at, j.crashes, j.releases)
+    j.started_at, j.worker, j.queue, j.lane, j.expires_at, j.id, j.task, j.priority, j.rank, j.max_attempts,
+    j.created_at, j.run_at, j.crashes, j.releases)
 end
 
 -- The records of these jobs, false for those that are gone.
@@ -200,11 +240,43 @@ local function records_of(members, n)
   return ask_in_parts('HMGET', JOBS, members, n)
 end
 
+-- The gates of a lane, each a letter of its kind, a colon and a name. One that is damaged needs what no worker has.
+local known_gates = {[''] = {}}
+local function gates_of(lane)
+  local gates = known_gates[lane]
+  if not gates then
+    local is_whole, found = pcall(cjson.decode, lane)
+    gates = is_whole and found or {'n:' .. lane}
+    known_gates[lane] = gates
+  end
+  return gates
+end
+
+-- Calls `act` (add or drop) with the sets of those gates of a lane that only so many may hold.
+local function for_each_hold(lane, act, ...)
+  for _, gate in ipairs(gates_of(lane)) do
+    if gate:sub(1, 1) == 'c' then act(named('held', gate), ...) end
+  end
+end
+
+-- The places of a pending job that waits in a lane.
+local function for_lane(queue, lane, act, ...)
+  act(named('in:laned', queue), ...)
+  act(P .. ':lane:' .. queue .. ':' .. lane, ...)
+  touched[queue] = touched[queue] or {}
+  touched[queue][lane] = true
+end
+
 local function leave(member, j)
   local state = j.state
-  drop(place(state, j.queue), member)
+  if state == 'pending' and j.lane ~= '' then
+    for_lane(j.queue, j.lane, drop, member)
+  else
+    drop(place(state, j.queue), member)
+  end
   if state == 'running' then
     drop(LEASES, member)
+    for_each_hold(j.lane, drop, member)
     return
   end
   drop(named('state', state), member)
@@ -221,6 +293,7 @@ local function enter(member, j, lease_until)
   if state == 'running' then
     score = text(j.started_at)
     add(LEASES, text(lease_until), member)
+    for_each_hold(j.lane, add, member, member)
   elseif FINAL[state] then
     score = text(j.finished_at or 0)
     if j.worker then add(named('worker', j.worker), member, member) end
@@ -235,7 +308,11 @@ local function enter(member, j, lease_until)
     end
     if j.expires_at then add(LAPSING, text(j.expires_at), member) end
   end
-  add(place(state, j.queue), score, member)
+  if state == 'pending' and j.lane ~= '' then
+    for_lane(j.queue, j.lane, add, score, member)
+  else
+    add(place(state, j.queue), score, member)
+  end
   if state ~= 'running' then add(named('state', state), member, member) end
 end
 
@@ -265,6 +342,11 @@ end
 -- would cut a commit in two.
 local function ring(messages)
   for message in pairs(messages) do redis.pcall('PUBLISH', P .. ':bell', message) end
+end
+
+-- Whether anybody has made a rule, or a job waits in a lane. Then whatever ends may let somebody else's job begin.
+local function is_minded()
+  return call('EXISTS', RULED, LANED, TASKS) > 0
 end
 
 -- A list of records as one MessagePack array.

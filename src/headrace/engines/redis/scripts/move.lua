@@ -56,5 +56,6 @@ else
 end
 if event == 'cancel' or event == 'delete' then messages.done = true end
 if event == 'cancel' then messages.orders = true end
+if is_minded() then messages.work = true end
 ring(messages)
 return moved

@@ -58,8 +58,11 @@ end
 if reaped_count > 0 then
   guard()
   flush()
+  if is_minded() then messages.work = true end
   ring(messages)
 end
+-- A bucket that has been full for a while is as good as none; the while is for clocks that differ.
+call('ZREMRANGEBYSCORE', P .. ':buckets', '-inf', text(1000 * (now - 60000)))
 if any_dead and reaped_count < limit then
   for worker in pairs(begun_by) do call('HDEL', P .. ':workers', worker) end
 end

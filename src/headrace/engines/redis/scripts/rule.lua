@@ -2,8 +2,9 @@
 -- ARGV: now, name, QueueRules in JSON, or nothing for none
 
 guard()
-local known = call('HGET', P .. ':queues', ARGV[2])
+local known = call('HGET', QUEUES, ARGV[2])
 local created_at = known and known:match('^%S+') or ARGV[1]
-call('HSET', P .. ':queues', ARGV[2], ARGV[3] == '' and created_at or created_at .. ' ' .. ARGV[3])
-ring({['work:' .. ARGV[2]] = true})
+call('HSET', QUEUES, ARGV[2], ARGV[3] == '' and created_at or created_at .. ' ' .. ARGV[3])
+call(ARGV[3] == '' and 'SREM' or 'SADD', RULED, ARGV[2])
+ring({work = true})
 return 1

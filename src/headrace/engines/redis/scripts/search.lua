@@ -37,6 +37,7 @@ end
 local function by_queue_and_state()
   local unordered = {}
   for state in pairs(wanted) do unordered[#unordered + 1] = place(state, filter.queue) end
+  if wanted.pending then unordered[#unordered + 1] = named('in:laned', filter.queue) end
   return {}, unordered
 end
 

@@ -6,7 +6,7 @@ if call('EXISTS', P .. ':notice') == 1 then return 0 end -- what is being carrie
 
 local limit = tonumber(ARGV[1])
 local members = {}
-for _, queue in ipairs(call('HKEYS', P .. ':queues')) do
+for _, queue in ipairs(call('HKEYS', QUEUES)) do
   for i = 2, #ARGV, 2 do
     local left = limit - #members
     if left > 0 then

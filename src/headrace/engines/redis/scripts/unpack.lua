@@ -35,10 +35,10 @@ end
 for _, parcel in ipairs(fresh) do
   local _, _, id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases, payload,
     checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, result, result_checksum,
-    progress, reason, options, tags, metadata, unique_key = take(parcel[1], 29, 3)
+    progress, reason, options, tags, metadata, unique_key, lane = take(parcel[1], 30, 3)
   local member = next_number()
   local j = {
-    id = id, task = task, queue = queue, state = state, priority = priority, rank = rank,
+    id = id, task = task, queue = queue, lane = lane, state = state, priority = priority, rank = rank,
     version = version, attempt = attempt, max_attempts = max_attempts, crashes = crashes, releases = releases,
     created_at = created_at, run_at = run_at, expires_at = expires_at, started_at = started_at,
     finished_at = finished_at, worker = worker, result = result, result_checksum = result_checksum,
@@ -53,5 +53,5 @@ for _, parcel in ipairs(fresh) do
   queues[queue] = true
 end
 flush_births()
-for queue in pairs(queues) do call('HSETNX', P .. ':queues', queue, now) end
+for queue in pairs(queues) do call('HSETNX', QUEUES, queue, now) end
 return #fresh

@@ -3,7 +3,8 @@
 
 guard()
 for i = 1, #ARGV, 3 do
-  call('HSET', P .. ':queues', ARGV[i], ARGV[i + 2])
+  call('HSET', QUEUES, ARGV[i], ARGV[i + 2])
+  call(ARGV[i + 2]:find(' ', 1, true) and 'SADD' or 'SREM', RULED, ARGV[i])
   call(ARGV[i + 1] == '1' and 'SADD' or 'SREM', P .. ':paused', ARGV[i])
 end
 return 1

@@ -1,7 +1,26 @@
--- needs: 2
 -- By what a job is told from another one of the same kind, for those that ask for it.
 ALTER TABLE headrace_jobs ADD COLUMN unique_key TEXT;
 CREATE INDEX headrace_jobs_unique ON headrace_jobs (unique_key, seq) WHERE unique_key IS NOT NULL;
+
+-- What a job's start depends on beside its queue, '' for nothing: see core/limits.py. Jobs wait lane by lane.
+ALTER TABLE headrace_jobs ADD COLUMN lane TEXT NOT NULL DEFAULT '';
+DROP INDEX headrace_jobs_pending;
+CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, lane, priority DESC, rank, seq) WHERE state = 'pending';
+
+-- When each limited rate will be unspent again, in microseconds. One that is not here is unspent.
+CREATE TABLE headrace_buckets (
+    name    TEXT    PRIMARY KEY,
+    full_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+-- What an operator asks of all jobs of a task, in JSON.
+CREATE TABLE headrace_tasks (
+    name  TEXT PRIMARY KEY,
+    rules TEXT NOT NULL
+) WITHOUT ROWID;
+
+-- What a worker has of what jobs may need, in JSON.
+ALTER TABLE headrace_workers ADD COLUMN capabilities TEXT NOT NULL DEFAULT '[]';
 
 -- What an operator asks of a queue, in JSON.
 ALTER TABLE headrace_queues ADD COLUMN rules TEXT;

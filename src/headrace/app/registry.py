@@ -1,0 +1,120 @@
+"""The tasks of an app: those that are registered, and how others are found by name or by their function."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable, Collection, Mapping
+from types import BuiltinFunctionType, FunctionType
+from typing import Any
+
+from headrace.core.options import Options, check_task_name, checked
+from headrace.core.words import short, why
+from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.task import Call, Submits, Task, default_name
+
+
+class Registry:
+    """Tasks by name. `importable` are the modules whose functions may be run without being registered."""
+
+    def __init__(self, submits: Submits, importable: Collection[str]) -> None:
+        self.tasks: dict[str, Task[..., Any, Any]] = {}
+        self._submits = submits
+        self._importable_from = importable
+
+    def register(self, function: Any, *, name: str | None, options: Options) -> Task[..., Any, Any]:
+        """Make the function a task."""
+        if isinstance(function, Task):
+            function = function.function
+        if not callable(function):
+            raise ConfigError(f"@app.task: {function!r} is not a function")
+        task: Task[..., Any, Any] = Task(function, name or default_name(function), options, self._submits)
+        known = self.tasks.get(task.name)
+        if known is not None and _place(known.function) != _place(function):
+            raise ConfigError(
+                f"two tasks are called {task.name!r}: {_place(known.function)} and {_place(function)}; "
+                "give one of them another name with @app.task(name=...)"
+            )
+        self.tasks[task.name] = task
+        return task
+
+    def find(self, name: str) -> Task[..., Any, Any] | None:
+        """The task of that name: registered, or a function of a module that may be imported from."""
+        return self.tasks.get(name) or self._importable(name)
+
+    def by_name(self, name: str) -> Task[..., Any, Any]:
+        """A task to enqueue by name; its code need not be known here."""
+        return self.find(check_task_name(name)) or Task(_elsewhere, name, Options(), self._submits)
+
+    def as_task(self, task: Any) -> Task[..., Any, Any]:
+        """The task that is meant: one of ours, its name, or a plain function that a worker can import."""
+        if isinstance(task, Task):
+            return task
+        if isinstance(task, str):
+            return self.by_name(task)
+        if not callable(task):
+            raise InvalidJob(f"task: expected a task, a name or a function, got {task!r}")
+        known = next((known for known in self.tasks.values() if known.function is task), None)
+        return known or self._plain(task)
+
+    def _plain(self, function: Callable[..., Any]) -> Task[..., Any, Any]:
+        place = _place(function)
+        module, qualname = getattr(function, "__module__", None), getattr(function, "__qualname__", ".")
+        if not module or module == "__main__" or "." in qualname or "<" in place:
+            raise InvalidJob(f"{place} can't be imported by a worker; make it a task with @app.task")
+        return Task(function, place, Options(), self._submits)
+
+    def as_call(self, call: Any) -> Call[Any]:
+        """The call that is meant: `task.bind(...)`, or a dict with a task, its arguments and any options."""
+        if isinstance(call, Call):
+            return call
+        if not isinstance(call, Mapping) or "task" not in call:
+            raise InvalidJob(f"enqueue_many: expected task.bind(...) or a dict with a task, got {short(call)}")
+        options = {name: value for name, value in call.items() if name not in ("task", "args", "kwargs")}
+        args, kwargs = call.get("args", ()), call.get("kwargs", {})
+        if not isinstance(args, list | tuple) or not isinstance(kwargs, Mapping):
+            raise InvalidJob(f"enqueue_many: args must be a list and kwargs a dict, got {short(call)}")
+        return self.as_task(call["task"]).using(**options).bind(*args, **kwargs)
+
+    def _importable(self, name: str) -> Task[..., Any, Any] | None:
+        module, _, attribute = name.rpartition(".")
+        if not self._allows(module) or any(part.startswith("_") for part in name.split(".")):
+            return None
+        try:
+            found = getattr(importlib.import_module(module), attribute, None)
+        except BaseException as error:  # user code runs at import; even its sys.exit() is not the worker's end
+            _tell_import_error(name, error)
+            return None
+        # A function that the module only imported from elsewhere is not one the user has listed.
+        if not isinstance(found, Task | FunctionType | BuiltinFunctionType) or not self._allows(found.__module__):
+            return None
+        return found if isinstance(found, Task) else Task(found, name, Options(), self._submits)
+
+    def _allows(self, module: str | None) -> bool:
+        return bool(module) and any(
+            module == root or f"{module}".startswith(f"{root}.") for root in self._importable_from
+        )
+
+
+def task_options(given: dict[str, Any]) -> Options:
+    for name in ("job_id", "run_at", "connection", "idempotency_key"):
+        if name in given:
+            raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)")
+    try:
+        return checked(given)
+    except InvalidJob as error:
+        raise ConfigError(f"@app.task: {error}") from None
+
+
+def _place(function: Any) -> str:
+    return f"{getattr(function, '__module__', '?')}.{getattr(function, '__qualname__', repr(function))}"
+
+
+def _tell_import_error(task: str, error: BaseException) -> None:
+    import logging  # deferred: a sixth of what `import headrace` would cost
+
+    logging.getLogger("headrace.app").warning("task %r can't be imported: %s", task, why(error))
+
+
+def _elsewhere(*args: Any, **kwargs: Any) -> Any:
+    """Stands for a task whose code is not here."""
+    raise ConfigError("the code of this task is not known here")

@@ -1,0 +1,193 @@
+"""How much may start now: rates, concurrency, and a fair order among those who share a queue. Pure.
+
+A job whose start depends on more than its queue carries a **lane**, the list of its **gates**: a key that only so
+many jobs may hold at once, a key of which only so many may start in a time, a capability that its worker must have, a
+task that an operator has limited. A job may start when all of its gates are open. Jobs of one lane wait behind each
+other and behind nobody else, so a lane that is shut keeps nobody waiting, and no lane with a million jobs starves one
+with ten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.regulation import Rate, Strategy
+from headrace.core.words import short
+from headrace.errors import ConfigError
+
+STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random")
+_UNITS = {
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+}
+_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:/|\s+per\s+)\s*(\d+(?:\.\d+)?)?\s*([a-z]+)\s*", re.IGNORECASE)
+_FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts in a second; slower ones are slips, and overflow a store
+
+
+def allows(rate: Rate, full_at: int, now: int) -> int:
+    """How many may start now, where `full_at` is when the bucket will be full again; all in microseconds."""
+    return max((now + rate.burst * rate.every - max(full_at, now)) // rate.every, 0)
+
+
+def spent(rate: Rate, full_at: int, now: int, starts: int) -> int:
+    """When the bucket will be full again after so many starts."""
+    return max(full_at, now) + starts * rate.every
+
+
+def opens_at(rate: Rate, full_at: int) -> int:
+    """From when on one more may start."""
+    return full_at - (rate.burst - 1) * rate.every
+
+
+def as_rate(text: str, burst: int | None = None) -> Rate:
+    """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". Without a burst, one second's worth."""
+    match = _RATE.fullmatch(text)
+    unit = _unit(match[3].lower()) if match else None
+    if match is None or unit is None:
+        raise ConfigError(f"rate: {short(text)} is none; write so many per time, such as '10/s', '100/min' or '3/10s'")
+    seconds = float(match[2] or 1) * unit
+    jobs = float(match[1])
+    if not seconds or not _SLOWEST <= jobs / seconds <= _FASTEST:
+        raise ConfigError(f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second")
+    every = max(round(1_000_000 * seconds / jobs), 1)
+    # Not from `every`, whose rounding would make five of "6/s".
+    return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))
+
+
+def _unit(word: str) -> int | None:
+    """The seconds of a unit; a plural is one of a word, so that "ms" is not taken for minutes."""
+    return _UNITS.get(word) or (_UNITS.get(word.removesuffix("s")) if len(word) > 2 else None)
+
+
+# -- gates
+
+Kind = Literal["key", "rate", "needs", "task"]
+
+
+class Gate(NamedTuple):
+    kind: Kind
+    name: str
+
+
+_LETTERS: dict[Kind, str] = {"key": "c", "rate": "r", "needs": "n", "task": "t"}
+_KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
+_texts = msgspec.json.Decoder(list[str])
+
+
+def lane_of(gates: Iterable[Gate]) -> str:
+    """The lane of a job with these gates; "" if it has none, and may start whenever its queue may."""
+    texts = sorted({f"{_LETTERS[gate.kind]}:{gate.name}" for gate in gates})
+    return msgspec.json.encode(texts).decode() if texts else ""
+
+
+def gates_of(lane: str) -> list[Gate]:
+    """The gates of a lane."""
+    return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)] if lane else []
+
+
+class Head(Struct, frozen=True, array_like=True, gc=False):
+    """A job near the front of its lane."""
+
+    seq: int
+    task: str
+    priority: int
+    rank: int
+    lane: str = ""
+
+
+class Doorkeeper:
+    """Counts what may still pass each gate in one claim."""
+
+    def __init__(self, room_of: Callable[[Gate], float]) -> None:
+        self._room_of = room_of
+        self._room: dict[Gate, float] = {}
+        self.passed: dict[Gate, int] = {}
+
+    def room(self, gate: Gate) -> float:
+        if gate not in self._room:
+            self._room[gate] = self._room_of(gate)
+        return self._room[gate]
+
+    def lets_in(self, gates: Sequence[Gate]) -> bool:
+        """Whether one more job with these gates may start; it is counted if it may."""
+        if any(self.room(gate) < 1 for gate in gates):
+            return False
+        for gate in gates:
+            self._room[gate] -= 1
+            self.passed[gate] = self.passed.get(gate, 0) + 1
+        return True
+
+
+def in_turn(
+    lanes: Iterable[Sequence[Head]], by_priority: bool = True, served: Mapping[int, str] | None = None
+) -> list[Head]:
+    """The heads of several lanes in a fair order: of those that are equally urgent, one of each lane in turn.
+
+    `served` tells for a priority which lane had the last turn: the one after it begins. Without that, whoever has
+    the oldest jobs would have every turn of a worker with a single slot.
+    """
+    last = served or {}
+    placed = []
+    for heads in lanes:
+        rounds: dict[int, int] = {}
+        for head in heads:
+            level = head.priority if by_priority else 0
+            number = rounds[level] = rounds.get(level, 0) + 1
+            turn = (head.lane <= last[level], head.lane) if level in last else (False, "")
+            placed.append((-level, number, turn, head.rank, head.seq, head))
+    return [head for *_, head in sorted(placed, key=lambda place: place[:5])]
+
+
+# -- the order inside a queue
+
+
+def weight_of(priority: int) -> float:
+    """How often a priority is drawn: with ten points more, ten times as often."""
+    return 10 ** (priority / 10)
+
+
+def drawn(waiting: Mapping[int, int], jobs: int, chance: Callable[[], float]) -> list[int]:
+    """Draw priorities by their weights, each at most as often as jobs of it wait."""
+    left, order = {priority: count for priority, count in waiting.items() if count}, list[int]()
+    while left and len(order) < jobs:
+        total = sum(weight_of(priority) for priority in left)
+        mark, chosen = chance() * total, max(left)
+        for priority in sorted(left):
+            mark -= weight_of(priority)
+            if mark < 0:
+                chosen = priority
+                break
+        order.append(chosen)
+        left[chosen] -= 1
+        if not left[chosen]:
+            del left[chosen]
+    return order
+
+
+def merged(levels: Mapping[int, Sequence[Head]], strategy: Strategy, ageing: int | None, jobs: int) -> list[Head]:
+    """The first `jobs` of a queue, given the fronts of its priorities.
+
+    By `fifo` the longest waiting comes first and by `lifo` the last, whatever their priority. With `ageing`, so many
+    milliseconds of waiting count as much as one point of priority.
+    """
+
+    def place(head: Head) -> tuple[int, int]:
+        waited_from = abs(head.rank)
+        if strategy == "lifo":
+            return -waited_from, -head.seq
+        return waited_from - (head.priority * ageing if ageing and strategy == "priority" else 0), head.seq
+
+    return sorted((head for heads in levels.values() for head in heads), key=place)[:jobs]

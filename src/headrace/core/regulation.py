@@ -1,0 +1,49 @@
+"""What an operator asks of queues and of tasks, as it is stored. The records hold values and know no rule."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+Strategy = Literal["priority", "fifo", "lifo", "weighted_random"]
+
+
+class Rate(Struct, frozen=True):
+    """So many starts in so many microseconds, and up to `burst` at once after a rest."""
+
+    every: int  # microseconds between two starts at the steady rate
+    burst: int
+
+
+class QueueRules(Struct, frozen=True, omit_defaults=True):
+    """What an operator asks of a queue, for every worker and every caller. None is no rule."""
+
+    max_length: int | None = None
+    weight: int | None = None
+    strategy: Strategy | None = None
+    ageing: int | None = None
+    rate: Rate | None = None
+    concurrency: int | None = None
+    key_rate: Rate | None = None
+    key_concurrency: int | None = None
+
+    @property
+    def shape_claims(self) -> bool:
+        """Whether a claim from this queue has more to mind than the order of its jobs."""
+        return QueueRules(max_length=self.max_length, weight=self.weight) != self
+
+
+class TaskRules(Struct, frozen=True, omit_defaults=True):
+    """What an operator asks of all jobs of a task, whatever their queue."""
+
+    paused: bool = False
+    rate: Rate | None = None
+    concurrency: int | None = None
+
+
+class TaskRow(Struct, frozen=True, array_like=True):
+    """A task that has rules."""
+
+    name: str
+    rules: TaskRules

@@ -1,0 +1,121 @@
+-- Claims that mind rules.
+
+-- Whoever claims by rules is alone with it until its transaction ends: what it counts is what there is.
+-- name: lock_claims
+SELECT count(pg_advisory_xact_lock('headrace_queues'::regclass::oid::bigint));
+
+-- name: running
+SELECT coalesce(json_agg(json_build_array(queue, task, lane, jobs)), '[]')::text FROM (
+    SELECT queue, task, lane, count(*) AS jobs FROM headrace_jobs
+    WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane) AS running;
+
+-- name: lanes
+WITH RECURSIVE lanes (lane) AS (
+    SELECT (SELECT job.lane FROM headrace_jobs AS job
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > :beyond ORDER BY job.lane LIMIT 1)
+    UNION ALL
+    SELECT (SELECT job.lane FROM headrace_jobs AS job
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > lanes.lane ORDER BY job.lane LIMIT 1)
+    FROM lanes WHERE lanes.lane IS NOT NULL
+)
+SELECT coalesce(json_agg(lane), '[]')::text FROM (
+    SELECT lane FROM lanes WHERE lane IS NOT NULL LIMIT :limit) AS few;
+
+-- The lanes after `beyond`, each with the highest priority that waits in it.
+-- name: summits
+WITH RECURSIVE lanes (lane, priority) AS (
+    (SELECT job.lane, job.priority FROM headrace_jobs AS job
+     WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > :beyond
+     ORDER BY job.lane, job.priority DESC LIMIT 1)
+    UNION ALL
+    SELECT next.lane, next.priority FROM lanes CROSS JOIN LATERAL (
+        SELECT job.lane, job.priority FROM headrace_jobs AS job
+        WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > lanes.lane
+        ORDER BY job.lane, job.priority DESC LIMIT 1) AS next
+)
+SELECT coalesce(json_agg(json_build_array(lane, priority)), '[]')::text FROM (
+    SELECT lane, priority FROM lanes LIMIT :limit) AS few;
+
+-- name: heads
+SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+    SELECT seq, task, priority, rank, lane FROM headrace_jobs
+    WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit) AS heads;
+
+-- name: levels
+WITH RECURSIVE levels (priority) AS (
+    SELECT (SELECT job.priority FROM headrace_jobs AS job
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = :lane ORDER BY job.priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT job.priority FROM headrace_jobs AS job
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = :lane AND job.priority < levels.priority
+            ORDER BY job.priority DESC LIMIT 1)
+    FROM levels WHERE levels.priority IS NOT NULL
+)
+SELECT coalesce(json_agg(priority), '[]')::text FROM levels WHERE priority IS NOT NULL;
+
+-- The rank of a job that was to be first among its equals is negative.
+-- name: oldest
+SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+    (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
+     ORDER BY rank, seq LIMIT :limit)
+    UNION ALL
+    (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
+     ORDER BY rank DESC, seq LIMIT :limit)) AS heads;
+
+-- name: newest
+SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+    (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
+     ORDER BY rank DESC, seq DESC LIMIT :limit)
+    UNION ALL
+    (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+     WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
+     ORDER BY rank, seq DESC LIMIT :limit)) AS heads;
+
+-- `state || ''`: by the index of all that is pending, it would read all that is pending.
+-- name: relane
+UPDATE headrace_jobs SET lane = :lane
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) AND state || '' = 'pending';
+
+-- name: claim_chosen
+UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+                         started_at = :now, lease_until = :until, progress = NULL
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) AND state || '' = 'pending';
+
+-- name: chosen
+SELECT coalesce(json_agg(json_build_array(job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt,
+                                          job.max_attempts, job.payload, job.checksum, job.created_at, job.run_at,
+                                          job.crashes, job.releases, job.options, job.metadata) ORDER BY c.key),
+                '[]')::text
+FROM jsonb_array_elements(:seqs::jsonb) WITH ORDINALITY AS c(value, key)
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = c.value::bigint OFFSET 0) AS job
+WHERE job.state = 'running' AND job.worker = :worker;
+
+-- name: buckets
+SELECT coalesce(json_agg(json_build_array(name, full_at)), '[]')::text FROM headrace_buckets
+WHERE name = ANY (ARRAY(SELECT jsonb_array_elements_text(:names::jsonb)));
+
+-- name: spend
+INSERT INTO headrace_buckets (name, full_at)
+SELECT b.value ->> 0, (b.value ->> 1)::bigint FROM jsonb_array_elements(:b::jsonb) AS b(value)
+ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at;
+
+-- name: drop_buckets
+DELETE FROM headrace_buckets WHERE full_at < :now;
+
+-- name: rule_task
+INSERT INTO headrace_tasks (name, rules) VALUES (:name, :rules)
+ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
+
+-- name: unrule_task
+DELETE FROM headrace_tasks WHERE name = :name;
+
+-- name: tasks
+SELECT coalesce(json_agg(json_build_array(name, rules::json) ORDER BY name), '[]')::text FROM headrace_tasks;
+
+-- name: rows
+SELECT coalesce(json_agg(json_build_array({JobRow}) ORDER BY key), '[]')::text
+FROM jsonb_array_elements(:seqs::jsonb) WITH ORDINALITY AS c(value, key)
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = c.value::bigint OFFSET 0) AS job;

@@ -1,0 +1,23 @@
+-- The fronts of lanes. A head is a job near the front: its member, level, priority, rank and lane, which are told by
+-- the place where it was found.
+
+-- Where the jobs of a lane wait, or those that wait in none.
+local function lane_key(queue, lane)
+  return lane == '' and place('pending', queue) or P .. ':lane:' .. queue .. ':' .. lane
+end
+
+-- The heads among the members and scores of an answer.
+local function heads_of(found, lane)
+  local heads = {}
+  for i = 1, #found, 2 do
+    local level = level_of(found[i + 1])
+    local rank = tonumber(found[i + 1]) - level * RANKS
+    heads[#heads + 1] = {member = found[i], level = level, priority = 100 - level, rank = rank, lane = lane}
+  end
+  return heads
+end
+
+-- The first of them by priority and rank.
+local function heads(queue, lane, room)
+  return heads_of(call('ZRANGE', lane_key(queue, lane), 0, room - 1, 'WITHSCORES'), lane)
+end

@@ -1,0 +1,116 @@
+-- How much may start now, by the rules of queues and tasks. What is counted is what there is: no other script runs
+-- meanwhile.
+
+local BUCKETS = P .. ':buckets'
+
+-- What the worker has and prefers, and by queue what it remembers of the lanes for us.
+local has, own_order, memories, remembered = {}, nil, {}, {}
+local rules_of, has_lanes, task_rules, any_task_rules = {}, {}, {}, false
+local next_start -- when a rule will allow more
+
+local function come_back(moment)
+  next_start = math.min(next_start or moment, moment)
+end
+
+local function learn_rules(capabilities, order, told)
+  for _, name in ipairs(capabilities) do has[name] = true end
+  for i = 1, #told, 2 do memories[told[i]], remembered[told[i]] = told[i + 1], '' end
+  own_order = order or nil
+  local names = call('SMEMBERS', RULED)
+  for i, known in ipairs(ask_in_parts('HMGET', QUEUES, names, #names)) do
+    local behind = known and known:find(' ', 1, true)
+    if behind then rules_of[names[i]] = cjson.decode(known:sub(behind)) end
+  end
+  for _, name in ipairs(call('SMEMBERS', LANED)) do has_lanes[name], remembered[name] = true, nil end
+  local tasks = call('HGETALL', TASKS)
+  for i = 1, #tasks, 2 do task_rules[tasks[i]], any_task_rules = cjson.decode(tasks[i + 1]), true end
+end
+
+local function asks_care(queue)
+  if any_task_rules or has_lanes[queue] or (own_order and own_order ~= 'priority') then return true end
+  for name in pairs(rules_of[queue] or {}) do
+    if name ~= 'max_length' and name ~= 'weight' then return true end
+  end
+  return false
+end
+
+-- Rates. A bucket is kept as the time when it will be full again.
+
+local full_at = {} -- by the bucket's name
+
+-- Another rate has another bucket: what a slow one spent must not keep a fast one shut. Before each name is its length,
+-- as names may have any letters.
+local function bucket_of(rate, kind, ...)
+  local parts = {kind, text(rate.every), text(rate.burst)}
+  for _, name in ipairs({...}) do parts[#parts + 1] = #name .. ' ' .. name end
+  return table.concat(parts, ' ')
+end
+
+-- How many may start by this rate; if none, when the next one may.
+local function left(rate, ...)
+  local bucket, present = bucket_of(rate, ...), 1000 * now
+  full_at[bucket] = full_at[bucket] or tonumber(call('ZSCORE', BUCKETS, bucket) or 0)
+  local starts = math.floor((rate.burst * rate.every - math.max(full_at[bucket] - present, 0)) / rate.every)
+  if starts < 1 then come_back(math.ceil((full_at[bucket] - (rate.burst - 1) * rate.every) / 1000)) end
+  return math.max(starts, 0)
+end
+
+local function spend(rate, starts, ...)
+  local bucket = bucket_of(rate, ...)
+  full_at[bucket] = math.max(full_at[bucket] or 0, 1000 * now) + starts * rate.every
+  call('ZADD', BUCKETS, text(full_at[bucket]), bucket)
+  left(rate, ...)
+end
+
+-- Concurrency. A lease that ran out does not count.
+
+-- How many jobs of this set run. The server goes through the smaller one of the two.
+local function live(key)
+  local found, count = call('ZINTER', 2, key, LEASES, 'WEIGHTS', 0, 1, 'WITHSCORES'), 0
+  for i = 2, #found, 2 do
+    if tonumber(found[i]) > now then count = count + 1 end
+  end
+  return count
+end
+
+local function room_in_task(task)
+  local rules = task_rules[task] or {}
+  local room = rules.paused and 0 or math.huge
+  if rules.concurrency then room = math.min(room, rules.concurrency - live(named('task', task))) end
+  if rules.rate and room > 0 then room = math.min(room, left(rules.rate, 't', task)) end
+  return room
+end
+
+local function room_in_queue(queue, rules, room)
+  if rules.concurrency then room = math.min(room, rules.concurrency - live(place('running', queue))) end
+  if rules.rate then room = math.min(room, left(rules.rate, 'q', queue)) end
+  return room
+end
+
+-- Gates. What may still pass each of them in one claim from one queue.
+
+local function doorkeeper(queue, rules)
+  local rooms = {}
+  local function look(gate)
+    local kind, name = gate:sub(1, 1), gate:sub(3)
+    if kind == 'n' then return has[name] and math.huge or 0 end
+    if kind == 'c' then return (rules.key_concurrency or 1) - live(named('held', gate)) end
+    if kind == 't' then return room_in_task(name) end
+    return rules.key_rate and left(rules.key_rate, 'r', queue, name) or math.huge
+  end
+  local function room_behind(gates)
+    local least = math.huge
+    for _, gate in ipairs(gates) do
+      rooms[gate] = rooms[gate] or look(gate)
+      least = math.min(least, rooms[gate])
+      if least < 1 then break end
+    end
+    return least
+  end
+  local function lets_in(gates)
+    if room_behind(gates) < 1 then return false end
+    for _, gate in ipairs(gates) do rooms[gate] = rooms[gate] - 1 end
+    return true
+  end
+  return room_behind, lets_in
+end

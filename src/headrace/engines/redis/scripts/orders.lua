@@ -1,0 +1,113 @@
+-- The front of a lane, or of what waits in none, in the order that is asked for: by priority, or fifo, lifo,
+-- weighted_random, or by priority with so many milliseconds of waiting counting as much as one point of it.
+
+local function whole(number)
+  return string.format('%.0f', number)
+end
+
+-- For each priority that has jobs, the score in the middle of them: before it are those that are handed out newest
+-- first, whose rank is negative, and from it on the others.
+local function middles(key)
+  local found, from = {}, '-inf'
+  while true do
+    local first = call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1)[2]
+    if not first then return found end
+    local middle = math.floor((tonumber(first) + RANKS / 2) / RANKS) * RANKS
+    found[#found + 1], from = middle, '(' .. whole(middle + FURTHEST)
+  end
+end
+
+-- Up to `room` jobs from one end of a range of scores, by their scores upward or downward, and where these are equal by
+-- their numbers upward or downward. The server knows both upward or both downward. So where they differ, the last score
+-- that fits is asked for once more in the other order: only of it some are left out.
+local function from_end(key, low, high, is_up, numbers_up, room)
+  local function range(first, last, up, limit)
+    if up then return call('ZRANGEBYSCORE', key, first, last, 'WITHSCORES', 'LIMIT', 0, limit) end
+    return call('ZREVRANGEBYSCORE', key, last, first, 'WITHSCORES', 'LIMIT', 0, limit)
+  end
+  local found = range(low, high, is_up, room)
+  if is_up == numbers_up or #found < 2 * room then return found end
+  local last, fit = found[#found], #found
+  while fit > 0 and found[fit] == last do fit = fit - 2 end
+  local rest = range(last, last, numbers_up, room - fit / 2)
+  for i = 1, #rest do found[fit + i] = rest[i] end
+  return found
+end
+
+-- The longest waiting of a priority, or the last that came.
+local function oldest_of(key, lane, middle, room)
+  local in_order = from_end(key, whole(middle), whole(middle + FURTHEST), true, true, room)
+  local reversed = from_end(key, whole(middle - FURTHEST), '(' .. whole(middle), false, true, room)
+  return heads_of(in_order, lane), heads_of(reversed, lane)
+end
+
+local function newest_of(key, lane, middle, room)
+  local in_order = from_end(key, whole(middle), whole(middle + FURTHEST), false, false, room)
+  local reversed = from_end(key, whole(middle - FURTHEST), '(' .. whole(middle), true, false, room)
+  return heads_of(in_order, lane), heads_of(reversed, lane)
+end
+
+local function by_place(a, b)
+  if a.place ~= b.place then return a.place < b.place end
+  return a.member < b.member
+end
+
+local function by_place_newest(a, b)
+  if a.place ~= b.place then return a.place > b.place end
+  return a.member > b.member
+end
+
+local function cut(list, length)
+  for i = #list, length + 1, -1 do list[i] = nil end
+  return list
+end
+
+local function merged(key, lane, room, is_newest, ageing)
+  local all = {}
+  for _, middle in ipairs(middles(key)) do
+    for _, found in ipairs({(is_newest and newest_of or oldest_of)(key, lane, middle, room)}) do
+      for _, head in ipairs(found) do
+        head.place = math.abs(head.rank) - head.priority * ageing
+        all[#all + 1] = head
+      end
+    end
+  end
+  table.sort(all, is_newest and by_place_newest or by_place)
+  return cut(all, room)
+end
+
+-- Draw priorities by their weights: with ten points more, ten times as often.
+local function drawn(key, lane, room)
+  local levels, order, total = {}, {}, 0
+  for _, middle in ipairs(middles(key)) do
+    local waiting, reversed = oldest_of(key, lane, middle, room)
+    for _, head in ipairs(reversed) do waiting[#waiting + 1] = head end
+    for _, head in ipairs(waiting) do head.place = math.abs(head.rank) end
+    table.sort(waiting, by_place)
+    levels[#levels + 1] = {waiting = cut(waiting, room), taken = 0, weight = 10 ^ (waiting[1].priority / 10)}
+  end
+  while #levels > 0 and #order < room do
+    total = 0
+    for _, level in ipairs(levels) do total = total + level.weight end
+    local mark, chosen = math.random() * total, #levels
+    for i, level in ipairs(levels) do
+      mark = mark - level.weight
+      if mark < 0 then
+        chosen = i
+        break
+      end
+    end
+    local level = levels[chosen]
+    level.taken = level.taken + 1
+    order[#order + 1] = level.waiting[level.taken]
+    if level.taken == #level.waiting then table.remove(levels, chosen) end
+  end
+  return order
+end
+
+local function front(queue, lane, order, ageing, room)
+  local key = lane_key(queue, lane)
+  if order == 'weighted_random' then return drawn(key, lane, room) end
+  if order ~= 'priority' then return merged(key, lane, room, order == 'lifo', 0) end
+  return ageing and merged(key, lane, room, false, ageing) or heads(queue, lane, room)
+end

@@ -1,0 +1,64 @@
+-- The second chapter of a turn, if the worker wants jobs: time does its work, on no more than one commit should hold.
+
+local BATCH_OF_TIME = 5000
+
+local function first_of(key)
+  local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  return first[2] and tonumber(first[2])
+end
+
+-- Calls `act` with every job of the set whose time has come.
+local function for_each_due(key, act)
+  local members = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH_OF_TIME)
+  local records = records_of(members, #members)
+  for i, member in ipairs(members) do
+    local j = job_of(records[i])
+    if j then act(member, j) else drop(key, member) end
+  end
+  flush()
+end
+
+local function lapse(member, j)
+  file(member, j, now, 'lapse', 'cancelled', 'expired before it started', j.finished_at)
+  move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'expired' end)
+end
+
+local function promote(member, j)
+  move(member, j, function() j.state = 'pending' end)
+end
+
+local function open_queues()
+  local paused, open = {}, {}
+  for _, name in ipairs(call('SMEMBERS', P .. ':paused')) do paused[name] = true end
+  for _, name in ipairs(call('HKEYS', QUEUES)) do
+    if not paused[name] then open[#open + 1] = name end
+  end
+  table.sort(open) -- a hash is in no order, and the same queues should not be last at one server and first at another
+  return open
+end
+
+-- What the rest of the turn goes by: the queues it may take from, when the next job is due and when one lapses, and
+-- whether there are rules or lanes to mind. No queues mean that it takes nothing.
+local open, due, lapses, minded = {}, nil, nil, false
+
+local function let_time_pass()
+  -- One question where there is neither a notice at the door nor a rule.
+  minded = call('EXISTS', P .. ':notice', RULED, LANED, TASKS) > 0
+  if minded and call('EXISTS', P .. ':notice') == 1 then return end
+  open, lapses = open_queues(), first_of(LAPSING)
+  if lapses and lapses <= now then
+    for_each_due(LAPSING, lapse)
+    messages.done, is_news, lapses = true, true, first_of(LAPSING)
+    if lapses and lapses <= now then return end
+  end
+  due = first_of(DUE)
+  if due and due <= now then
+    for_each_due(DUE, promote)
+    due, minded = first_of(DUE), is_minded() -- they may be the first in a lane
+  end
+end
+
+local limit = tonumber(ARGV[4])
+if limit > 0 then let_time_pass() else minded = outcome_count > 0 and is_minded() end
+-- More lapses than one commit should hold: none of the rest may start, so come again.
+local must_wait = lapses and lapses <= now

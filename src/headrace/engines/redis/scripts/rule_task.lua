@@ -1,0 +1,11 @@
+-- Give a task rules in place of those it had.
+-- ARGV: name, TaskRules in JSON, or nothing for none
+
+guard()
+if ARGV[2] == '' then
+  call('HDEL', TASKS, ARGV[1])
+else
+  call('HSET', TASKS, ARGV[1], ARGV[2])
+end
+ring({work = true})
+return 1

@@ -1,0 +1,121 @@
+-- The first chapter of a turn: notes are stored, outcomes settled.
+
+local salt, outcome_count, note_count = ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[11])
+local messages, is_news = {}, false
+
+-- Notes. They count only while the version is the job's.
+
+local function note(count, notes)
+  local known, changed = {}, {}
+  local offset = count < 16 and 1 or count < 65536 and 3 or 5
+  for _ = 1, count do
+    local id, version, at, progress, level, message, fields
+    offset, id, version, at, progress, level, message, fields = take(notes, 7, offset + 1)
+    local found = known[id]
+    if found == nil then
+      local member = call('HGET', IDS, id)
+      local j = member and job_of(call('HGET', JOBS, member))
+      found = j and {member, j} or false
+      known[id] = found
+    end
+    if found and found[2].version == version then
+      local member, j = found[1], found[2]
+      if progress then
+        j.progress = progress
+        changed[member] = j
+      end
+      if message then
+        local n = #filed
+        filed[n + 1], filed[n + 2] = P .. ':l:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
+      end
+    end
+  end
+  for member, j in pairs(changed) do keep(member, written(j)) end
+  flush()
+end
+
+-- Outcomes. By id and version alone; no other predicate decides.
+
+local function settle_unusual(member, j, o)
+  if not o.quiet and o.event ~= 'succeed' then
+    file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback)
+  end
+  if o.event == 'fail' then
+    bury(member, j, salt, o.reason or 'failed', o.at, o.error_type, o.error_message, o.error_traceback)
+  end
+  move(member, j, function()
+    j.state = o.state
+    j.attempt, j.releases = j.attempt - o.refund, j.releases + o.refund
+    if o.run_at then j.run_at, j.rank = o.run_at, rank_at(j, o.run_at) end
+    j.max_attempts = o.max_attempts or j.max_attempts
+    j.result, j.result_checksum, j.reason, j.finished_at = o.result, o.result_checksum, o.reason, o.finished_at
+    if not o.finished_at then j.worker = nil end
+  end)
+  if j.state == 'pending' then messages['work:' .. j.queue] = true end
+  if o.finished_at then messages.done = true end
+end
+
+-- A second settle of one claim is stale as well, and is filed with what the first one made of the job.
+local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
+  local j = read(record)
+  local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
+  local n = #filed
+  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
+    worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
+end
+
+local function settle(count, ids, outcomes)
+  local members = ask_in_parts('HMGET', IDS, ids, count)
+  local asked = {}
+  for i = 1, count do asked[i] = members[i] or '' end
+  local records = records_of(asked, count)
+  local settled, refused, late = {}, {}, {}
+  local offset = count < 16 and 1 or count < 65536 and 3 or 5
+  for i = 1, count do
+    local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
+      error_type, error_message, error_traceback, quiet
+    offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
+      error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
+    local member, record = members[i], records[i]
+    local is_whole, behind, source, current, held_by, queue, lane, _
+    if record then
+      is_whole, behind, source, _, _, _, _, current = pcall(take, record, 6)
+    end
+    if not is_whole or current ~= version or settled[member] then
+      refused[#refused + 1] = i
+      if is_whole then late[#late + 1] = {member, version, event, error_type, error_message, error_traceback} end
+    elseif event == 'succeed' and source == 'running' then
+      -- Nearly every outcome is this one: it is spared the way through a table.
+      settled[member] = true
+      _, _, _, _, held_by, queue, lane = take(record, 6, behind)
+      finished_at = finished_at or at
+      keep(member, pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
+      drop(LEASES, member)
+      drop(place('running', queue), member)
+      if lane ~= '' then for_each_hold(lane, drop, member) end
+      add(place('completed', queue), text(finished_at), member)
+      add(named('state', 'completed'), member, member)
+      add(named('worker', held_by), member, member)
+      messages.done = true
+    else
+      settled[member] = true
+      settle_unusual(member, read(record), {
+        at = at, event = event, state = state, run_at = run_at, refund = refund, result = result,
+        result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,
+        error_type = error_type, error_message = error_message, error_traceback = error_traceback, quiet = quiet,
+      })
+    end
+    is_news = true
+  end
+  flush()
+  for _, l in ipairs(late) do
+    file_stale(l[1], call('HGET', JOBS, l[1]), l[2], l[3], l[4], l[5], l[6])
+  end
+  flush()
+  return refused
+end
+
+guard()
+if note_count > 0 then note(note_count, ARGV[12]) end
+local refused = outcome_count > 0 and settle(outcome_count, cmsgpack.unpack(ARGV[9]), ARGV[10]) or {}

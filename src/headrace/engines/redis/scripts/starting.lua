@@ -1,0 +1,34 @@
+-- Handing jobs to the worker whose turn it is. ARGV: now, worker, ...
+
+local now, worker = tonumber(ARGV[1]), ARGV[2]
+local claims, claim_count = {}, 0
+
+-- Let these pending jobs run. What is damaged is passed over, and waits no more. Taking them from where they waited is
+-- the caller's; `note`, if given, is told of each that runs. Jobs of one queue go to the same places, so the lists are
+-- made here, without a call for each entry.
+local function start(queue, members, n, lease_until, any_lapse, note)
+  local records = records_of(members, n)
+  local bodies = ask_in_parts('HMGET', BODIES, members, n)
+  local leases, running, count, started_at = {}, {}, 0, text(now)
+  local first_try, this_run = pack('running', nil, nil, nil, nil), pack(nil, now, worker)
+  for i = 1, n do
+    local member, record = members[i], records[i]
+    local is_whole, behind, _, finished_at, result, result_checksum, reason, version, attempt = pcall(take, record, 10)
+    if is_whole and bodies[i] then
+      local has_past = finished_at or result or result_checksum or reason
+      record = (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
+        .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1)
+      kept[kept_count + 1], kept[kept_count + 2] = member, record
+      leases[count + 1], leases[count + 2] = lease_until, member
+      running[count + 1], running[count + 2] = started_at, member
+      kept_count, count, claim_count = kept_count + 2, count + 2, claim_count + 1
+      claims[claim_count] = '\220\0\30\172' .. member .. record .. bodies[i]
+      if note then note(i) end
+    end
+  end
+  in_parts('ZREM', named('state', 'pending'), members, n)
+  if any_lapse then in_parts('ZREM', LAPSING, members, n) end
+  in_parts('ZADD', LEASES, leases, count)
+  in_parts('ZADD', place('running', queue), running, count)
+  flush()
+end

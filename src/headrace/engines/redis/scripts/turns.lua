@@ -1,0 +1,158 @@
+-- Lanes take turns: of those whose next job is equally urgent, each has one before any has two, and the next claim goes
+-- on with the lane after the one that was served last. Which that was, for each level, is in the memory that a worker
+-- keeps for us; and where we stopped, if there were more lanes than one claim should look at.
+--
+-- By other orders than that of priority all jobs are of one level, ''. What waits in no lane is a lane of its own, ''.
+
+local LANES_AT_ONCE, MOST_LANES = 50, 1000
+
+-- A function that tells the next lanes of a level, each with its level in front, and nothing at the end. It begins
+-- after the one that was served last, or where an earlier walk stopped; how far it came is noted in `reached`.
+local function walk(queue, level, served, stopped, reached)
+  local key, low, high = P .. ':turns:' .. queue, '-', '+'
+  if level ~= '' then low, high = '[' .. level, '(' .. string.format('%03d', level + 1) end
+  local legs, leg = served and {{'(' .. served, high}, {low, '[' .. served}} or {{low, high}}, 1
+  if stopped.level == level then
+    leg = math.min(stopped.leg, #legs)
+    legs[leg][1] = '(' .. stopped.after
+  end
+  return function()
+    while legs[leg] do
+      local found = call('ZRANGEBYLEX', key, legs[leg][1], legs[leg][2], 'LIMIT', 0, LANES_AT_ONCE)
+      local last = found[#found]
+      if last then
+        reached.level, reached.leg, reached.after = level, leg, last
+        legs[leg][1] = '(' .. last
+      end
+      if #found < LANES_AT_ONCE then leg = leg + 1 end
+      if last then return found end
+    end
+  end
+end
+
+-- The most urgent level of the queue's lanes, from this one on.
+local function first_level(queue, from)
+  local first = call('ZRANGEBYLEX', P .. ':turns:' .. queue, '[' .. from, '+', 'LIMIT', 0, 1)[1]
+  return first and first:sub(1, 3)
+end
+
+local function name_in(level, lane)
+  return level == '' and lane.turn or level .. lane.name
+end
+
+-- Puts lanes in the order of their turns: by name from the one after the last served; if none was, by their next jobs.
+local function sort_by_turn(lanes, level, served, newest_first)
+  local function by_name(a, b)
+    local one, other = name_in(level, a), name_in(level, b)
+    if (one <= served) ~= (other <= served) then return other <= served end
+    return one < other
+  end
+  local function by_age(a, b)
+    a, b = a.heads[a.at], b.heads[b.at]
+    if newest_first then a, b = b, a end
+    local one, other = a.place or a.rank, b.place or b.rank
+    if one ~= other then return one < other end
+    return a.member < b.member
+  end
+  table.sort(lanes, served and by_name or by_age)
+end
+
+-- Up to `room` jobs, turn by turn. `ways` are the ways of the queue: `free` (the lane of what waits in none), `open` (a
+-- lane by its turn; nothing if it is shut or empty), `has_next`, `lets_in`, `arrived` (lanes that came up meanwhile),
+-- `by_level`, `newest_first`.
+local function choose_in_turn(queue, room, memory, ways)
+  local chosen, ready, seen, again = {}, {}, 0, {}
+  local served, stopped, reached = memory.served, memory.left or {}, {}
+  if (stopped.level == '') == ways.by_level then stopped = {} end -- that was in another order
+
+  local function make_ready(lane, level)
+    ready[level] = ready[level] or {}
+    table.insert(ready[level], lane)
+  end
+
+  -- Among these lanes; but one whose next job is less urgent waits for its own level.
+  local function admit(lane, lanes, level)
+    local own = ways.by_level and lane.heads[lane.at].level or ''
+    if own > level then make_ready(lane, own) else table.insert(lanes, lane) end
+  end
+
+  local function welcome(lanes, level)
+    for _, lane in ipairs(ways.arrived()) do admit(lane, lanes, level) end
+  end
+
+  local function serve(lanes, level, last)
+    sort_by_turn(lanes, level, last, ways.newest_first)
+    for _, lane in ipairs(lanes) do
+      if #chosen >= room then return end
+      if ways.lets_in(lane) then
+        chosen[#chosen + 1] = lane.heads[lane.at]
+        lane.at, again[#again + 1], served[level] = lane.at + 1, lane, name_in(level, lane)
+      end
+    end
+  end
+
+  -- Everybody's first turn; false if it had to stop. Where the lanes come in the order of their turns, none is opened
+  -- that will not have one.
+  local function serve_all(level, last)
+    local lanes, opened = ready[level] or {}, 0
+    local is_ahead = not stopped.level or level >= stopped.level
+    local more = is_ahead and walk(queue, level, last, stopped, reached) or function() end
+    ready[level] = nil
+    repeat
+      local turns = more()
+      for _, turn in ipairs(turns or {}) do
+        local lane = ways.open(turn)
+        seen = seen + 1
+        if lane then
+          admit(lane, lanes, level)
+          opened = opened + 1
+        end
+        if last and opened >= room - #chosen then
+          serve(lanes, level, last)
+          lanes, opened = {}, 0
+          if #chosen >= room then return true end
+        end
+      end
+      welcome(lanes, level)
+      serve(lanes, level, last)
+      lanes, opened = {}, 0
+      if #chosen < room and seen >= MOST_LANES then return false end
+    until not turns or #chosen >= room
+    return true
+  end
+
+  -- The further turns of those who had their first.
+  local function serve_again(level, last)
+    while #again > 0 and #chosen < room do
+      local lanes, those = {}, again
+      again = {}
+      for _, lane in ipairs(those) do
+        if ways.has_next(lane) then admit(lane, lanes, level) end
+      end
+      welcome(lanes, level)
+      serve(lanes, level, last)
+    end
+  end
+
+  local function next_level(from)
+    local least = first_level(queue, stopped.level and stopped.level > from and stopped.level or from)
+    for level in pairs(ready) do
+      if not least or level < least then least = level end
+    end
+    return least
+  end
+
+  local first = ways.free.heads[1]
+  if first then make_ready(ways.free, ways.by_level and first.level or '') end
+  local level = ways.by_level and next_level('000') or ''
+  local is_all = true
+  while level and is_all and #chosen < room do
+    again = {}
+    local last = served[level]
+    is_all = serve_all(level, last)
+    if is_all then serve_again(level, last) end
+    level = ways.by_level and next_level(string.format('%03d', level + 1)) or nil
+  end
+  memory.left = not is_all and reached or nil
+  return chosen, is_all
+end

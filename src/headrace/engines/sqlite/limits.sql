@@ -1,0 +1,116 @@
+-- Claims that mind rules. The file has one writer at a time: there is nothing to lock.
+
+-- name: lock_claims
+SELECT 1;
+
+-- name: running
+SELECT json_group_array(json_array(queue, task, lane, jobs)) FROM (
+    SELECT queue, task, lane, count(*) AS jobs FROM headrace_jobs
+    WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane);
+
+-- name: lanes
+WITH RECURSIVE lanes (lane) AS (
+    SELECT (SELECT lane FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
+            ORDER BY lane LIMIT 1)
+    UNION ALL
+    SELECT (SELECT job.lane FROM headrace_jobs AS job
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > lanes.lane ORDER BY job.lane LIMIT 1)
+    FROM lanes WHERE lanes.lane IS NOT NULL
+    LIMIT :limit
+)
+SELECT json_group_array(lane) FROM lanes WHERE lane IS NOT NULL;
+
+-- The lanes after `beyond`, each with the highest priority that waits in it.
+-- name: summits
+WITH RECURSIVE lanes (seq) AS (
+    SELECT (SELECT seq FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
+            ORDER BY lane, priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT next.seq FROM headrace_jobs AS next
+            WHERE next.state = 'pending' AND next.queue = :queue AND next.lane > job.lane
+            ORDER BY next.lane, next.priority DESC LIMIT 1)
+    FROM lanes JOIN headrace_jobs AS job ON job.seq = lanes.seq
+    LIMIT :limit
+)
+SELECT json_group_array(json_array(lane, priority)) FROM (
+    SELECT job.lane, job.priority FROM lanes JOIN headrace_jobs AS job ON job.seq = lanes.seq ORDER BY job.lane);
+
+-- name: heads
+SELECT json_group_array(json_array({Head})) FROM (
+    SELECT seq, task, priority, rank, lane FROM headrace_jobs
+    WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit);
+
+-- name: levels
+WITH RECURSIVE levels (priority) AS (
+    SELECT (SELECT priority FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane = :lane
+            ORDER BY priority DESC LIMIT 1)
+    UNION ALL
+    SELECT (SELECT job.priority FROM headrace_jobs AS job
+            WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = :lane AND job.priority < levels.priority
+            ORDER BY job.priority DESC LIMIT 1)
+    FROM levels WHERE levels.priority IS NOT NULL
+)
+SELECT json_group_array(priority) FROM levels WHERE priority IS NOT NULL;
+
+-- The rank of a job that was to be first among its equals is negative.
+-- name: oldest
+SELECT json_group_array(json_array({Head})) FROM (
+    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
+                   ORDER BY rank, seq LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
+                   ORDER BY rank DESC, seq LIMIT :limit));
+
+-- name: newest
+SELECT json_group_array(json_array({Head})) FROM (
+    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank >= 0
+                   ORDER BY rank DESC, seq DESC LIMIT :limit)
+    UNION ALL
+    SELECT * FROM (SELECT seq, task, priority, rank, lane FROM headrace_jobs
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
+                   ORDER BY rank, seq DESC LIMIT :limit));
+
+-- name: relane
+UPDATE headrace_jobs SET lane = :lane WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
+
+-- name: claim_chosen
+UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
+                         started_at = :now, lease_until = :until, progress = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
+
+-- name: chosen
+SELECT json_group_array(json_array({Claim})) FROM (
+    SELECT job.id, job.seq AS ref, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
+           job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options, job.metadata
+    FROM json_each(:seqs) AS c JOIN headrace_jobs AS job ON job.seq = c.value
+    WHERE job.state = 'running' AND job.worker = :worker ORDER BY c.key);
+
+-- name: buckets
+SELECT json_group_array(json_array(name, full_at)) FROM headrace_buckets
+WHERE name IN (SELECT value FROM json_each(:names));
+
+-- name: spend
+INSERT INTO headrace_buckets (name, full_at)
+SELECT json_extract(b.value, '$[0]'), json_extract(b.value, '$[1]') FROM json_each(:b) AS b
+WHERE true
+ON CONFLICT (name) DO UPDATE SET full_at = excluded.full_at;
+
+-- name: drop_buckets
+DELETE FROM headrace_buckets WHERE full_at < :now;
+
+-- name: rule_task
+INSERT INTO headrace_tasks (name, rules) VALUES (:name, :rules)
+ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
+
+-- name: unrule_task
+DELETE FROM headrace_tasks WHERE name = :name;
+
+-- name: tasks
+SELECT json_group_array(json_array(name, json(rules))) FROM (SELECT * FROM headrace_tasks ORDER BY name);
+
+-- name: rows
+SELECT json_group_array(json_array({JobRow})) FROM (
+    SELECT job.* FROM json_each(:seqs) AS c JOIN headrace_jobs AS job ON job.seq = c.value ORDER BY c.key);

@@ -1,0 +1,68 @@
+"""Which jobs a worker gets: first every queue up to its share, then, if room is left, whoever has more."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.model import Claim, Want
+from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook
+from headrace.engines.sql import as_json
+from headrace.engines.sqlite.ledger import SqliteLedger
+from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.store import scalar
+
+_claims = msgspec.json.Decoder(list[Claim])
+
+
+class Taking:
+    """One claim of one worker, in a transaction that writes."""
+
+    def __init__(self, db: sqlite3.Connection, want: Want, book: Rulebook, cursors: dict[str, str], now: int) -> None:
+        self._db = db
+        self._want = want
+        self._book = book
+        self._cursors = cursors
+        self._now = now
+        self._keeper: Gatekeeper | None = None
+        self._taken: dict[str, int] = {}  # by queue; -1 if it has no more
+
+    @property
+    def next_at(self) -> int | None:
+        """When a rule will allow more."""
+        return None if self._keeper is None else self._keeper.next_at
+
+    def all_that_fits(self, queues: Sequence[str]) -> list[Claim]:
+        want = self._want
+        claims: list[Claim] = []
+        plain: list[int] = []
+        self._taken = dict.fromkeys(queues, 0)
+        shares = [(share.queue, share.quota) for share in want.shares if share.queue in self._taken]
+        shared = dict.fromkeys(queue for queue, _ in shares)
+        rest = [(queue, want.limit) for queue in (*shared, *(queues if want.others else ())) if queue in self._taken]
+        for queue, quota in (*shares, *rest):
+            room = min(quota, want.limit - len(claims))
+            if room <= 0 or self._taken[queue] < 0:
+                continue
+            careful = self._book.asks_care(queue, want.strategy)
+            found = self._carefully().take(queue, room) if careful else self._in_order(queue, room)
+            claims += found
+            plain += [] if careful else [claim.ref for claim in found]
+            self._taken[queue] = self._taken[queue] + len(found) if len(found) == room else -1
+        if plain:
+            values = {"worker": want.worker, "now": self._now, "until": self._now + want.lease}
+            self._db.execute(SQL["claim"], {**values, "refs": as_json(plain)})
+        if self._keeper is not None:
+            self._keeper.settle_accounts()
+        return claims
+
+    def _in_order(self, queue: str, room: int) -> list[Claim]:
+        where = {"queue": queue, "limit": room, "skip": self._taken[queue]}
+        return _claims.decode(scalar(self._db, SQL["claimable"], where))
+
+    def _carefully(self) -> Gatekeeper:
+        if self._keeper is None:
+            self._keeper = Gatekeeper(SqliteLedger(self._db), self._book, self._want, self._cursors, self._now)
+        return self._keeper

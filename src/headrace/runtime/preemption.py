@@ -1,0 +1,36 @@
+"""Which run makes way when a more urgent job finds no free slot: only one of a task that agreed to it.
+
+The run is ended and its job given back, with no attempt spent; it starts again from its beginning. A job that a rule
+holds back moves nobody: its turn might not come for long.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from headrace.core.model import JobRow, QueueRow
+from headrace.core.regulation import QueueRules
+from headrace.engines.protocol import Desk
+from headrace.runtime.crew import Crew, Run
+
+_rules = msgspec.json.Decoder(QueueRules)
+
+
+def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tuple[Run, JobRow] | None:
+    """The run to end, the least urgent and among those the youngest, and the job that waits for its slot."""
+    willing = [run for run in list(crew.running.values()) if run.plan.preemptible]
+    if not willing or crew.waiting or len(crew.running) < crew.concurrency:
+        return None
+    run = min(willing, key=lambda run: (run.claim.priority, -run.started))
+    for queue in desk.queues():
+        if (queues is None or queue.name in queues) and _is_free(queue):
+            first = desk.peek(queue.name, 1)
+            if first and not first[0].lane and first[0].priority > run.claim.priority:
+                return run, first[0]
+    return None
+
+
+def _is_free(queue: QueueRow) -> bool:
+    return not queue.paused and not (queue.rules and _rules.decode(queue.rules).shape_claims)

@@ -1,0 +1,636 @@
+"""Rates and concurrency: a store never lets more start than its rules allow, and tells when it will let more.
+
+Time is simulated wherever a rate is measured, so every count is exact. Lanes have a file of their own.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headrace.core.limits import Gate
+from headrace.core.model import Claim, Filter, Outcome, Share, Want
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from tests.conformance.build import (
+    EVERYTHING,
+    HOUR,
+    LEASE,
+    NOW,
+    SECOND,
+    fail,
+    gated,
+    give_up,
+    ids,
+    keyed,
+    lease_of,
+    look,
+    new_job,
+    numbered,
+    only,
+    park,
+    per_second,
+    release,
+    retry,
+    row,
+    running_jobs,
+    settle,
+    snooze,
+    started,
+    states,
+    succeed,
+    tenant,
+    together,
+    worker_row,
+)
+from tests.conformance.stores import PATIENCE, StoreUnderTest
+
+TENTH = 100
+TEN_A_SECOND = per_second(10, burst=5)
+RAN_OUT = NOW + LEASE
+
+WAYS_TO_END: dict[str, Callable[[Claim], Outcome]] = {
+    "succeed": succeed,
+    "fail": fail,
+    "retry": lambda claimed: retry(claimed, NOW + HOUR),
+    "snooze": lambda claimed: snooze(claimed, NOW + HOUR),
+    "release": release,
+    "park": lambda claimed: park(claimed, NOW + HOUR),
+    "give up": give_up,
+}
+however_it_ends = pytest.mark.parametrize("end", WAYS_TO_END.values(), ids=WAYS_TO_END)
+
+
+def rated(engine: Engine, rate: Rate | None, queue: str = "default") -> None:
+    engine.desk.rule_queue(queue, QueueRules(rate=rate))
+
+
+def at_once(engine: Engine, jobs: int | None, queue: str = "default") -> None:
+    engine.desk.rule_queue(queue, QueueRules(concurrency=jobs))
+
+
+# -- the rate of a queue
+
+
+def test_a_burst_starts_at_once_and_then_one_at_each_interval(engine: Engine) -> None:
+    engine.insert(numbered(50), now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert started(engine) == [f"j000{number}" for number in range(5)]
+    for number in range(5, 10):
+        moment = NOW + (number - 4) * TENTH
+        assert started(engine, now=moment - 1) == []
+        assert started(engine, now=moment) == [f"j000{number}"]
+        assert started(engine, now=moment) == []
+
+
+@pytest.mark.parametrize("every", [100_000, 333_333, 1_000, 1_001, 1_999, 7_000_001])
+def test_the_answer_tells_exactly_when_the_next_one_may_start(engine: Engine, every: int) -> None:
+    """To the millisecond, rounded up: a worker that comes at that moment is never sent away again."""
+    engine.insert(numbered(20), now=NOW)
+    rated(engine, Rate(every, 3))
+    now, begun = NOW, 0
+    while begun < 15:
+        turn = look(engine, now=now)
+        begun += len(turn.claims)
+        assert turn.claims, f"nothing at {now - NOW} ms after {begun} jobs, where one was promised"
+        assert turn.next_at == NOW + -(-((begun - 2) * every) // 1000)
+        assert started(engine, now=turn.next_at - 1) == []
+        now = turn.next_at
+
+
+def test_who_comes_too_early_is_told_the_same_moment(engine: Engine) -> None:
+    engine.insert(numbered(20), now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert [look(engine, now=now).next_at for now in (NOW, NOW, NOW + 50, NOW + 99)] == [NOW + TENTH] * 4
+
+
+def test_who_takes_less_than_the_burst_may_take_the_rest(engine: Engine) -> None:
+    engine.insert(numbered(20), now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert [len(started(engine, 2)) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_over_30_seconds_three_workers_start_exactly_what_the_rate_allows(store: StoreUnderTest) -> None:
+    crew = [store.open() for _ in range(3)]
+    crew[0].insert(numbered(3100), now=NOW)
+    rated(crew[0], per_second(100, burst=20))
+    begun: list[str] = []
+    for turn, elapsed in enumerate(range(0, 30 * SECOND + 1, 50)):
+        begun += started(crew[turn % 3], now=NOW + elapsed, worker=f"w{turn % 3}", lease=HOUR)
+        assert len(begun) == 20 + elapsed // 10
+    assert len(set(begun)) == 3020
+
+
+def test_a_worker_with_one_slot_comes_as_often_as_the_rate_allows(engine: Engine) -> None:
+    engine.insert(numbered(100), now=NOW)
+    rated(engine, per_second(10, burst=2))
+    moments = [elapsed for elapsed in range(0, 2001, 20) if started(engine, 1, now=NOW + elapsed)]
+    assert moments == [0, 20, *range(100, 2001, 100)]
+
+
+def test_a_rate_that_is_given_up_is_lifted_at_once(engine: Engine) -> None:
+    engine.insert(numbered(50), now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert len(started(engine)) == 5
+    rated(engine, None)
+    turn = look(engine)
+    assert (len(turn.claims), turn.next_at) == (45, None)
+
+
+def test_a_rested_bucket_is_full_again_and_never_fuller(engine: Engine) -> None:
+    engine.insert(numbered(50), now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert [len(started(engine, now=NOW + rest)) for rest in (0, 200, 24 * HOUR, 24 * HOUR + 450)] == [5, 2, 5, 4]
+
+
+def test_a_claim_that_finds_no_job_spends_nothing(engine: Engine) -> None:
+    rated(engine, TEN_A_SECOND)
+    assert [started(engine) for _ in range(10)] == [[]] * 10
+    engine.insert(numbered(3), now=NOW)
+    assert len(started(engine)) == 3
+    engine.insert(numbered(3, "k"), now=NOW)
+    assert len(started(engine)) == 2
+
+
+def test_queues_do_not_share_their_rates(engine: Engine) -> None:
+    engine.insert(
+        [*numbered(20, "a", queue="a"), *numbered(20, "b", queue="b"), *numbered(20, "c", queue="c")], now=NOW
+    )
+    rated(engine, per_second(10, burst=2), "a")
+    rated(engine, per_second(2, burst=3), "b")
+    turn = look(engine)
+    assert sorted(job_id[0] for job_id in ids(turn.claims)) == ["a"] * 2 + ["b"] * 3 + ["c"] * 20
+    assert turn.next_at == NOW + TENTH
+    turn = look(engine, now=NOW + 5 * TENTH)
+    assert sorted(job_id[0] for job_id in ids(turn.claims)) == ["a", "a", "b"]
+
+
+@however_it_ends
+def test_what_has_started_counts_however_it_ends(engine: Engine, end: Callable[[Claim], Outcome]) -> None:
+    engine.insert(numbered(20), now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert settle(engine, *map(end, look(engine).claims)) == []
+    assert started(engine) == []
+    assert len(started(engine, now=NOW + TENTH)) == 1
+
+
+def test_a_job_that_starts_again_takes_a_start_again(engine: Engine) -> None:
+    engine.insert(numbered(1), now=NOW)
+    rated(engine, per_second(10, burst=2))
+    for _ in range(2):
+        (claimed,) = look(engine).claims
+        settle(engine, release(claimed))
+    assert started(engine) == []
+    assert started(engine, now=NOW + TENTH) == ["j0000"]
+
+
+def test_a_share_and_what_is_left_after_it_are_one_rate(engine: Engine) -> None:
+    """A claim takes from a queue up to its share, and once more if room is left."""
+    engine.insert([*numbered(20, "a", queue="a"), *numbered(1, "b", queue="b")], now=NOW)
+    rated(engine, TEN_A_SECOND, "a")
+    wanted = Want("w1", 50, LEASE, (Share("a", 2), Share("b", 2)))
+    assert len(engine.exchange([], wanted, now=NOW).claims) == 6
+    assert engine.exchange([], wanted, now=NOW).claims == []
+
+
+def test_a_share_and_what_is_left_after_it_are_one_concurrency(engine: Engine) -> None:
+    engine.insert([*numbered(20, "a", queue="a"), *numbered(1, "b", queue="b")], now=NOW)
+    at_once(engine, 3, "a")
+    wanted = Want("w1", 50, LEASE, (Share("a", 2), Share("b", 2)))
+    assert len(engine.exchange([], wanted, now=NOW).claims) == 4
+    assert running_jobs(engine) == 4
+
+
+def test_whatever_comes_first_a_due_job_or_the_next_start_is_told(engine: Engine) -> None:
+    engine.insert([*numbered(20), new_job("soon", run_at=NOW + 30), new_job("late", run_at=NOW + HOUR)], now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert look(engine).next_at == NOW + 30
+    assert look(engine, now=NOW + 30).next_at == NOW + TENTH
+
+
+def test_a_rate_made_anew_holds_from_the_next_claim_on(engine: Engine) -> None:
+    """What was spent by a slow rate must not keep a queue shut for hours by a fast one."""
+    engine.insert(numbered(50), now=NOW)
+    rated(engine, Rate(3_600_000_000, 5))  # one an hour
+    assert len(started(engine)) == 5
+    rated(engine, per_second(10, burst=5))
+    begun = sum(len(started(engine, now=NOW + elapsed)) for elapsed in range(0, 1001, 10))
+    assert 9 <= begun <= 15
+
+
+def test_a_slower_rate_holds_from_the_next_claim_on(engine: Engine) -> None:
+    engine.insert(numbered(50), now=NOW)
+    rated(engine, per_second(100, burst=10))
+    assert len(started(engine)) == 10
+    rated(engine, per_second(1, burst=1))
+    assert sum(len(started(engine, now=NOW + elapsed)) for elapsed in range(0, 5001, 100)) in (5, 6)
+
+
+def test_rules_made_anew_with_the_same_rate_spend_nothing_anew(engine: Engine) -> None:
+    engine.insert(numbered(50), now=NOW)
+    rated(engine, TEN_A_SECOND)
+    assert len(started(engine)) == 5
+    engine.desk.rule_queue("default", QueueRules(rate=TEN_A_SECOND, weight=3, concurrency=40))
+    assert look(engine).next_at == NOW + TENTH
+    assert started(engine) == []
+
+
+def test_what_one_engine_spent_another_one_minds(store: StoreUnderTest) -> None:
+    first = store.open()
+    first.insert(numbered(20), now=NOW)
+    rated(first, TEN_A_SECOND)
+    second = store.open()
+    assert len(started(first)) == 5
+    turn = look(second)
+    assert (turn.claims, turn.next_at) == ([], NOW + TENTH)
+    first.close()
+    assert look(store.open()).claims == []
+    assert len(look(second, now=NOW + 3 * TENTH).claims) == 3
+
+
+def test_a_rate_leaves_other_queues_with_their_order(engine: Engine) -> None:
+    engine.insert([new_job("low", queue="plain"), new_job("high", queue="plain", priority=9)], now=NOW)
+    engine.insert(numbered(9, queue="rated"), now=NOW)
+    rated(engine, TEN_A_SECOND, "rated")
+    begun = started(engine)
+    assert begun.index("high") < begun.index("low")
+    assert len(begun) == 7
+
+
+def test_a_rate_does_not_change_the_order(engine: Engine) -> None:
+    engine.insert([new_job(f"p{number}", priority=number % 4, lifo=number % 3 == 0) for number in range(20)], now=NOW)
+    shown = [job.id for job in engine.desk.peek("default", 100)]
+    rated(engine, TEN_A_SECOND)
+    begun: list[str] = []
+    for elapsed in range(0, 2000, TENTH):
+        begun += started(engine, now=NOW + elapsed)
+    assert begun == shown
+
+
+# -- the concurrency of a queue
+
+
+def test_no_more_run_at_once_than_the_rule_says(store: StoreUnderTest) -> None:
+    one, other = store.open(), store.open()
+    one.insert(numbered(20), now=NOW)
+    at_once(one, 5)
+    assert [len(started(engine, 3, worker=worker)) for engine, worker in ((one, "a"), (other, "b"), (one, "c"))] == [
+        3,
+        2,
+        0,
+    ]
+    assert one.desk.running(NOW) == [("default", "work", "", 5)]
+
+
+def test_a_concurrency_that_is_given_up_is_lifted_at_once(engine: Engine) -> None:
+    engine.insert(numbered(20), now=NOW)
+    at_once(engine, 5)
+    assert len(started(engine)) == 5
+    at_once(engine, None)
+    assert len(started(engine)) == 15
+
+
+def test_a_concurrency_that_is_lowered_lets_none_start_until_enough_have_ended(engine: Engine) -> None:
+    engine.insert(numbered(20), now=NOW)
+    at_once(engine, 5)
+    claims = look(engine).claims
+    at_once(engine, 2)
+    for claimed in claims[:3]:
+        assert started(engine) == []
+        settle(engine, succeed(claimed))
+    assert started(engine) == []
+    settle(engine, succeed(claims[3]))
+    assert len(started(engine)) == 1
+
+
+@however_it_ends
+def test_a_slot_returns_however_an_attempt_ends(engine: Engine, end: Callable[[Claim], Outcome]) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    first, second = look(engine).claims
+    assert started(engine) == []
+    assert settle(engine, end(first)) == []
+    assert len(started(engine)) == 1
+    assert started(engine) == []
+    assert running_jobs(engine) == 2
+    assert row(engine, second.id).state is State.RUNNING
+
+
+def test_a_slot_returns_to_the_turn_that_settles(engine: Engine) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    claims = look(engine).claims
+    assert len(started(engine, done=[succeed(claimed) for claimed in claims])) == 2
+
+
+def test_a_slot_returns_when_an_operator_cancels_its_job(engine: Engine) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    first, _ = look(engine).claims
+    assert engine.desk.move(Filter(ids=(first.id,)), Event.CANCEL, 1, now=NOW) == [first.id]
+    assert len(started(engine)) == 1
+    assert started(engine) == []
+
+
+def test_a_slot_returns_when_the_lease_has_run_out_though_nobody_reaped_it(engine: Engine) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    assert started(engine) == ["j0000", "j0001"]
+    assert running_jobs(engine, RAN_OUT - 1) == 2
+    assert started(engine, now=RAN_OUT - 1) == []
+    assert running_jobs(engine, RAN_OUT) == 0
+    assert started(engine, now=RAN_OUT, worker="w2") == ["j0002", "j0003"]
+    assert started(engine, now=RAN_OUT, worker="w2") == []
+
+
+def test_a_slot_returns_when_its_job_is_reaped(engine: Engine) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    assert started(engine) == ["j0000", "j0001"]
+    assert len(engine.reap(10, now=RAN_OUT)) == 2
+    assert running_jobs(engine, RAN_OUT) == 0
+    assert len(started(engine, now=RAN_OUT)) == 2
+    assert started(engine, now=RAN_OUT) == []
+
+
+def test_a_slot_returns_when_a_claim_is_disowned(engine: Engine) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    first, second = look(engine).claims
+    assert engine.disown("w1", [lease_of(first)], now=NOW) == [second.id]
+    assert len(started(engine)) == 1
+
+
+def test_a_slot_is_held_for_as_long_as_its_lease_is_renewed(engine: Engine) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    leases = [lease_of(claimed) for claimed in look(engine).claims]
+    assert engine.renew(worker_row(), leases, LEASE, now=RAN_OUT - 1).lost == frozenset()
+    assert started(engine, now=RAN_OUT) == []
+    assert started(engine, now=RAN_OUT + LEASE - 2) == []
+    assert len(started(engine, now=RAN_OUT + LEASE - 1)) == 2
+
+
+def test_queues_do_not_share_their_slots(engine: Engine) -> None:
+    engine.insert([*numbered(9, "a", queue="a"), *numbered(9, "b", queue="b"), *numbered(9, "c", queue="c")], now=NOW)
+    at_once(engine, 2, "a")
+    at_once(engine, 3, "b")
+    assert sorted(job_id[0] for job_id in started(engine)) == ["a"] * 2 + ["b"] * 3 + ["c"] * 9
+
+
+def test_what_ran_before_the_rule_was_made_counts(engine: Engine) -> None:
+    engine.insert(numbered(20), now=NOW)
+    assert len(started(engine, 4)) == 4
+    at_once(engine, 5)
+    assert len(started(engine)) == 1
+
+
+def test_a_rate_and_a_concurrency_both_hold(engine: Engine) -> None:
+    engine.insert(numbered(50), now=NOW)
+    engine.desk.rule_queue("default", QueueRules(rate=TEN_A_SECOND, concurrency=3))
+    claims = look(engine).claims
+    assert len(claims) == 3
+    second = look(engine, done=[succeed(claimed) for claimed in claims]).claims
+    assert len(second) == 2  # what the burst has left
+    settle(engine, *map(succeed, second))
+    assert started(engine) == []
+    assert len(started(engine, now=NOW + SECOND)) == 3
+
+
+def test_a_full_queue_says_no_time_for_only_a_ring_can_tell(engine: Engine) -> None:
+    engine.insert(numbered(9), now=NOW)
+    at_once(engine, 2)
+    look(engine)
+    assert look(engine).next_at is None
+
+
+@pytest.mark.parametrize("end", ["settle", "cancel", "reap"])
+def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTest, end: str) -> None:
+    working, waiting = store.open(), store.open()
+    working.insert(numbered(9), now=NOW)
+    at_once(working, 1)
+    (claimed,) = look(working).claims
+    bell = waiting.listen("work")
+    try:
+        while bell.wait(0.1):  # what is still on its way from before
+            pass
+        assert started(waiting) == []
+        if end == "settle":
+            settle(working, succeed(claimed))
+        elif end == "cancel":
+            working.desk.move(Filter(ids=(claimed.id,)), Event.CANCEL, 1, now=NOW)
+        else:
+            working.reap(10, now=RAN_OUT)
+        assert bell.wait(PATIENCE)
+    finally:
+        bell.close()
+
+
+# -- rules as everybody sees them
+
+
+def test_rules_hold_from_the_next_claim_of_another_engine_on(store: StoreUnderTest) -> None:
+    operator, working = store.open(), store.open()
+    operator.insert(numbered(50), now=NOW)
+    assert len(started(working, 1)) == 1
+    at_once(operator, 4)
+    assert len(started(working)) == 3
+    rated(operator, per_second(10, burst=2))
+    assert len(started(working)) == 2
+    rated(operator, None)
+    assert len(started(working)) == 44
+
+
+def test_the_answer_tells_the_weights_of_the_queues_that_have_one(store: StoreUnderTest) -> None:
+    operator, working = store.open(), store.open()
+    operator.insert([new_job(name, queue=name) for name in ("a", "b", "c")], now=NOW)
+    assert look(working, 1).weights == {}
+    operator.desk.rule_queue("a", QueueRules(weight=5))
+    operator.desk.rule_queue("b", QueueRules(weight=2, concurrency=1))
+    operator.desk.rule_queue("c", QueueRules(max_length=10))
+    assert look(working, 1).weights == {"a": 5, "b": 2}
+    operator.desk.rule_queue("a", QueueRules())
+    assert look(working, 1).weights == {"b": 2}
+
+
+def test_tasks_are_listed_by_name_with_their_rules(store: StoreUnderTest) -> None:
+    engine, other = store.open(), store.open()
+    assert engine.desk.tasks() == []
+    rules = {
+        "mail.send": TaskRules(paused=True),
+        "a.b": TaskRules(rate=Rate(500_000, 3), concurrency=2),
+        "z": TaskRules(concurrency=1),
+        "it's %s {x}*?": TaskRules(paused=True, concurrency=7),
+    }
+    for name, of_task in rules.items():
+        engine.desk.rule_task(name, of_task)
+    assert other.desk.tasks() == [TaskRow(name, rules[name]) for name in sorted(rules)]
+
+
+def test_new_rules_of_a_task_take_the_place_of_the_old_ones_and_none_remove_it(engine: Engine) -> None:
+    engine.desk.rule_task("work", TaskRules(paused=True))
+    engine.desk.rule_task("work", TaskRules(concurrency=2))
+    assert engine.desk.tasks() == [TaskRow("work", TaskRules(concurrency=2))]
+    engine.desk.rule_task("work", TaskRules())
+    assert engine.desk.tasks() == []
+    engine.desk.rule_task("never had any", TaskRules())
+    assert engine.desk.tasks() == []
+
+
+def test_a_new_rule_of_a_task_wakes_the_workers(store: StoreUnderTest) -> None:
+    engine, listening = store.open(), store.open()
+    engine.insert([new_job("a")], now=NOW)
+    bell = listening.listen("work")
+    engine.desk.rule_task("work", TaskRules(concurrency=5))
+    assert bell.wait(PATIENCE)
+    bell.close()
+
+
+def test_the_desk_tells_what_runs_by_queue_task_and_lane(engine: Engine) -> None:
+    engine.insert(
+        [
+            *numbered(3, "a", queue="a", task="one"),
+            *numbered(2, "b", queue="a", task="two"),
+            keyed("c", "k", queue="b", task="one"),
+            new_job("later", run_at=NOW + HOUR),
+        ],
+        now=NOW,
+    )
+    assert engine.desk.running(NOW) == []
+    assert len(started(engine)) == 6
+    found = sorted(engine.desk.running(NOW))
+    assert found == [("a", "one", "", 3), ("a", "two", "", 2), ("b", "one", '["c:k"]', 1)]
+    assert engine.desk.running(RAN_OUT) == []
+
+
+# -- many at once
+
+
+class Gauge:
+    """How many run of each kind, as those who run them see it: never more than truly run, so an excess is one."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self.now: dict[str, int] = {}
+        self.most: dict[str, int] = {}
+        self.begun: list[str] = []
+
+    def begin(self, claims: list[Claim], kind: Callable[[Claim], str]) -> None:
+        with self._lock:
+            self.begun += ids(claims)
+            for claimed in claims:
+                name = kind(claimed)
+                self.now[name] = self.now.get(name, 0) + 1
+                self.most[name] = max(self.most.get(name, 0), self.now[name])
+
+    def end(self, claims: list[Claim], kind: Callable[[Claim], str]) -> None:
+        with self._lock:
+            for claimed in claims:
+                self.now[kind(claimed)] -= 1
+
+
+def by_key(claimed: Claim) -> str:
+    return claimed.id.split("-")[0]
+
+
+def run_all(crew: list[Engine], jobs: int, gauge: Gauge, kind: Callable[[Claim], str], room: int = 3) -> list[int]:
+    """Start and end every job with all engines at once; the numbers of running jobs that the desk told meanwhile."""
+    told: list[int] = []
+    deadline = time.monotonic() + PATIENCE
+
+    def work(number: int) -> None:
+        held: list[Claim] = []
+        while len(gauge.begun) < jobs:
+            assert time.monotonic() < deadline, f"only {len(gauge.begun)} of {jobs} jobs were started in time"
+            claims = look(crew[number], room, worker=f"w{number}").claims
+            gauge.begin(claims, kind)
+            held += claims
+            told.append(running_jobs(crew[number]))
+            gauge.end(held, kind)
+            assert settle(crew[number], *map(succeed, held)) == []
+            held = []
+
+    together(len(crew), work)
+    return told
+
+
+def test_eight_at_once_never_run_more_than_the_concurrency(store: StoreUnderTest) -> None:
+    crew = [store.open() for _ in range(8)]
+    crew[0].insert(numbered(200), now=NOW)
+    at_once(crew[0], 5)
+    gauge = Gauge()
+    told = run_all(crew, 200, gauge, lambda claimed: "all")
+    assert sorted(gauge.begun) == [f"j{number:04}" for number in range(200)]
+    assert gauge.most["all"] <= 5
+    assert max(told) <= 5
+    assert set(states(crew[0]).values()) == {State.COMPLETED}
+
+
+def test_eight_at_once_never_start_more_than_the_rate(store: StoreUnderTest) -> None:
+    crew = [store.open() for _ in range(8)]
+    crew[0].insert(numbered(400), now=NOW)
+    rated(crew[0], per_second(10, burst=50))
+
+    def take_all(elapsed: int) -> int:
+        def take(number: int) -> int:
+            return sum(len(started(crew[number], 3, now=NOW + elapsed, worker=f"w{number}")) for _ in range(8))
+
+        return sum(together(8, take))
+
+    assert [take_all(elapsed) for elapsed in (0, 0, SECOND, 3 * SECOND, 3 * SECOND, HOUR)] == [50, 0, 10, 20, 0, 50]
+
+
+def test_eight_at_once_never_run_more_of_a_key_than_allowed(store: StoreUnderTest) -> None:
+    crew = [store.open() for _ in range(8)]
+    crew[0].desk.rule_queue("default", QueueRules(key_concurrency=2))
+    crew[0].insert([keyed(f"k{number % 12}-{number}", f"k{number % 12}") for number in range(180)], now=NOW)
+    gauge = Gauge()
+    run_all(crew, 180, gauge, by_key)
+    assert len(set(gauge.begun)) == len(gauge.begun) == 180
+    assert set(gauge.most) == {f"k{number}" for number in range(12)}
+    assert max(gauge.most.values()) <= 2
+
+
+def test_eight_at_once_under_every_kind_of_limit(store: StoreUnderTest) -> None:
+    """Keys, rates of keys, a queue's rate and concurrency, and a task's: none is exceeded by anybody."""
+    crew = [store.open() for _ in range(8)]
+    rules = QueueRules(rate=per_second(10, 70), concurrency=6, key_concurrency=2, key_rate=per_second(1, 12))
+    crew[0].desk.rule_queue("default", rules)
+    crew[0].desk.rule_task("work", TaskRules(concurrency=5))
+    jobs = [
+        gated(f"k{number % 8}-{number}", Gate("key", f"k{number % 8}"), Gate("rate", f"k{number % 8}"))
+        for number in range(160)
+    ]
+    crew[0].insert([*jobs, *[tenant(f"t-{number}", "t") for number in range(40)]], now=NOW)
+    gauge = Gauge()
+    told = run_all(crew, 70, gauge, by_key)
+    assert len(set(gauge.begun)) == len(gauge.begun) == 70
+    assert max(told) <= 5
+    assert all(most <= 2 for key, most in gauge.most.items() if key != "t")
+    starts = {key: sum(job_id.startswith(f"{key}-") for job_id in gauge.begun) for key in gauge.most}
+    assert max(starts.values()) <= 12
+    assert started(crew[0]) == []
+
+
+def test_queues_without_rules_are_not_slowed_by_who_minds_rules_elsewhere(store: StoreUnderTest) -> None:
+    """Each job of both queues exactly once, whoever claims how."""
+    crew = [store.open() for _ in range(4)]
+    at_once(crew[0], 1000, "ruled")
+    crew[0].insert([*numbered(300, "p", queue="plain"), *numbered(300, "r", queue="ruled")], now=NOW)
+    deadline = time.monotonic() + PATIENCE
+    begun: list[str] = []
+
+    def drain(number: int) -> None:
+        wanted = [only("plain", 7, f"w{number}"), only("ruled", 7, f"w{number}")]
+        while len(begun) < 600:
+            assert time.monotonic() < deadline
+            for one in wanted:
+                begun.extend(ids(crew[number].exchange([], one, now=NOW).claims))
+
+    together(4, drain)
+    assert len(set(begun)) == len(begun) == 600
+    assert crew[0].desk.count(EVERYTHING) == 600

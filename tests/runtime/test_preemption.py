@@ -1,0 +1,69 @@
+"""A run of a task that agreed to it makes way for a more urgent job, and is given back with nothing spent."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Headrace, current_job
+from tests.runtime.kit import PATIENCE, eventually
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Headrace]:
+    with Headrace(url, shutdown_timeout=5.0) as app:
+        yield app
+
+
+def test_the_urgent_job_runs_at_once_and_the_other_one_again(app: Headrace) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    @app.task(preemptible=True)
+    async def long() -> int:
+        began.set()
+        while not may_end.is_set():
+            await asyncio.sleep(0.01)
+        return current_job().attempt
+
+    urgent = app.task(name="urgent", priority=5)(may_end.set)
+    with app.worker(concurrency=1):
+        job = long.enqueue()
+        assert began.wait(PATIENCE)
+        assert urgent.enqueue().wait(PATIENCE) == "completed"
+        assert job.result(PATIENCE) == 1  # no attempt was spent
+    (release,) = (entry for entry in job.history() if entry.event == "release")
+    assert "more urgent" in (release.message or "")
+
+
+@pytest.mark.parametrize(
+    ("preemptible", "priority", "held_up"),
+    [(False, 5, "no"), (True, 0, "no"), (True, 5, "paused"), (True, 5, "rate")],
+)
+def test_nobody_makes_way(app: Headrace, preemptible: bool, priority: int, held_up: str) -> None:
+    """Who did not agree; for a job that is no more urgent; for one that could not start anyway."""
+    began, may_end = threading.Event(), threading.Event()
+
+    @app.task(preemptible=preemptible, queue="slow")
+    def long() -> None:
+        began.set()
+        may_end.wait(PATIENCE)
+
+    urgent = app.task(name="urgent", priority=priority, queue="fast")(lambda: None)
+    if held_up == "paused":
+        app.queue("fast").pause()
+    elif held_up == "rate":
+        app.queue("fast").configure(rate="1/h", burst=1)
+        with app.worker():
+            urgent.enqueue().wait(PATIENCE)
+    with app.worker(concurrency=1) as worker:
+        job = long.enqueue()
+        assert began.wait(PATIENCE)
+        urgent.enqueue()
+        upkeep = worker._next_upkeep
+        eventually(lambda: worker._next_upkeep > upkeep + 1)  # it has looked since
+        assert job.refresh().state == "running"
+        may_end.set()
+        assert job.wait(PATIENCE) == "completed"

@@ -1,0 +1,239 @@
+"""`headrace tasks`, the rules of `headrace queues configure` and the orders of `headrace worker`, right and wrong."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Headrace
+from headrace.core.regulation import QueueRules, Rate, TaskRules
+from tests.surfaces.command_line import PATIENCE, Shell, end, eventually, open_shell
+
+MARK = """
+from headrace import Headrace, current_job
+
+app = Headrace()
+
+@app.task
+def mark(name: str) -> None:
+    with open("order", "a") as order:
+        order.write(name)
+"""
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
+
+
+@pytest.fixture
+def app(shell: Shell) -> Iterator[Headrace]:
+    with shell.app() as app:
+        app.task_by_name("send").using(job_id="letter-1", queue="mail").enqueue()
+        yield app
+
+
+# -- tasks
+
+
+def test_tasks_are_paused_listed_and_resumed(shell: Shell, app: Headrace) -> None:
+    assert shell("tasks") == (0, "", "no task is paused or has other rules\n")
+    assert shell("tasks", "list", "--json").json == []
+    assert shell("tasks", "pause", "send").out == "task send is paused\n"
+    assert app.task_rules() == {"send": TaskRules(paused=True)}
+    head, line = shell("tasks").out.splitlines()
+    assert (head.split(), line.split()) == (["TASK", "RULES"], ["send", "paused=true"])
+    assert shell("tasks", "--json").json == [{"task": "send", "rules": {"paused": True}}]
+    assert shell("tasks", "resume", "send").out == "task send is open\n"
+    assert app.task_rules() == {}
+
+
+def test_a_name_that_nobody_knows_is_taken_and_doubted(shell: Shell, app: Headrace) -> None:
+    doubt = " (no worker knows it, and there is no job of it)"
+    assert shell("tasks", "pause", "send", "sned").out == f"task send is paused\ntask sned is paused{doubt}\n"
+    assert shell("tasks", "configure", "sned", "--concurrency", "1").out.endswith(f"concurrency=1{doubt}\n")
+    app.task(name="known")(lambda: None)
+    with app.worker():
+        assert shell("tasks", "pause", "known").out == "task known is paused\n"
+
+
+def test_one_wrong_name_leaves_every_task_as_it_was(shell: Shell, app: Headrace) -> None:
+    ran = shell("tasks", "pause", "send", "no blanks")
+    assert ran == (2, "", "error: task name: 'no blanks' must have 1 to 100 characters and no blanks\n")
+    assert app.task_rules() == {}
+
+
+def test_the_rules_of_a_task_are_given_shown_and_lifted(shell: Shell, app: Headrace) -> None:
+    assert shell("tasks", "configure", "send").out == "task send has no rules\n"
+    ran = shell("tasks", "configure", "send", "--rate", "100/min", "--burst", "7", "--concurrency", "3")
+    assert ran.out == "task send has rate=100/min burst=7 concurrency=3\n"
+    assert app.task_rules() == {"send": TaskRules(rate=Rate(600_000, 7), concurrency=3)}
+    assert shell("tasks", "configure", "send", "--rate", "none").out == "task send has concurrency=3\n"
+    told = shell("tasks", "configure", "send", "--json").json
+    assert told == {"task": "send", "rules": {"concurrency": 3}}
+    shell("tasks", "pause", "send")
+    assert shell("tasks", "configure", "send", "--clear").out == "task send has paused=true\n"
+    assert shell("tasks", "configure", "send", "--clear", "--rate", "5/s").out.startswith(
+        "task send has paused=true rate"
+    )
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--rate", "often"], "'--rate': 'often' "),
+        (["--rate", "10"], "'--rate': expected text such as '10/s'"),
+        (["--rate", "0/s"], "'--rate': '0/s' must be"),
+        (["--burst", "5"], "burst: it belongs to a rate; give that too"),
+        (["--burst", "few"], "'--burst': expected a whole number"),
+        (["--burst", "0"], "or 'none' for what starts in a second, got 0"),
+        (["--concurrency", "0"], "'--concurrency': expected a whole number from 1 to 1,000,000,000, or 'none'"),
+        (["--concurrency", "1.5"], "'--concurrency': expected a whole number"),
+        (["--concurrency", "-1"], "'--concurrency': expected a whole number"),
+        (["--weight", "5"], "no such option '--weight'"),
+    ],
+)
+def test_a_wrong_rule_of_a_task_is_told_in_one_line(
+    shell: Shell, app: Headrace, arguments: list[str], told: str
+) -> None:
+    ran = shell("tasks", "configure", "send", *arguments)
+    assert_told(ran.code, ran.out, ran.err, told)
+    assert app.task_rules() == {}
+
+
+def assert_told(code: int, out: str, err: str, told: str) -> None:
+    """Wrong use: one line that says what is wrong, perhaps one that says where help is, and nothing else."""
+    error, *more = err.splitlines()
+    assert (code, out) == (2, "")
+    assert error.startswith("error: ")
+    assert told in error
+    assert [line.partition(" ")[0] for line in more] in ([], ["try:"])
+
+
+# -- queues
+
+
+def test_every_rule_of_a_queue_is_given_shown_and_lifted(shell: Shell, app: Headrace) -> None:
+    given = {
+        "--max-length": "100",
+        "--weight": "3",
+        "--strategy": "fifo",
+        "--ageing": "1.5",
+        "--rate": "10/s",
+        "--burst": "20",
+        "--concurrency": "5",
+        "--key-rate": "5 per hour",
+        "--key-burst": "2",
+        "--key-concurrency": "4",
+    }
+    ran = shell("queues", "configure", "mail", *(word for pair in given.items() for word in pair))
+    assert ran.out == (
+        "queue mail has max_length=100 weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 concurrency=5 "
+        "key_rate=5/h key_burst=2 key_concurrency=4\n"
+    )
+    assert app.queue("mail").rules == QueueRules(
+        max_length=100,
+        weight=3,
+        strategy="fifo",
+        ageing=1500,
+        rate=Rate(100_000, 20),
+        concurrency=5,
+        key_rate=Rate(720_000_000, 2),
+        key_concurrency=4,
+    )
+    assert shell("queues", "configure", "mail", "--burst", "none").out.count("rate=10/s burst=10 ") == 1
+    for option in given:
+        assert shell("queues", "configure", "mail", option, "none").code == 0
+    assert app.queue("mail").rules == QueueRules()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--rate", "fast"], "'--rate': 'fast' "),
+        (["--rate", "10"], "'--rate': expected text such as '10/s'"),
+        (["--key-rate", "inf"], "'--key-rate': expected text such as '10/s'"),
+        (["--burst", "5"], "burst: it belongs to a rate; give that too"),
+        (["--key-burst", "5"], "key_burst: it belongs to a key_rate; give that too"),
+        (["--clear", "--burst", "5"], "burst: it belongs to a rate"),
+        (["--strategy", "fif"], "'--strategy': expected one of priority, fifo, lifo, weighted_random, got 'fif'"),
+        (["--ageing", "soon"], "'--ageing': expected the seconds of waiting"),
+        (["--ageing", "nan"], "'--ageing': expected the seconds of waiting"),
+        (["--weight", "0"], "'--weight': expected a whole number from 1 to 1,000, or 'none' for the usual weight"),
+        (["--wieght", "2"], "no such option '--wieght'"),
+    ],
+)
+def test_a_wrong_rule_of_a_queue_is_told_in_one_line(
+    shell: Shell, app: Headrace, arguments: list[str], told: str
+) -> None:
+    app.queue("mail").configure(concurrency=7)
+    ran = shell("queues", "configure", "mail", *arguments)
+    assert_told(ran.code, ran.out, ran.err, told)
+    assert app.queue("mail").rules == QueueRules(concurrency=7)
+
+
+def test_why_names_the_rule_that_holds_a_job_back(shell: Shell, app: Headrace) -> None:
+    app.task(name="send")(lambda: None)
+    app.pause_task("send")
+    with app.worker():
+        assert shell("why", "letter-1").out == "Task 'send' is paused; resume it with `headrace tasks resume send`.\n"
+        assert shell("tasks", "resume", "send").code == 0
+        assert app.jobs.get("letter-1").wait(PATIENCE) == "completed"
+
+
+# -- workers
+
+
+def order_of(shell: Shell, calls: dict[str, dict[str, object]], *arguments: str) -> str:
+    """The order in which a drained worker process with one slot runs these calls."""
+    name = shell.module(MARK)
+    with shell.app() as app:
+        app.enqueue_many([app.task_by_name("mark").using(**options).bind(call) for call, options in calls.items()])
+    ran = shell.run("--app", name, "worker", "--drain", "-c", "1", *arguments)
+    assert ran.code == 0, ran.err
+    return (shell.folder / "order").read_text("utf-8")
+
+
+@pytest.mark.parametrize(("strategy", "order"), [("priority", "bac"), ("fifo", "abc"), ("lifo", "cba")])
+def test_a_worker_runs_jobs_by_the_strategy_it_is_given(shell: Shell, strategy: str, order: str) -> None:
+    calls: dict[str, dict[str, object]] = {"a": {}, "b": {"priority": 5}, "c": {}}
+    assert order_of(shell, calls, "--strategy", strategy) == order
+
+
+def test_a_worker_serves_queues_strictly_in_the_order_given(shell: Shell) -> None:
+    calls: dict[str, dict[str, object]] = {name: {"queue": name.lower() * 3} for name in "ABC"}
+    assert order_of(shell, calls, "-q", "ccc,aaa,bbb", "--queue-order", "strict") == "CAB"
+
+
+def test_a_worker_runs_what_it_has_the_means_for(shell: Shell) -> None:
+    calls: dict[str, dict[str, object]] = {
+        "a": {"needs": ["gpu", "region:eu"]},
+        "b": {"needs": ["gpu", "tpu"]},
+        "c": {},
+    }
+    ran = order_of(shell, calls, "--needs", "gpu, region:eu", "--needs", "disk")
+    assert sorted(ran) == ["a", "c"]
+
+
+def test_a_worker_process_tells_what_it_has(shell: Shell) -> None:
+    worker = shell.start("--app", shell.module(MARK), "worker", "--needs", "gpu,region:eu")
+    with shell.app() as app:
+        eventually(lambda: [known.capabilities for known in app.workers()] == [["gpu", "region:eu"]], "it signs on")
+    assert shell("workers", "--json").json[0]["capabilities"] == ["gpu", "region:eu"]
+    assert end(worker).code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (["--strategy", "fif"], "'--strategy': 'fif' is not one of 'priority', 'fifo', 'lifo', 'weighted_random'"),
+        (["--strategy", "none"], "'--strategy': 'none' is not one of"),
+        (["--queue-order", "first"], "'--queue-order': 'first' is not one of 'weighted', 'random', 'strict'"),
+        (["--needs"], "'--needs' requires an argument"),
+    ],
+)
+def test_a_wrong_order_to_a_worker_is_told_in_one_line(shell: Shell, arguments: list[str], told: str) -> None:
+    ran = shell("worker", *arguments)
+    assert_told(ran.code, ran.out, ran.err, told)

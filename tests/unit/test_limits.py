@@ -1,0 +1,425 @@
+"""Rates against a plain bucket of tokens in exact fractions, lanes there and back, and orders that favor nobody."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from fractions import Fraction
+from math import floor
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.limits import (
+    STRATEGIES,
+    Doorkeeper,
+    Gate,
+    Head,
+    allows,
+    as_rate,
+    drawn,
+    gates_of,
+    in_turn,
+    lane_of,
+    merged,
+    opens_at,
+    spent,
+    weight_of,
+)
+from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
+from headrace.engines.relational.gatekeeper import earlier, rulebook
+from headrace.errors import ConfigError
+
+NOW = 1_700_000_000_000_000  # microseconds
+rates = st.builds(Rate, every=st.integers(1, 10**11), burst=st.integers(1, 10_000))
+
+
+# -- rates
+
+
+class Bucket:
+    """The textbook: tokens drip in at a steady rate up to a brim, and every start takes one."""
+
+    def __init__(self, rate: Rate, now: int) -> None:
+        self._rate = rate
+        self._tokens = Fraction(rate.burst)
+        self._at = now
+
+    def tokens(self, now: int) -> Fraction:
+        self._tokens = min(self._tokens + Fraction(now - self._at, self._rate.every), Fraction(self._rate.burst))
+        self._at = now
+        return self._tokens
+
+    def take(self, starts: int) -> None:
+        self._tokens -= starts
+
+
+@st.composite
+def visits(draw: st.DrawFn) -> tuple[Rate, list[tuple[int, int]]]:
+    """A rate, and how long after each other claims come that want so many."""
+    rate = draw(rates)
+    pause = st.one_of(st.integers(0, 3 * rate.every), st.integers(0, 2 * rate.every * rate.burst), st.just(rate.every))
+    return rate, draw(st.lists(st.tuples(pause, st.integers(0, 2 * rate.burst)), min_size=1, max_size=30))
+
+
+@given(visits())
+def test_what_may_start_is_what_a_bucket_holds(case: tuple[Rate, list[tuple[int, int]]]) -> None:
+    rate, turns = case
+    bucket, full_at, now = Bucket(rate, NOW), 0, NOW
+    for pause, wanted in turns:
+        now += pause
+        allowed = allows(rate, full_at, now)
+        assert allowed == floor(bucket.tokens(now))
+        starts = min(allowed, wanted)
+        bucket.take(starts)
+        full_at = spent(rate, full_at, now, starts)
+        assert allows(rate, full_at, now) == allowed - starts
+
+
+@given(visits())
+def test_the_moment_told_is_the_first_at_which_one_more_may_start(case: tuple[Rate, list[tuple[int, int]]]) -> None:
+    rate, turns = case
+    full_at, now = 0, NOW
+    for pause, _ in turns:
+        now += pause
+        full_at = spent(rate, full_at, now, allows(rate, full_at, now))
+        moment = opens_at(rate, full_at)
+        assert moment > now
+        assert allows(rate, full_at, moment - 1) == 0
+        assert allows(rate, full_at, moment) == 1
+
+
+@given(rates, st.integers(0, 10**15))
+def test_after_a_rest_all_of_the_burst_may_start_and_never_more(rate: Rate, rest: int) -> None:
+    full_at = spent(rate, 0, NOW, rate.burst)
+    assert allows(rate, full_at, NOW) == 0
+    assert allows(rate, full_at, full_at + rest) == rate.burst
+    assert allows(rate, full_at, full_at - 1) == rate.burst - 1
+
+
+def test_a_clock_that_stepped_back_lets_nothing_start_twice() -> None:
+    rate = Rate(1_000_000, 3)
+    full_at = spent(rate, 0, NOW, 3)
+    assert allows(rate, full_at, NOW - 10_000_000) == 0
+
+
+@pytest.mark.parametrize(
+    ("text", "every", "burst"),
+    [
+        ("10/s", 100_000, 10),
+        ("1/s", 1_000_000, 1),
+        ("3/s", 333_333, 3),
+        ("6/s", 166_667, 6),
+        ("7/s", 142_857, 7),
+        ("0.5/s", 2_000_000, 1),
+        ("2.5/sec", 400_000, 2),
+        ("100/min", 600_000, 1),
+        ("600/min", 100_000, 10),
+        ("90/m", 666_667, 1),
+        ("100/minute", 600_000, 1),
+        ("5 per hour", 720_000_000, 1),
+        ("5 per hours", 720_000_000, 1),
+        ("3/10s", 3_333_333, 1),
+        ("3/10 seconds", 3_333_333, 1),
+        ("30 per 1.5 min", 3_000_000, 1),
+        (" 10 / S ", 100_000, 10),
+        ("10 PER Second", 100_000, 10),
+        ("1/d", 86_400_000_000, 1),
+        ("1000/2days", 172_800_000, 1),
+        ("1000000/s", 1, 1_000_000),
+    ],
+)
+def test_a_rate_as_a_user_writes_it(text: str, every: int, burst: int) -> None:
+    assert as_rate(text) == Rate(every, burst)
+    assert as_rate(text, 20) == Rate(every, 20)
+
+
+BAD_RATES = [
+    "",
+    "10",
+    "/s",
+    "10/",
+    "s/10",
+    "10/s/s",
+    "-1/s",
+    "+1/s",
+    "1e3/s",
+    "10 s",
+    "10per s",
+    "10/fortnight",
+    "10/ms",
+    "10/us",
+    "0/s",
+    "0.0/min",
+    "10/0s",
+    "1000001/s",
+    "1/0.0000001s",
+    "10/s\n10/s",
+    "nan/s",
+    "inf/s",
+    "10\N{FULLWIDTH SOLIDUS}s",
+    "9" * 400 + "/s",
+    "1/" + "9" * 400 + "s",
+    "9" * 400 + "/" + "9" * 400 + "d",
+    "0." + "0" * 300 + "1/s",
+    "1/" + "9" * 30 + "d",
+]
+
+
+@pytest.mark.parametrize("text", BAD_RATES, ids=lambda text: ascii(text[:20]))
+def test_what_is_no_rate_is_refused_with_a_hint(text: str) -> None:
+    with pytest.raises(ConfigError, match="rate: ") as refused:
+        as_rate(text)
+    assert "'10/s'" in str(refused.value) or "1000000" in str(refused.value)
+    assert len(str(refused.value)) < 300
+
+
+@given(st.text(max_size=20))
+def test_any_text_is_a_rate_or_refused(text: str) -> None:
+    try:
+        rate = as_rate(text)
+    except ConfigError:
+        return
+    assert rate.every >= 1
+    assert rate.burst >= 1
+
+
+@given(st.integers(1, 10_000), st.sampled_from(["s", "min", "hour", "day"]))
+def test_a_rate_means_what_it_says_to_within_a_hundredth(starts: int, unit: str) -> None:
+    seconds = {"s": 1, "min": 60, "hour": 3600, "day": 86_400}[unit]
+    rate = as_rate(f"{starts}/{unit}")
+    asked = Fraction(starts, seconds)
+    assert abs(Fraction(1_000_000, rate.every) - asked) <= asked / 100
+    assert rate.burst == max(floor(asked), 1)
+
+
+# -- lanes and gates
+
+names = st.text(st.characters(exclude_categories=["Cs"]), max_size=12)
+gates = st.builds(Gate, st.sampled_from(["key", "rate", "needs", "task"]), names)
+
+
+@given(st.lists(gates, max_size=6))
+def test_a_lane_tells_its_gates(several: list[Gate]) -> None:
+    lane = lane_of(several)
+    found = gates_of(lane)
+    assert set(found) == set(several)
+    assert len(found) == len(set(several))
+    assert lane_of(found) == lane
+
+
+@given(st.lists(gates, max_size=6), st.randoms())
+def test_a_lane_is_the_same_however_its_gates_are_listed(several: list[Gate], chance: random.Random) -> None:
+    shuffled = [*several, *several[:2]]
+    chance.shuffle(shuffled)
+    assert lane_of(shuffled) == lane_of(several)
+
+
+@given(st.lists(gates, max_size=4), st.lists(gates, max_size=4))
+def test_different_gates_are_different_lanes(one: list[Gate], other: list[Gate]) -> None:
+    assert (lane_of(one) == lane_of(other)) == (set(one) == set(other))
+
+
+def test_a_job_without_gates_is_in_no_lane() -> None:
+    assert lane_of([]) == ""
+    assert gates_of("") == []
+    assert lane_of([Gate("key", "")]) != ""
+
+
+@pytest.mark.parametrize("name", ["", ":", "c:x", '"', "\\", '","r:x', "\0", "\n", "grüße 🚰", "]", "\u2028"])
+def test_no_name_is_taken_for_another_one(name: str) -> None:
+    several = [Gate("key", name), Gate("rate", name), Gate("needs", name), Gate("task", name)]
+    assert set(gates_of(lane_of(several))) == set(several)
+    assert gates_of(lane_of([Gate("needs", name)])) == [Gate("needs", name)]
+
+
+def test_a_doorkeeper_lets_in_as_many_as_the_narrowest_gate_has_room_for() -> None:
+    asked: list[Gate] = []
+    room = {Gate("key", "a"): 2.0, Gate("rate", "b"): 5.0, Gate("needs", "gpu"): float("inf")}
+
+    def room_of(gate: Gate) -> float:
+        asked.append(gate)
+        return room[gate]
+
+    keeper = Doorkeeper(room_of)
+    both = [Gate("key", "a"), Gate("rate", "b")]
+    assert [keeper.lets_in(both) for _ in range(3)] == [True, True, False]
+    assert [keeper.lets_in([Gate("rate", "b"), Gate("needs", "gpu")]) for _ in range(4)] == [True, True, True, False]
+    assert keeper.passed == {Gate("key", "a"): 2, Gate("rate", "b"): 5, Gate("needs", "gpu"): 3}
+    assert len(asked) == 3, "each gate is asked once"
+    assert keeper.lets_in([])
+
+
+def test_who_is_not_let_in_is_counted_nowhere() -> None:
+    keeper = Doorkeeper(lambda gate: 0 if gate.kind == "needs" else 1)
+    assert not keeper.lets_in([Gate("key", "a"), Gate("needs", "gpu")])
+    assert keeper.room(Gate("key", "a")) == 1
+    assert keeper.passed == {}
+
+
+# -- turns
+
+
+def heads_of(lane: str, priorities: list[int], first: int = 0) -> list[Head]:
+    """The front of a lane: its jobs in the order of a claim."""
+    heads = [Head(first + n, "work", level, 1000 + first + n, lane) for n, level in enumerate(priorities)]
+    return sorted(heads, key=lambda head: (-head.priority, head.rank, head.seq))
+
+
+lanes_of_heads = st.lists(st.lists(st.integers(-3, 3), max_size=12), max_size=8).map(
+    lambda lanes: [heads_of(f"l{n}", levels, 100 * n) for n, levels in enumerate(lanes)]
+)
+
+
+@given(lanes_of_heads)
+def test_turns_hold_every_job_once_and_each_lane_in_its_own_order(lanes: list[list[Head]]) -> None:
+    order = in_turn(lanes)
+    assert sorted(head.seq for head in order) == sorted(head.seq for heads in lanes for head in heads)
+    for heads in lanes:
+        mine = {head.seq for head in heads}
+        assert [head for head in order if head.seq in mine] == heads
+
+
+@given(lanes_of_heads)
+def test_the_more_urgent_goes_before_the_less_urgent_whatever_the_lane(lanes: list[list[Head]]) -> None:
+    levels = [head.priority for head in in_turn(lanes)]
+    assert levels == sorted(levels, reverse=True)
+
+
+@given(lanes_of_heads)
+def test_of_the_equally_urgent_no_lane_is_ever_two_turns_ahead(lanes: list[list[Head]]) -> None:
+    order = in_turn(lanes)
+    for level in {head.priority for head in order}:
+        left = {heads[0].lane: sum(head.priority == level for head in heads) for heads in lanes if heads}
+        had: Counter[str] = Counter()
+        for head in (head for head in order if head.priority == level):
+            had[head.lane] += 1
+            left[head.lane] -= 1
+            waiting = [had[lane] for lane, jobs in left.items() if jobs]
+            assert not waiting or had[head.lane] - min(waiting) <= 1
+
+
+def test_without_priorities_only_turns_and_age_count() -> None:
+    lanes = [heads_of("a", [9, 9, 9], 10), heads_of("b", [0, 0], 20), heads_of("c", [-5], 0)]
+    assert "".join(head.lane for head in in_turn(lanes, by_priority=False)) == "cababa"
+
+
+# -- orders
+
+
+def test_ten_points_more_are_drawn_ten_times_as_often() -> None:
+    assert weight_of(10) == pytest.approx(10 * weight_of(0))
+    assert weight_of(-90) == pytest.approx(weight_of(-100) * 10)
+    assert 0 < weight_of(-100) < weight_of(100) < float("inf")
+
+
+chances = st.floats(0, 1, exclude_max=True)
+
+
+@given(st.dictionaries(st.integers(-100, 100), st.integers(1, 6), max_size=6), st.integers(0, 20), st.data())
+def test_drawn_is_never_more_than_waits_nor_less_than_asked(
+    waiting: dict[int, int], jobs: int, data: st.DataObject
+) -> None:
+    order = drawn(waiting, jobs, lambda: data.draw(chances))
+    assert len(order) == min(jobs, sum(waiting.values()))
+    assert all(times <= waiting[level] for level, times in Counter(order).items())
+
+
+def test_drawn_follows_the_weights() -> None:
+    chance = random.Random(7)
+    order = drawn({0: 10**6, 3: 10**6, 6: 10**6}, 7000, chance.random)
+    times = Counter(order)
+    weights = {level: weight_of(level) for level in (0, 3, 6)}
+    for level, weight in weights.items():
+        assert times[level] == pytest.approx(7000 * weight / sum(weights.values()), rel=0.1)
+
+
+@pytest.mark.parametrize(("chance", "level"), [(0.0, 0), (0.0909, 0), (0.091, 10), (0.9999999999999999, 10)])
+def test_drawn_takes_the_level_the_chance_falls_on(chance: float, level: int) -> None:
+    assert drawn({10: 1, 0: 1}, 1, lambda: chance) == [level]
+
+
+@st.composite
+def fronts(draw: st.DrawFn) -> dict[int, list[Head]]:
+    jobs = draw(st.lists(st.tuples(st.integers(-5, 5), st.integers(1, 200), st.booleans()), max_size=20))
+    levels: dict[int, list[Head]] = {}
+    for seq, (level, at, lifo) in enumerate(jobs):
+        levels.setdefault(level, []).append(Head(seq, "work", level, -at if lifo else at))
+    return levels
+
+
+@given(fronts(), st.integers(0, 25))
+def test_by_age_priority_counts_for_nothing(levels: dict[int, list[Head]], jobs: int) -> None:
+    everything = [(abs(head.rank), head.seq) for heads in levels.values() for head in heads]
+
+    def places(strategy: Strategy) -> list[tuple[int, int]]:
+        return [(abs(head.rank), head.seq) for head in merged(levels, strategy, None, jobs)]
+
+    assert places("fifo") == sorted(everything)[:jobs]
+    assert places("lifo") == sorted(everything, reverse=True)[:jobs]
+
+
+@given(fronts(), st.integers(1, 50))
+def test_with_ageing_nobody_is_overtaken_by_more_than_priority_is_worth(
+    levels: dict[int, list[Head]], ageing: int
+) -> None:
+    order = merged(levels, "priority", ageing, 100)
+    assert len(order) == sum(map(len, levels.values()))
+    for place, head in enumerate(order):
+        for later in order[place + 1 :]:
+            assert abs(head.rank) - abs(later.rank) <= (head.priority - later.priority) * ageing
+
+
+def test_every_strategy_has_a_name() -> None:
+    assert STRATEGIES == ("priority", "fifo", "lifo", "weighted_random")
+
+
+# -- what a claim has to mind
+
+
+@pytest.mark.parametrize("told", ["[[],[],[]]", "[[], [], []]"])
+def test_nothing_is_minded_where_nobody_made_rules(told: str) -> None:
+    """However a database writes an empty list: else every turn would be made with care, for nothing."""
+    book = rulebook(told)
+    assert not book.is_minded
+    assert not book.asks_care("default", None)
+    assert not book.asks_care("default", "priority")
+    assert book.asks_care("default", "lifo")
+
+
+def test_a_rulebook_tells_which_queues_ask_for_care() -> None:
+    book = rulebook('[[["a",{"weight":3}],["b",{"concurrency":2,"weight":1}]], ["c"], []]')
+    assert book.is_minded
+    assert [queue for queue in "abcd" if book.asks_care(queue, None)] == ["b", "c"]
+    assert book.weights == {"a": 3, "b": 1}
+    assert rulebook('[[],[],[["work",{"paused":true}]]]').asks_care("any", None)
+
+
+@pytest.mark.parametrize(
+    ("rules", "shape"),
+    [
+        (QueueRules(), False),
+        (QueueRules(max_length=3, weight=2), False),
+        (QueueRules(strategy="fifo"), True),
+        (QueueRules(ageing=5), True),
+        (QueueRules(rate=Rate(1, 1)), True),
+        (QueueRules(concurrency=1, weight=2), True),
+        (QueueRules(key_rate=Rate(1, 1)), True),
+        (QueueRules(key_concurrency=2), True),
+    ],
+)
+def test_which_rules_shape_claims(rules: QueueRules, shape: bool) -> None:
+    assert rules.shape_claims is shape
+
+
+def test_the_earlier_of_two_moments() -> None:
+    assert [earlier(1, 2), earlier(2, 1), earlier(None, 3), earlier(3, None), earlier(None, None)] == [1, 1, 3, 3, None]
+
+
+def test_a_task_without_rules_equals_no_rules() -> None:
+    assert TaskRules(paused=False, rate=None, concurrency=None) == TaskRules()
+
+
+def test_a_priority_of_which_none_waits_any_more_is_not_drawn() -> None:
+    assert drawn({0: 0, 5: 2}, 10, lambda: 0.0) == [5, 5]

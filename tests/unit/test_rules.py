@@ -1,0 +1,170 @@
+"""Rules as an operator writes them: what is given replaces, what is not stays, and a slip is told by its name."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace.core.limits import as_rate
+from headrace.core.regulation import QueueRules, Rate, TaskRules
+from headrace.core.rules import QUEUE_RULES, TASK_RULES, changed, check_rule, in_words, rate_in_words
+from headrace.errors import InvalidJob
+
+TEN = Rate(100_000, 10)
+
+
+@pytest.mark.parametrize(
+    ("given", "rules"),
+    [
+        ({"max_length": 5}, QueueRules(max_length=5)),
+        ({"weight": 1000}, QueueRules(weight=1000)),
+        ({"strategy": "lifo"}, QueueRules(strategy="lifo")),
+        ({"ageing": 0.5}, QueueRules(ageing=500)),
+        ({"ageing": timedelta(minutes=1)}, QueueRules(ageing=60_000)),
+        ({"rate": "10/s"}, QueueRules(rate=TEN)),
+        ({"rate": TEN}, QueueRules(rate=TEN)),
+        ({"rate": "10/s", "burst": 3}, QueueRules(rate=Rate(100_000, 3))),
+        ({"key_rate": "10/s", "key_burst": 3}, QueueRules(key_rate=Rate(100_000, 3))),
+        ({"concurrency": 1, "key_concurrency": 2}, QueueRules(concurrency=1, key_concurrency=2)),
+    ],
+)
+def test_a_rule_is_stored_in_its_plain_form(given: dict[str, Any], rules: QueueRules) -> None:
+    assert changed(QueueRules(), given) == rules
+
+
+def test_what_is_not_named_stays_and_none_lifts() -> None:
+    before = QueueRules(weight=3, rate=TEN, concurrency=5, key_rate=TEN)
+    assert changed(before, {"concurrency": 6}) == QueueRules(weight=3, rate=TEN, concurrency=6, key_rate=TEN)
+    assert changed(before, {"rate": None, "weight": None}) == QueueRules(concurrency=5, key_rate=TEN)
+    assert changed(before, dict.fromkeys(QUEUE_RULES)) == QueueRules()
+
+
+def test_the_rules_of_a_task_leave_its_pause_alone() -> None:
+    assert changed(TaskRules(paused=True), {"concurrency": 1}) == TaskRules(paused=True, concurrency=1)
+    assert changed(TaskRules(paused=True, rate=TEN), dict.fromkeys(TASK_RULES)) == TaskRules(paused=True)
+
+
+# -- bursts
+
+
+def test_a_burst_alone_changes_the_rate_that_is_there() -> None:
+    assert changed(QueueRules(rate=TEN), {"burst": 50}) == QueueRules(rate=Rate(100_000, 50))
+    assert changed(TaskRules(rate=TEN), {"burst": 50}) == TaskRules(rate=Rate(100_000, 50))
+
+
+def test_a_new_rate_brings_a_burst_of_its_own() -> None:
+    before = changed(QueueRules(), {"rate": "10/s", "burst": 50})
+    assert changed(before, {"rate": "20/s"}).rate == as_rate("20/s")
+
+
+@pytest.mark.parametrize("text", ["10/s", "6/s", "7/s", "2.5/s", "100/min", "1/h", "3/10s", "5/day", "1500/s"])
+def test_a_burst_that_is_lifted_is_again_what_the_rate_had_without_one(text: str) -> None:
+    before = changed(QueueRules(), {"rate": text, "burst": 1234})
+    assert changed(before, {"burst": None}).rate == Rate(as_rate(text).every, as_rate(text).burst)
+
+
+@pytest.mark.parametrize("given", [{"burst": 5}, {"rate": None, "burst": 5}, {"key_burst": 5}])
+def test_a_burst_without_a_rate_says_what_it_lacks(given: dict[str, Any]) -> None:
+    rate = "key_rate" if "key_burst" in given else "rate"
+    with pytest.raises(InvalidJob, match=f"burst: it belongs to a {rate}; give that too"):
+        changed(QueueRules(key_rate=None, rate=None), given)
+
+
+def test_a_burst_that_is_lifted_where_there_is_no_rate_is_nothing() -> None:
+    assert changed(QueueRules(), {"burst": None}) == QueueRules()
+
+
+# -- what is refused
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "told"),
+    [
+        ("max_length", 0, "a whole number from 1 to 1,000,000,000, or None for no limit, got 0"),
+        ("max_length", "5", "got '5'"),
+        ("concurrency", True, "a whole number .* got True"),
+        ("concurrency", 1.0, "a whole number .* got 1.0"),
+        ("key_concurrency", 10**9 + 1, "a whole number .* got 1000000001"),
+        ("weight", 0, "from 1 to 1,000, or None for the usual weight of 1, got 0"),
+        ("weight", 1001, "from 1 to 1,000"),
+        ("burst", 0, "or None for what starts in a second, got 0"),
+        ("strategy", "random", "one of priority, fifo, lifo, weighted_random, got 'random'"),
+        ("strategy", "LIFO", "one of priority"),
+        ("strategy", ["lifo"], "one of priority"),
+        ("ageing", 0, "seconds of waiting that count as one point of priority, got 0"),
+        ("ageing", "1m", "seconds of waiting .* got '1m'"),
+        ("ageing", True, "seconds of waiting"),
+        ("ageing", float("nan"), "seconds of waiting"),
+        ("ageing", timedelta(days=366), "seconds of waiting"),
+        ("rate", 10, "text such as '10/s', '100/min' or '3/10s', got 10"),
+        ("rate", "10", "'10' .* such as '10/s'"),
+        ("rate", "0/s", "'0/s' must be"),
+        ("key_rate", "many", "'many' .* such as '10/s'"),
+        ("key_rate", b"10/s", "text such as '10/s'"),
+    ],
+)
+def test_a_wrong_value_is_refused_by_the_name_of_its_rule(name: str, value: Any, told: str) -> None:
+    for refuse in (lambda: changed(QueueRules(rate=TEN), {name: value}), lambda: check_rule(name, value)):
+        with pytest.raises(InvalidJob, match=f"^{name}: .*{told}"):
+            refuse()
+
+
+@pytest.mark.parametrize(
+    ("rules", "given", "told"),
+    [
+        (QueueRules(), {}, "at least one rule; rules are max_length, weight"),
+        (TaskRules(), {}, "at least one rule; rules are rate, burst, concurrency$"),
+        (QueueRules(), {"concurency": 5}, r"unknown rule 'concurency' \(did you mean 'concurrency'\?\); rules are"),
+        (QueueRules(), {"xyz": 5}, "unknown rule 'xyz'; rules are"),
+        (TaskRules(), {"max_length": 5}, "unknown rule 'max_length'; rules are rate, burst, concurrency$"),
+        (TaskRules(), {"paused": True}, "unknown rule 'paused'"),
+    ],
+)
+def test_an_unknown_rule_and_none_at_all_are_told_which_there_are(rules: Any, given: dict[str, Any], told: str) -> None:
+    with pytest.raises(InvalidJob, match=told):
+        changed(rules, given)
+
+
+@given(st.dictionaries(st.sampled_from(QUEUE_RULES), st.one_of(st.none(), st.integers(), st.text(), st.floats())))
+def test_any_value_is_taken_or_refused_and_nothing_else_happens(given: dict[str, Any]) -> None:
+    try:
+        after = changed(QueueRules(), given)
+    except InvalidJob as error:
+        told = str(error)
+    else:
+        told = " ".join(given)
+        assert all(getattr(after, name, None) is None for name, value in given.items() if value is None)
+    assert not given or any(name in told for name in given)
+
+
+# -- in words
+
+
+@pytest.mark.parametrize(
+    "text", ["10/s", "1/s", "6/s", "7/s", "100/min", "90/min", "30/min", "18/min", "5/h", "1/h", "100/day", "1500/s"]
+)
+def test_a_rate_is_shown_as_it_was_written(text: str) -> None:
+    assert rate_in_words(as_rate(text)) == text
+
+
+@pytest.mark.parametrize(("text", "shown"), [("3/10s", "18/min"), ("0.5/s", "30/min"), ("0.5/day", "0.5/day")])
+def test_a_rate_is_shown_in_whole_numbers_where_it_can_be(text: str, shown: str) -> None:
+    assert rate_in_words(as_rate(text)) == shown
+
+
+@given(st.integers(1, 10**12))
+def test_a_rate_in_words_is_a_rate_again_and_nearly_the_same(every: int) -> None:
+    again = as_rate(rate_in_words(Rate(every, 1)))
+    assert abs(again.every - every) <= 1 + every / 10_000
+
+
+def test_rules_are_shown_with_their_names_and_only_those_there_are() -> None:
+    assert in_words(QueueRules()) == in_words(TaskRules()) == ""
+    rules = QueueRules(weight=3, strategy="fifo", ageing=1500, rate=Rate(100_000, 20), key_rate=TEN)
+    told = "weight=3 strategy=fifo ageing=1.5s rate=10/s burst=20 key_rate=10/s key_burst=10"
+    assert in_words(rules) == told
+    assert in_words(TaskRules(paused=True, concurrency=2)) == "paused=true concurrency=2"
