@@ -53,8 +53,7 @@ class StoreClock:
         # answer that was long under way tells little: what we know is changed by it only as far as it must be wrong.
         least, most = told - after * 1000, told - before * 1000
         known = self._ahead_of_counter
-        if known is None or known < least:
-            ahead = least
-        else:  # it told whole milliseconds: less than one more may have passed
-            ahead = known if known < most + 1 else most
-        self._ahead_of_counter, self._asked = ahead, after
+        # It told whole milliseconds: less than one more may have passed.
+        if known is None or not least <= known < most + 1:
+            known = least if known is None or known < least else most
+        self._ahead_of_counter, self._asked = known, after
