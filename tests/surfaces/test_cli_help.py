@@ -34,7 +34,7 @@ def every_command(
 
 COMMANDS = dict(every_command(root))
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
-ACTIONS = {("worker",), ("demo",), ("queues", "pause"), ("queues", "resume")} | {
+ACTIONS = {("worker",), ("demo",), *((group, act) for group in ("queues", "tasks") for act in ("pause", "resume"))} | {
     ("workers", name) for name in ("pause", "resume", "stop")
 }
 

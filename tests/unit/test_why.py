@@ -9,6 +9,7 @@ import pytest
 
 from headrace.app.why import explain
 from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
+from headrace.core.regulation import TaskRow
 from headrace.core.states import State
 from headrace.engines.protocol import Desk
 from tests.unit.test_story import row
@@ -39,6 +40,12 @@ class Counter:
 
     def queues(self) -> list[QueueRow]:
         return [QueueRow("default", "default" in self._paused, 0), QueueRow("other", "other" in self._paused, 0)]
+
+    def tasks(self) -> list[TaskRow]:
+        return []
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        return []
 
     def count(self, which: Filter) -> int:
         assert which == Filter(states=(State.PENDING,), queue="default")

@@ -20,6 +20,7 @@ from headrace.core.regulation import Rate, Strategy
 from headrace.core.words import short
 from headrace.errors import ConfigError
 
+EVERYTHING = "*"  # a capability that stands for all
 STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random")
 _UNITS = {
     "s": 1,
@@ -57,7 +58,9 @@ def as_rate(text: str, burst: int | None = None) -> Rate:
     match = _RATE.fullmatch(text)
     unit = _unit(match[3].lower()) if match else None
     if match is None or unit is None:
-        raise ConfigError(f"rate: {short(text)} is none; write so many per time, such as '10/s', '100/min' or '3/10s'")
+        raise ConfigError(
+            f"rate: {short(text)} is no rate; write so many per time, such as '10/s', '100/min' or '3/10s'"
+        )
     seconds = float(match[2] or 1) * unit
     jobs = float(match[1])
     if not seconds or not _SLOWEST <= jobs / seconds <= _FASTEST:

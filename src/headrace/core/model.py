@@ -157,7 +157,8 @@ class Share(Struct, frozen=True):
 class Want(Struct, frozen=True):
     """What a worker could start now. `others` lets it take from queues that have no share as well.
 
-    `capabilities` are what it has of what jobs may need. `strategy` is the order it prefers to the queue's own.
+    `capabilities` are what it has of what jobs may need, "*" is all of it. `strategy` is the order it prefers to the
+    queue's own.
     """
 
     worker: str

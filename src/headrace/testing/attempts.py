@@ -15,6 +15,7 @@ from typing import Any, TypeVar
 
 from headrace import Headrace, Job
 from headrace.core import outcomes
+from headrace.core.limits import EVERYTHING
 from headrace.core.model import Claim, Note, Outcome, Share, Want
 from headrace.errors import UnknownTask
 from headrace.runtime.context import JobContext, current
@@ -50,7 +51,7 @@ class Shift:
     def claim(self) -> Claim | None:
         """The next job that is due, if there is one. Jobs that expired lapse on the way."""
         while True:
-            answer = self._engine.exchange([], Want(WORKER, 1, self._lease))
+            answer = self._engine.exchange([], Want(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
             if answer.claims:
                 return answer.claims[0]
             if answer.next_at is None or answer.next_at > self.clock.now():
@@ -58,7 +59,8 @@ class Shift:
 
     def claim_this(self, job: Job[Any]) -> Claim | None:
         """This very job, if it can run now; what stands before it in line is put back there."""
-        want = Want(WORKER, 100, self._lease, (Share(job.queue, 100),), others=False)
+        share = (Share(job.queue, 100),)
+        want = Want(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
         others: list[Claim] = []
         mine = None
         while mine is None and (claims := self._engine.exchange([], want).claims):

@@ -15,7 +15,7 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.core import limits
-from headrace.core.limits import Doorkeeper, Gate, Head
+from headrace.core.limits import EVERYTHING, Doorkeeper, Gate, Head
 from headrace.core.model import Claim, Want
 from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
 from headrace.engines.relational.ledger import Ledger
@@ -140,7 +140,7 @@ class Gatekeeper:
 
     def _room_of(self, gate: Gate, queue: str, rules: QueueRules) -> float:
         if gate.kind == "needs":
-            return _NO_LIMIT if gate.name in self._want.capabilities else 0
+            return _NO_LIMIT if {gate.name, EVERYTHING} & set(self._want.capabilities) else 0
         if gate.kind == "key":
             return (rules.key_concurrency or 1) - self._of_key[gate]
         if gate.kind == "rate":

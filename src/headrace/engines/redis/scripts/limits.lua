@@ -93,7 +93,7 @@ local function doorkeeper(queue, rules)
   local rooms = {}
   local function look(gate)
     local kind, name = gate:sub(1, 1), gate:sub(3)
-    if kind == 'n' then return has[name] and math.huge or 0 end
+    if kind == 'n' then return (has[name] or has['*']) and math.huge or 0 end
     if kind == 'c' then return (rules.key_concurrency or 1) - live(named('held', gate)) end
     if kind == 't' then return room_in_task(name) end
     return rules.key_rate and left(rules.key_rate, 'r', queue, name) or math.huge

@@ -8,13 +8,14 @@ local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpa
 -- What the worker reports anew; the rest is as it signed on, and the wish is the operator's.
 local function attend(reported)
   local _, id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running, completed, failed, tasks,
-    heartbeat = take(reported, 14, 1)
+    heartbeat, capabilities = take(reported, 15, 1)
   local known = call('HGET', P .. ':workers', id)
   if known then
-    _, _, host, pid, started_at, _, _, wish, queues, concurrency, _, _, _, tasks, heartbeat = take(known, 14, 1)
+    _, _, host, pid, started_at, _, _, wish, queues, concurrency, _, _, _, tasks, heartbeat, capabilities =
+      take(known, 15, 1)
   end
-  call('HSET', P .. ':workers', id, '\158' .. pack(id, host, pid, started_at, seen_at, state, wish, queues,
-    concurrency, running, completed, failed, tasks, heartbeat))
+  call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, wish, queues,
+    concurrency, running, completed, failed, tasks, heartbeat, capabilities))
   return wish
 end
 

@@ -6,8 +6,9 @@ local known = call('HGET', P .. ':workers', ARGV[1])
 if not known then return 0 end
 guard()
 local _, id, host, pid, started_at, seen_at, state, _, queues, concurrency, running, completed, failed, tasks,
-  heartbeat = take(known, 14, 1)
-call('HSET', P .. ':workers', id, '\158' .. pack(id, host, pid, started_at, seen_at, state, ARGV[2], queues,
-  concurrency, running, completed, failed, tasks, heartbeat))
+  heartbeat, capabilities = take(known, 15, 1)
+call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, ARGV[2], queues,
+  concurrency, running, completed, failed, tasks, heartbeat,
+  capabilities))
 ring({orders = true})
 return 1
