@@ -107,7 +107,13 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
     texts = {"id": "job-00000028", "queue": "q1", "worker": "w3", "target": "pending", "state": "pending"}
     texts |= {"lane": "a lane", "beyond": "a lane"}
     texts |= dict.fromkeys(("channel", "detail", "event", "reason", "by"), "text")
-    times = {"now": NOW + 5000, "unless_due": NOW + 5000, "until": NOW + 35_000, "run_at": NOW}
+    times = {
+        "now": NOW + 5000,
+        "unless_due": NOW + 5000,
+        "unless_lapsed": NOW + 5000,
+        "until": NOW + 35_000,
+        "run_at": NOW,
+    }
     counts = {"limit": 1000, "expected": size, "priority": 1, "seq": 8, "after": 1000}
     return {**texts, **times, **counts, **{key: as_json(value) for key, value in batches.items()}}
 

@@ -166,6 +166,7 @@ class Move:
         carried.running = self._let_running_end(wait)
         self._carry_queues()
         start = self._first_missing() if standing == "begun" and not self._into_used else 0
+        self._carry_rules()
         self._carry_schedules()
         self._carry_jobs(start, carried)
         for page in pages_of_dead(self._source.porter):
@@ -233,6 +234,13 @@ class Move:
     def _carry_queues(self) -> None:
         known = {queue.name for queue in self._target.desk.queues()} if self._into_used else set()
         self._target.porter.unpack_queues([queue for queue in self._source.desk.queues() if queue.name not in known])
+
+    def _carry_rules(self) -> None:
+        """The rules of tasks; those of queues came with the queues."""
+        known = {row.name for row in self._target.desk.tasks()}
+        for row in self._source.desk.tasks():
+            if row.name not in known:
+                self._target.desk.rule_task(row.name, row.rules)
 
     def _carry_schedules(self) -> None:
         """Those that are not there, with what became of their times. Neither store fires while its notice hangs."""

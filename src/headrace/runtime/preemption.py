@@ -23,11 +23,12 @@ def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tu
     willing = [run for run in list(crew.running.values()) if run.plan.preemptible]
     if not willing or crew.waiting or len(crew.running) < crew.concurrency:
         return None
+    ruled = {task.name for task in desk.tasks()}
     run = min(willing, key=lambda run: (run.claim.priority, -run.started))
     for queue in desk.queues():
         if (queues is None or queue.name in queues) and _is_free(queue):
             first = desk.peek(queue.name, 1)
-            if first and not first[0].lane and first[0].priority > run.claim.priority:
+            if first and not first[0].lane and first[0].task not in ruled and first[0].priority > run.claim.priority:
                 return run, first[0]
     return None
 

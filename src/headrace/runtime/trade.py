@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from headrace.core import outcomes
-from headrace.core.model import Claim, JobRow, Lease, Outcome, Want
+from headrace.core.model import Claim, JobRow, Lease, Outcome, Share, Want
 from headrace.core.rota import Rota
 from headrace.core.settings import Settings
 from headrace.core.states import State
@@ -52,6 +52,7 @@ class Trade:
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self.claimed = self.completed = self.failed = 0
+        self.first: str | None = None  # the queue whose turn it is, whatever the rota says
         self.store_is_empty = False  # as far as the last turn could tell
 
     @property
@@ -86,6 +87,8 @@ class Trade:
         short_of_work = not crew.waiting and len(crew.running) < self._concurrency
         self._pace.finished(len(done), short_of_work=short_of_work)
         shares = self._rota.shares(room)
+        if self.first is not None and room > 0:
+            shares, self.first = (Share(self.first, 1), *shares), None
         want = Want(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy)
         try:
             answer = self._engine.exchange(done, want, notes)
@@ -96,11 +99,13 @@ class Trade:
             crew.notes.extendleft(reversed(notes))
             raise
         except Exception:
+            self._in_doubt = room > 0  # a claim may be through where the outcomes were refused
             log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
             self._hand_in_one_by_one(done)
             return [], None
         self._last_turn = time.monotonic()
-        self.store_is_empty = room > 0 and not answer.claims
+        come_again = answer.next_at is not None and answer.next_at <= crew.now()
+        self.store_is_empty = room > 0 and not answer.claims and not come_again
         self._settled(done, answer.refused)
         self._took(answer.claims)
         if self._serves_all and answer.queues:

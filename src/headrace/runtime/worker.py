@@ -274,7 +274,8 @@ class Worker:
         self._next_upkeep = time.monotonic() + _UPKEEP
         for job in self._engine.reap(_REAP_AT_ONCE):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
-        self._make_way()
+        if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
+            self._make_way()
         if self._worn_out():
             self.recycle = True
             self.request_stop()
@@ -285,6 +286,7 @@ class Worker:
             run, urgent = found
             log.info("job %s (%s) makes way for the more urgent %s", run.claim.id, run.claim.task, urgent.id)
             outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", self._clock.now())
+            self._trade.first = urgent.queue
             end_run(self._crew, self._threads, run, outcome, "a more urgent job needs its slot")
 
     def _worn_out(self) -> bool:

@@ -41,7 +41,9 @@ class Address:
         settings: dict[str, Any] = {name: value for name, value in _SETTINGS.items() if name not in self._known}
         if not self.pooler:  # a pooler hands sessions around: what we set, others would get
             limit = f"-c statement_timeout={self.statement_timeout}s -c idle_in_transaction_session_timeout=60s"
-            settings["options"] = f"{limit} {_PLANNING} {self._known.get('options', '')}".strip()  # the last one counts
+            settings["options"] = (
+                f"{limit} {_LEVEL} {_PLANNING} {self._known.get('options', '')}".strip()
+            )  # the last one counts
         return psycopg.connect(
             self._conninfo, autocommit=True, prepare_threshold=None if self.pooler else 5, **{**settings, **more}
         )
@@ -61,6 +63,8 @@ class Address:
 # The planner goes by statistics that may be those of an empty store, and a prepared statement keeps a plan made then.
 # Every statement of ours is made for indexes and nested loops: it is to think of nothing else, and to compile nothing.
 _PLANNING = "-c enable_seqscan=off -c enable_bitmapscan=off -c enable_hashjoin=off -c enable_mergejoin=off -c jit=off"
+# Whatever the database's default is: our statements are made for this level, also outside of a transaction.
+_LEVEL = "-c default_transaction_isolation=read\\ committed"
 _SETTINGS = {
     "connect_timeout": 5,
     "application_name": "headrace",

@@ -59,14 +59,22 @@ class Exchange:
         else:
             refused, taken = [], self._server.run(claim)
         if turn.is_past(taken.lapses, now):
-            self._server.transact(lambda db: self._lapse(db, now))
-            taken = self._server.run(claim)
-            if turn.is_past(taken.lapses, now):  # more than one commit should hold: come again for the rest
+            if self._server.transact(lambda db: self._lapse(db, now)) == turn.BATCH_OF_TIME:
+                # More than one commit should hold: come again for the rest.
                 return Exchanged(refused, [], now, taken.queues, taken.book.weights)
-        if turn.asks_care(want, taken):
-            taken = self._server.transact(lambda db: self._carefully(db, want, taken, now))
-        self._minds_rules = taken.book.is_minded
+            taken = self._server.run(lambda db: turn.claim(db, self._sql, want, now, after_lapses=True))
+        taken = self._mind_rules(want, taken, now)
         return Exchanged(refused, taken.claims, taken.due, taken.queues, taken.book.weights)
+
+    def _mind_rules(self, want: Want, taken: Taken, now: int) -> Taken:
+        """Claim what has to be claimed with care; what room is left then, others may have."""
+        self._minds_rules = taken.book.is_minded
+        if not turn.asks_care(want, taken):
+            return taken
+        taken = self._server.transact(lambda db: self._carefully(db, want, taken, now))
+        if len(taken.claims) == want.limit:
+            return taken
+        return self._server.run(lambda db: turn.claim_the_rest(db, self._sql, want, taken, now))
 
     def _carefully(self, db: Connection, want: Want, taken: Taken, now: int) -> Taken:
         ledger = PostgresLedger(db, self._sql, self._channel)
@@ -86,10 +94,12 @@ class Exchange:
             return self._server.transact(settle)
         return self._server.run(settle)
 
-    def _lapse(self, db: Connection, now: int) -> None:
+    def _lapse(self, db: Connection, now: int) -> int:
         ledger = PostgresLedger(db, self._sql, self._channel)
-        reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
-        ledger.run("ring", messages=as_json(["done"]), channel=self._channel)
+        lapsed = reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
+        if lapsed:
+            ledger.run("ring", messages=as_json(["done"]), channel=self._channel)
+        return lapsed
 
 
 def _side_by_side(first: Callable[[], T], second: Callable[[], Taken]) -> tuple[T, Taken]:

@@ -31,6 +31,7 @@ Steps = Generator[Ask, Row, R]
 _names = msgspec.json.Decoder(list[str])
 _notice = msgspec.json.Decoder(Notice)
 _PLACE = "SELECT current_database(), to_regclass(%(table)s) IS NOT NULL"
+_WHEN = "SELECT (extract(epoch FROM now()) * 1000000)::bigint, current_setting('transaction_isolation')"
 _UNDO = """WITH gone AS (
     DELETE FROM headrace_jobs WHERE id IN (SELECT jsonb_array_elements_text(%(ids)s::jsonb)) RETURNING seq
 ), untagged AS (
@@ -90,6 +91,8 @@ class Reception:
             (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
         lengths = self._host.lengths_of({job.queue for job in jobs})
+        if lengths or any(candidate.rule for candidate in candidates):
+            yield from self._ensure_locks_hold()
         steps = admission.admit(candidates, True, lengths, self._host.at(None))
         answer: Any = None
         while True:
@@ -98,6 +101,21 @@ class Reception:
             except StopIteration as end:
                 return end.value  # type: ignore[no-any-return]
             answer = yield from self._take(step)
+
+    def _ensure_locks_hold(self) -> Steps[None]:
+        """Whether a job of the same kind is there can be told only under a lock, and by who sees what others commit."""
+        began, level = yield _WHEN, {}
+        again, _ = yield _WHEN, {}
+        if began != again:  # each statement is a transaction of its own
+            raise InvalidJob(
+                "connection: it is in autocommit, where no lock outlasts a statement; begin a transaction first, or "
+                "enqueue without connection"
+            )
+        if level != "read committed":
+            raise InvalidJob(
+                f"connection: its transaction is {level.upper()}, in which nobody can tell whether such a job was "
+                "stored meanwhile; use READ COMMITTED, or enqueue without connection"
+            )
 
     def _take(self, step: admission.Step) -> Steps[Any]:
         if isinstance(step, admission.Store):

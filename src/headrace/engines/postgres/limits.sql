@@ -74,15 +74,21 @@ SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
      WHERE state = 'pending' AND queue = :queue AND lane = :lane AND priority = :priority AND rank < 0
      ORDER BY rank, seq DESC LIMIT :limit)) AS heads;
 
+-- Nobody is waited for: a caller may have a job locked for long, and everybody else waits for who claims by rules.
 -- `state || ''`: by the index of all that is pending, it would read all that is pending.
 -- name: relane
 UPDATE headrace_jobs SET lane = :lane
-WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) AND state || '' = 'pending';
+WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
+                       WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+                         AND state || '' = 'pending' FOR UPDATE SKIP LOCKED));
 
 -- name: claim_chosen
 UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
                          started_at = :now, lease_until = :until, progress = NULL
-WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) AND state || '' = 'pending';
+WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
+                       WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+                         AND state || '' = 'pending' AND coalesce(expires_at, :until) > :now
+                       FOR UPDATE SKIP LOCKED));
 
 -- name: chosen
 SELECT coalesce(json_agg(json_build_array(job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt,

@@ -154,6 +154,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
 -- name: promote
 UPDATE headrace_jobs SET state = 'pending', version = version + 1
 WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+                         AND coalesce(expires_at, :now + 1) > :now
                        ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED));
 
 -- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
@@ -182,6 +183,7 @@ WITH horizon AS MATERIALIZED (
         CROSS JOIN LATERAL (
             SELECT waiting.ctid AS place FROM headrace_jobs AS waiting
             WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0 AND waiting.lane = ''
+              AND coalesce(waiting.expires_at, :until) > :now
             ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
             LIMIT (share ->> 1)::bigint
             FOR UPDATE SKIP LOCKED) AS pick
@@ -189,7 +191,7 @@ WITH horizon AS MATERIALIZED (
           AND horizon.tasks = '[]' AND NOT horizon.laned ? (share ->> 0)
           AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(horizon.ruled) AS rule
                           WHERE rule ->> 0 = share ->> 0 AND (rule -> 1) - 'max_length' - 'weight' <> '{}')
-          AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :now) IS NOT true))
+          AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true))
     RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
               job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
               job.metadata, job.rank

@@ -114,7 +114,7 @@ WITH changed AS (
     UPDATE headrace_jobs AS job SET
         version = job.version + 1, task = p.task, queue = p.queue, priority = p.priority, rank = p.rank,
         payload = p.payload, checksum = p.checksum, run_at = p.run_at, max_attempts = p.max_attempts,
-        expires_at = p.expires_at, options = p.options, tags = p.tags, metadata = p.metadata,
+        expires_at = p.expires_at, options = p.options, tags = p.tags, metadata = p.metadata, lane = p.lane,
         state = CASE WHEN job.state = 'waiting' THEN 'waiting' ELSE p.state END
     FROM jsonb_array_elements(:p::jsonb) AS p(value)
     WHERE job.seq = ANY (ARRAY[p.seq]) AND jsonb_typeof(p.value) = 'array'

@@ -20,6 +20,7 @@ from headrace.engines.sql import as_json
 _horizon = msgspec.json.Decoder(tuple[int | None, int | None, tuple[str, ...], str])
 _leases = msgspec.json.Decoder(list[Lease])
 BATCH_OF_TIME = 5000
+_LOOK_AGAIN = 200
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
 _RANK_AND_SEQ, _PRIORITY = itemgetter(-1, 2), itemgetter(5)
 
@@ -78,37 +79,50 @@ class Taken(NamedTuple):
     book: Rulebook
 
 
-def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int) -> Taken:
+def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int, *, after_lapses: bool = False) -> Taken:
     """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits.
 
-    Queues that ask for care are left to `claim_carefully`.
+    After what lapsed was cancelled, only these jobs themselves are passed over: somebody may have them locked.
+    Queues that ask for care are left to `claim_carefully`, and the room that is theirs is kept for them.
     """
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
+    values["unless_lapsed"] = -1 if after_lapses else now
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
     plainly = want.strategy in (None, "priority")
     shares = [(queue, quota) for queue, quota in quotas.items() if quota and plainly]
     taken = _claimed(db, sql["claim"], shares, values)
-    if is_past(taken.lapses, now):
+    if is_past(taken.lapses, now) and not after_lapses:
         return taken
     if is_past(taken.due, now):
-        db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME})
+        promoted = db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME}).rowcount
         values["unless_due"] = -1  # there may be more; it comes with the next turns
         taken = _claimed(db, sql["claim"], shares, values)
-    return _with_more(db, sql["claim"], want, quotas, taken, values)
+        if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left
+            taken = taken._replace(due=now + _LOOK_AGAIN)
+    kept = sum(
+        quota for queue, quota in quotas.items() if queue in taken.queues and taken.book.asks_care(queue, want.strategy)
+    )
+    return _with_more(db, sql["claim"], want, taken, values, kept)
 
 
-def _with_more(
-    db: Connection, sql: str, want: Want, quotas: dict[str, int], taken: Taken, values: dict[str, Any]
-) -> Taken:
+def claim_the_rest(db: Connection, sql: Mapping[str, str], want: Want, taken: Taken, now: int) -> Taken:
+    """Give the room that queues with rules could not use to the others."""
+    values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": -1}
+    values["unless_lapsed"] = -1
+    return _with_more(db, sql["claim"], want, taken._replace(claims=[*taken.claims]), values, 0)
+
+
+def _with_more(db: Connection, sql: str, want: Want, taken: Taken, values: dict[str, Any], kept: int) -> Taken:
     """If room is left, take from whoever has more than its share."""
     claims = taken.claims
+    quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
     counts = Counter([claim.queue for claim in claims])
     for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
-        room = want.limit - len(claims)
+        room = want.limit - kept - len(claims)
         if taken.book.asks_care(queue, want.strategy):
             continue
         # Not from one that gave less than it was asked for.
-        if room > 0 and queue in taken.queues and counts[queue] == quotas.get(queue, 0):
+        if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
             claims += _claimed(db, sql, [(queue, room)], values).claims
     return taken
 

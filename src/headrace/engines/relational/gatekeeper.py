@@ -31,6 +31,7 @@ _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
 _LANES_AT_ONCE, _MOST_LANES = 10, 1000
 _MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
 _SWEEPS = 0.01
+_STEP = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
 
 
@@ -163,6 +164,8 @@ class Gatekeeper:
             found = dict(_buckets.decode(self._ledger.ask("buckets", names=as_json([bucket]))))
             self._buckets[bucket] = found.get(bucket, 0)
         full_at = self._buckets[bucket]
+        if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _STEP:
+            full_at = self._buckets[bucket] = self._spent[bucket] = latest  # no start led there: the clock was set back
         left = limits.allows(rate, full_at, 1000 * self._now)
         if not left:
             self._come_back(-(-limits.opens_at(rate, full_at) // 1000))

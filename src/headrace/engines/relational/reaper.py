@@ -108,12 +108,13 @@ def _answer(ledger: Ledger, rows: list[tuple[int, str, bool]]) -> list[Reaped]:
     ]
 
 
-def lapse(ledger: Ledger, now: int, limit: int) -> None:
-    """Cancel jobs whose `expires` passed before they started."""
+def lapse(ledger: Ledger, now: int, limit: int) -> int:
+    """Cancel jobs whose `expires` passed before they started; how many."""
     seqs = _numbers.decode(ledger.ask("lock_lapsed", now=now, limit=limit))
     if seqs:
         file_moves(ledger, seqs, Event.LAPSE, State.CANCELLED, "expired before it started", now)
         ledger.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
+    return len(seqs)
 
 
 def file_moves(ledger: Ledger, seqs: list[int], event: Event, target: State, detail: str | None, now: int) -> None:

@@ -8,7 +8,9 @@ import msgspec
 from msgspec import structs
 
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+from headrace.engines.relational import admission
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.relational.regulations import Regulations
 from headrace.engines.sql import as_json
 
 _rows = msgspec.json.Decoder(list[ScheduleRow])
@@ -101,6 +103,9 @@ def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
 
 def _carry_out(ledger: Ledger, firings: Sequence[Firing]) -> None:
     if jobs := [job for firing in firings for job in firing.jobs]:
+        rules = Regulations()
+        rules.learn(ledger)
+        admission.run(admission.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), ledger)
         ledger.insert(jobs)
     if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
         ledger.run("add_occurrences", c=as_json(occurrences))

@@ -86,7 +86,7 @@ WHERE headrace_jobs.seq = p.seq;
 UPDATE headrace_jobs SET
     version = headrace_jobs.version + 1, task = p.task, queue = p.queue, priority = p.priority, rank = p.rank,
     payload = p.payload, checksum = p.checksum, run_at = p.run_at, max_attempts = p.max_attempts,
-    expires_at = p.expires_at, options = p.options, tags = p.tags, metadata = p.metadata,
+    expires_at = p.expires_at, options = p.options, tags = p.tags, metadata = p.metadata, lane = p.lane,
     state = CASE WHEN headrace_jobs.state = 'waiting' THEN 'waiting' ELSE p.state END
 FROM json_each(:p) AS p
 WHERE headrace_jobs.seq = p.seq;
