@@ -13,6 +13,7 @@ import msgspec
 import pytest
 
 from headrace.core.admission import Act, Candidate, Condition, Kind, Rule, Verdict
+from headrace.core.limits import Gate, lane_of
 from headrace.core.model import Filter, NewJob, Notice
 from headrace.core.states import FINAL, NOT_STARTED, OPEN, Event, State
 from headrace.engines.protocol import Engine
@@ -771,3 +772,10 @@ def test_while_workers_finish_them_there_is_never_more_than_one_open(store: Stor
     *submitted, finished = together(5, act)
     assert sorted(job_id for some in submitted for job_id in some) == sorted(finished)
     assert set(states(worker).values()) == {State.COMPLETED}
+
+
+def test_a_replaced_job_waits_in_the_lane_of_the_new_one(engine: Engine) -> None:
+    admit(engine, candidate("a", lane=lane_of([Gate("key", "old")])))
+    assert admit(engine, candidate("b", "replace", lane=lane_of([Gate("needs", "gpu")]))) == [("replaced", "a")]
+    assert row(engine, "a").lane == lane_of([Gate("needs", "gpu")])
+    assert claim(engine) == []

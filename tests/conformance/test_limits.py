@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 import time
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -634,3 +635,25 @@ def test_queues_without_rules_are_not_slowed_by_who_minds_rules_elsewhere(store:
     together(4, drain)
     assert len(set(begun)) == len(begun) == 600
     assert crew[0].desk.count(EVERYTHING) == 600
+
+
+def test_a_queue_with_rules_has_its_share_beside_a_busy_one_without(engine: Engine) -> None:
+    engine.desk.rule_queue("ruled", QueueRules(concurrency=1000))
+    engine.insert([new_job(f"p{n}", queue="plain") for n in range(100)], now=NOW)
+    engine.insert([new_job(f"r{n}", queue="ruled") for n in range(20)], now=NOW)
+    shares = (Share("plain", 5), Share("ruled", 5))
+    turns = [engine.exchange([], Want("w1", 10, HOUR, shares), now=NOW).claims for _ in range(4)]
+    assert [Counter(claim.queue for claim in claims) for claims in turns] == [{"plain": 5, "ruled": 5}] * 4
+    claims = engine.exchange([], Want("w1", 10, HOUR, shares), now=NOW).claims
+    assert Counter(claim.queue for claim in claims) == {"plain": 10}, "what it can't use goes to the others"
+
+
+def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engine) -> None:
+    engine.desk.rule_queue("default", QueueRules(rate=Rate(100_000, 2)))
+    engine.insert([new_job(f"j{n}") for n in range(10)], now=NOW)
+    assert len(engine.exchange([], Want("w1", 10, HOUR), now=NOW).claims) == 2
+    before = NOW - HOUR
+    answer = engine.exchange([], Want("w1", 10, HOUR), now=before)
+    assert answer.next_at is not None
+    assert answer.next_at <= before + 1000
+    assert len(engine.exchange([], Want("w1", 10, HOUR), now=answer.next_at).claims) >= 1

@@ -13,6 +13,7 @@ import pytest
 from headrace.core.model import Changes, Filter, NewJob, QueueRow
 from headrace.core.regulation import QueueRules
 from headrace.core.states import NOT_STARTED, Event, State
+from headrace.core.timetable import Firing
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, QueueFull
 from tests.conformance.build import (
@@ -32,6 +33,7 @@ from tests.conformance.build import (
     retry,
     row,
     rows,
+    schedule,
     settle,
     states,
     together,
@@ -438,3 +440,15 @@ def test_batches_that_name_the_queues_in_opposite_order_do_not_block_each_other(
 
     assert sum(together(4, fill)) == 60
     assert engines[0].desk.count(EVERYTHING) == 180
+
+
+def test_a_schedule_does_not_fire_into_a_full_queue(engine: Engine) -> None:
+    at_most(engine, 1, "full")
+    engine.insert([new_job("a", queue="full")], now=NOW)
+    engine.timetable.put(schedule("nightly"), new=True)
+    row = engine.timetable.get("nightly")
+    assert row is not None
+    with pytest.raises(QueueFull):
+        engine.timetable.fire([Firing(row, (new_job("b", queue="full"),))], now=NOW)
+    assert engine.timetable.get("nightly") == row
+    assert sorted(rows(engine)) == ["a"]

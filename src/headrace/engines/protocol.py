@@ -234,8 +234,8 @@ class Timetable(Protocol):
         """Store schedules with the jobs and occurrences that go with them, and ring for the jobs; whether it applied.
 
         One that is not at its row's version any more is left alone, with all that goes with it. A job whose id is
-        taken is not stored again. All that applies is one commit. Of each schedule the newest 1000 occurrences are
-        kept.
+        taken is not stored again, and a full queue raises QueueFull. All that applies is one commit. Of each schedule
+        the newest 1000 occurrences are kept.
         """
         ...
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
-from headrace.errors import InvalidJob
+from headrace.errors import InvalidJob, QueueFull
 
 _LONGEST_CURSOR = 18  # digits that fit the integers of every store
 
@@ -28,6 +28,14 @@ def state_after(source: State, run_at: int | None, now: int) -> State:
     if run_at <= now:
         return State.PENDING
     return State.RETRYING if source is State.RETRYING else State.SCHEDULED
+
+
+def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
+    """What is raised when jobs don't fit into their queue."""
+    return QueueFull(
+        f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start more "
+        f"workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)"
+    )
 
 
 def movable(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:

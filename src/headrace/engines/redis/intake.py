@@ -11,7 +11,8 @@ from headrace.core.model import NewJob
 from headrace.core.states import Event, sources
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
-from headrace.errors import DuplicateJob, QueueFull, StoreMoved
+from headrace.engines.rulings import queue_full
+from headrace.errors import DuplicateJob, StoreMoved
 
 if TYPE_CHECKING:
     from headrace.engines.redis.wire import Value, Wire
@@ -45,19 +46,15 @@ def _run(wire: Wire, script: Script, jobs: Sequence[NewJob], whole: bool, now: i
     # A second try must not take its own earlier success for somebody else's.
     answer: list[Any] = wire.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))
     if answer and isinstance(answer[0], bytes):
-        _raise_refusal(*answer)
+        raise_refusal(*answer)
     return answer
 
 
-def _raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
+def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
+    """What a script said instead of its answer, as an error."""
     if why == b"moved":
         raise StoreMoved(what.decode())
     if why == b"duplicate":
         raise DuplicateJob(what.decode())
     if why == b"full":
-        limit, waiting, coming = figures[:3]
-        queue = what.decode()
-        raise QueueFull(
-            f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start "
-            f"more workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)"
-        )
+        raise queue_full(what.decode(), *figures[:3])

@@ -10,6 +10,7 @@ from msgspec import structs
 
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.engines.redis import records
+from headrace.engines.redis.intake import raise_refusal
 from headrace.engines.redis.scripts import load
 
 if TYPE_CHECKING:
@@ -65,7 +66,10 @@ class RedisTimetable:
             return []
         call = (self._office.at(now), secrets.randbits(50))
         told = [part for firing in firings for part in _told(firing)]
-        applied = set(self._office.wire.run(_fire, *call, 0, *told, repeat=(*call, 1, *told)))
+        answer = self._office.wire.run(_fire, *call, 0, *told, repeat=(*call, 1, *told))
+        if answer and isinstance(answer[0], bytes):
+            raise_refusal(*answer)
+        applied = set(answer)
         return [position in applied for position in range(1, len(firings) + 1)]
 
     def record(self, occurrences: Sequence[Occurrence]) -> None:

@@ -19,8 +19,9 @@ from headrace.core.states import Event
 from headrace.engines.admissions import Change, Standing, decide
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Seeker
+from headrace.engines.rulings import queue_full
 from headrace.engines.sql import as_json
-from headrace.errors import DuplicateJob, QueueFull, StoreMoved
+from headrace.errors import DuplicateJob, StoreMoved
 
 _found = msgspec.json.Decoder(list[tuple[int, Standing | None]])
 _numbers = msgspec.json.Decoder(list[int])
@@ -129,10 +130,7 @@ def make_room(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[None]
     coming = Counter([job.queue for job in jobs if job.queue in lengths and job.id not in taken])
     for queue, more in coming.items():
         if waiting[queue] + more > lengths[queue]:
-            raise QueueFull(
-                f"queue {queue!r} holds at most {lengths[queue]} waiting jobs and has {waiting[queue]}; {more} more "
-                f"do not fit. Start more workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)"
-            )
+            raise queue_full(queue, lengths[queue], waiting[queue], more)
 
 
 def _refuse_unless_whole(verdicts: Sequence[Verdict]) -> None:

@@ -1,7 +1,7 @@
 -- Store schedules that are still at their versions, with the jobs and occurrences that go with them.
 -- ARGV: now, mark, again, then for each firing: id, the version expected, due_at or nothing, ScheduleRow, number of
 -- jobs, their ids, jobs (array of NewJob), number of occurrences, occurrences ...
--- Answers: the positions of those that applied
+-- Answers: the positions of those that applied; or that a queue is full, and which, and nothing is written
 
 local now, mark, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
 local KEPT = 1000 -- occurrences of each
@@ -51,6 +51,8 @@ while at <= #ARGV do
     applied[#applied + 1] = position
   end
 end
+local full = full_queue()
+if full then return full end
 if is_news then
   flush_births()
   announce(now, {times = true})

@@ -50,6 +50,11 @@ end
 local function left(rate, ...)
   local bucket, present = bucket_of(rate, ...), 1000 * now
   full_at[bucket] = full_at[bucket] or tonumber(call('ZSCORE', BUCKETS, bucket) or 0)
+  local latest = present + rate.burst * rate.every
+  if full_at[bucket] > latest + 60000000 then -- no start led there: the clock was set back
+    full_at[bucket] = latest
+    call('ZADD', BUCKETS, text(latest), bucket)
+  end
   local starts = math.floor((rate.burst * rate.every - math.max(full_at[bucket] - present, 0)) / rate.every)
   if starts < 1 then come_back(math.ceil((full_at[bucket] - (rate.burst - 1) * rate.every) / 1000)) end
   return math.max(starts, 0)
