@@ -67,3 +67,43 @@ def test_nobody_makes_way(app: Headrace, preemptible: bool, priority: int, held_
         assert job.refresh().state == "running"
         may_end.set()
         assert job.wait(PATIENCE) == "completed"
+
+
+def test_the_slot_goes_to_the_job_it_was_made_for(app: Headrace) -> None:
+    """Not to the one that was just given back, though its queue comes first."""
+    began, may_end = threading.Event(), threading.Event()
+
+    @app.task(preemptible=True, queue="first")
+    async def long() -> None:
+        began.set()
+        while not may_end.is_set():
+            await asyncio.sleep(0.01)
+
+    urgent = app.task(name="urgent", priority=5, queue="second")(may_end.set)
+    with app.worker(concurrency=1, queues=["first", "second"], queue_order="strict"):
+        job = long.enqueue()
+        assert began.wait(PATIENCE)
+        assert urgent.enqueue().wait(PATIENCE) == "completed"
+        assert job.wait(PATIENCE) == "completed"
+    assert len([entry for entry in job.history() if entry.event == "release"]) == 1
+
+
+def test_a_paused_worker_ends_no_run(app: Headrace) -> None:
+    began, may_end = threading.Event(), threading.Event()
+
+    @app.task(preemptible=True)
+    def long() -> None:
+        began.set()
+        may_end.wait(PATIENCE)
+
+    urgent = app.task(name="urgent", priority=5)(lambda: None)
+    with app.worker(concurrency=1) as worker:
+        job = long.enqueue()
+        assert began.wait(PATIENCE)
+        worker.pause()
+        urgent.enqueue()
+        upkeep = worker._next_upkeep
+        eventually(lambda: worker._next_upkeep > upkeep + 1)
+        assert job.refresh().state == "running"
+        may_end.set()
+        assert job.wait(PATIENCE) == "completed"

@@ -36,7 +36,7 @@ class Reports(Protocol):
     def describe(self) -> WorkerRow: ...
     def held(self) -> Iterable[Claim]: ...
     def drop(self, lease: Lease) -> None: ...
-    def obey(self, wish: str) -> None: ...
+    def obey(self, wish: str, asked_at: float) -> None: ...
 
 
 class Pulse:
@@ -122,7 +122,7 @@ class Pulse:
         self._renewed_at = begun
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
-        self._reports.obey(renewal.wish)
+        self._reports.obey(renewal.wish, begun)
         if self._reports.describe().state != reported.state:
             self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
         return True

@@ -73,6 +73,7 @@ class Worker:
         self._paused = False
         self._stop_at: float | None = None
         self._next_upkeep = 0.0
+        self._ordered_at = 0.0
         self._outage = 0.0
         self._outage_ends = 0.0
         self._thread: threading.Thread | None = None
@@ -140,13 +141,11 @@ class Worker:
 
     def pause(self) -> None:
         """Start no more jobs; those that run go on."""
-        self._engine.desk.wish(self.id, "pause")
-        self.obey("pause")
+        self._order("pause")
 
     def resume(self) -> None:
         """Start jobs again."""
-        self._engine.desk.wish(self.id, "run")
-        self.obey("run")
+        self._order("run")
 
     def __enter__(self) -> Worker:
         return self.start()
@@ -182,7 +181,15 @@ class Worker:
     def drop(self, lease: Lease) -> None:
         self._trade.held.pop((lease.id, lease.version), None)
 
-    def obey(self, wish: str) -> None:
+    def _order(self, wish: str) -> None:
+        self._engine.desk.wish(self.id, wish)
+        self._ordered_at = time.monotonic()
+        self.obey(wish, self._ordered_at)
+
+    def obey(self, wish: str, asked_at: float) -> None:
+        """Do as an operator wishes, unless that was asked before a wish that is fulfilled already."""
+        if asked_at < self._ordered_at:
+            return
         if wish == "stop" and self._stop_at is None:
             log.info("worker %s was asked to stop", self.id)
             self.request_stop()
