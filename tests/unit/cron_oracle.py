@@ -6,7 +6,7 @@ Slow and plain on purpose, and nothing of the package is used. Also draws expres
 from __future__ import annotations
 
 import calendar
-from datetime import datetime
+from datetime import datetime, timedelta
 from functools import cache
 
 from hypothesis import strategies as st
@@ -77,11 +77,26 @@ def _fields(place: int, *special: str) -> st.SearchStrategy[str]:
 
 
 def expressions() -> st.SearchStrategy[str]:
-    """Five-field expressions that have a day in every month."""
+    """Five-field expressions that come to pass."""
     day = _fields(2, "L").filter(lambda field: field == "*" or any(_is_common(term) for term in field.split(",")))
-    return st.tuples(
-        _fields(0), _fields(1), day, _fields(3, *MONTHS), _fields(4, "MON", "FRI", "SUN", "FRIL", "2L", "TUE#1", "0#2")
-    ).map(" ".join)
+    return (
+        st.tuples(
+            _fields(0),
+            _fields(1),
+            day,
+            _fields(3, *MONTHS),
+            _fields(4, "MON", "FRI", "SUN", "FRIL", "2L", "TUE#1", "0#2"),
+        )
+        .map(" ".join)
+        .filter(_has_a_day)
+    )
+
+
+def _has_a_day(text: str) -> bool:
+    """Not `*/11` and the last Friday of January, say: they never meet."""
+    _, _, *day = text.split()
+    whole_days = " ".join(["*", "*", *day])
+    return any(matches(whole_days, datetime(2024, 1, 1) + timedelta(days=number)) for number in range(8 * 366))
 
 
 def _is_common(term: str) -> bool:
