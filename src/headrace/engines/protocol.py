@@ -90,7 +90,9 @@ class HotEngine(Protocol):
         notes: Sequence[Note] = (),
         now: int | None = None,
     ) -> Exchanged:
-        """Store notes, settle outcomes and claim jobs, in this order and in one commit.
+        """Store notes, settle outcomes and claim jobs; each of the two is whole, also where they are two commits.
+
+        A worker that gets no answer can't tell which of them happened: see `disown`.
 
         An outcome whose version is not the job's changes nothing but leaves a `lease lost` entry in its history.
         A claim first lets lapse what expired and promotes what is due, skips paused queues, and takes jobs in the

@@ -1,4 +1,4 @@
-"""A worker's trade with the store: outcomes out, claims in, one commit a turn."""
+"""A worker's trade with the store: outcomes out, claims in, one call a turn."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ class Trade:
         return room if self._at_most is None else min(room, self._at_most - self.claimed)
 
     def patience(self) -> float:
-        """How long outcomes may wait for the next claim, so that one commit does for both: seconds, mostly none."""
+        """How long outcomes may wait for the next claim, so that one call does for both: seconds, mostly none."""
         if self._crew.waiting <= self._crew.low_water:
             return 0.0
         return self._last_turn + _PATIENCE - time.monotonic()

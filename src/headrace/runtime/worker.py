@@ -1,4 +1,4 @@
-"""A worker: one thread that settles what is finished and claims what can be started, in one commit each turn.
+"""A worker: one thread that settles what is finished and claims what can be started, in one call each turn.
 
 An idle worker settles at once, a busy one in large batches, with no timer: runners ring when little is left to do.
 Between turns it sleeps at the bell until the next job is due.

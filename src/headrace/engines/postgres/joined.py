@@ -99,7 +99,8 @@ class Reception:
             try:
                 step = steps.send(answer)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                verdicts: list[Verdict] = end.value
+                return verdicts
             answer = yield from self._take(step)
 
     def _ensure_locks_hold(self) -> Steps[None]:
@@ -181,7 +182,8 @@ class PostgresJoined:
             try:
                 ask = steps.send(row)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                verdicts: list[Verdict] = end.value
+                return verdicts
             row = guest.ask(*ask)
 
     async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
@@ -195,7 +197,8 @@ class PostgresJoined:
             try:
                 ask = steps.send(row)
             except StopIteration as end:
-                return end.value  # type: ignore[no-any-return]
+                verdicts: list[Verdict] = end.value
+                return verdicts
             row = await guest.ask(*ask)
 
 

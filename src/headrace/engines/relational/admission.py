@@ -55,7 +55,8 @@ def run(steps: Steps[R], ledger: Ledger) -> R:
         try:
             step = steps.send(answer)
         except StopIteration as end:
-            return end.value  # type: ignore[no-any-return]
+            result: R = end.value
+            return result
         answer = ledger.insert(step.jobs) if isinstance(step, Store) else ledger.ask(step.statement, **step.values)
 
 
