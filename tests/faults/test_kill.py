@@ -225,16 +225,17 @@ def test_a_second_signal_to_the_supervisor_hurries_its_workers(
 def test_sigusr1_prints_every_stack_and_the_work_goes_on(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
-        worker = fleet.start(stderr=subprocess.PIPE)
+        told = tmp_path / "told"
+        with told.open("wb") as stderr:
+            worker = fleet.start(stderr=stderr)
         until((tmp_path / "began-1").exists)
         worker.send_signal(signal.SIGUSR1)
+        until(lambda: b"in hold" in told.read_bytes(), what="where the job is")
+        until(lambda: b"pulse.py" in told.read_bytes(), what="where the worker's own threads are")
         (tmp_path / "go-1").touch()
         assert job.result(20) == "attempt 1"
         worker.send_signal(signal.SIGTERM)
-        _, told = worker.communicate(timeout=20)
-        assert worker.returncode == 0
-        assert b"in hold" in told, "where the job was"
-        assert b"pulse.py" in told, "and the worker's own threads"
+        assert worker.wait(20) == 0
 
 
 def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNamespace, url: str) -> None:

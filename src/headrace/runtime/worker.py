@@ -289,7 +289,7 @@ class Worker:
 
     def _make_way(self) -> None:
         found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
-        if found is not None:
+        if found is not None and not self._paused:  # it may have been paused while it looked
             run, urgent = found
             log.info("job %s (%s) makes way for the more urgent %s", run.claim.id, run.claim.task, urgent.id)
             outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", self._clock.now())
