@@ -34,6 +34,10 @@ class Place(Protocol):
 
     def drop(self, url: str) -> None: ...
 
+    def rest(self, url: str) -> None:
+        """Let the store do now what it would do behind our back while we measure."""
+        ...
+
     def for_peer(self) -> contextlib.AbstractContextManager[str]:
         """An empty database for somebody who does not share."""
         ...
@@ -65,6 +69,9 @@ class SqliteFiles:
             else:
                 left.unlink(missing_ok=True)
 
+    def rest(self, url: str) -> None:
+        pass  # it does nothing behind our back
+
     @contextlib.contextmanager
     def for_peer(self) -> Iterator[str]:
         url = self.new_store()
@@ -95,6 +102,18 @@ class PostgresSchemas:
 
     def drop(self, url: str) -> None:
         self._servers.drop(url)
+
+    def rest(self, url: str) -> None:
+        from psycopg import errors
+
+        from headrace.engines.postgres.address import Address
+        from headrace.engines.postgres.statements import qualified
+
+        db = self._servers.postgres_connection(url)
+        db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", Address(url).schema))
+        with contextlib.suppress(errors.InsufficientPrivilege):  # at a named server
+            # Whatever is changed first after it costs a whole page: few or many jobs, it is the same for both.
+            db.execute("CHECKPOINT")
 
     @contextlib.contextmanager
     def for_peer(self) -> Iterator[str]:
@@ -132,6 +151,9 @@ class RedisPrefixes:
 
     def drop(self, url: str) -> None:
         self._servers.drop(url)
+
+    def rest(self, url: str) -> None:
+        pass  # what it writes in the background it writes for every store of it
 
     @contextlib.contextmanager
     def for_peer(self) -> Iterator[str]:

@@ -32,7 +32,9 @@ def depth(ground: Ground) -> Readings:
         for kind, rate in _RATES.items():
             for store in stores.values():
                 _top_up(store, sizes.shallow + _WARM_UP)
-            readings |= {f"{kind}, {place}": rate(ground, store) for place, store in stores.items()}
+            for place, store in stores.items():
+                ground.place.rest(store.url)
+                readings[f"{kind}, {place}"] = rate(ground, store)
     return readings
 
 
