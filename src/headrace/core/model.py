@@ -12,8 +12,10 @@ from typing import Literal
 from msgspec import UNSET, Struct, UnsetType, json
 
 from headrace.core.clock import to_datetime
+from headrace.core.kinship import Bond
 from headrace.core.regulation import Strategy
 from headrace.core.states import Event, State
+from headrace.core.steps import Step
 
 Isolation = Literal["thread", "async", "process"]
 
@@ -70,6 +72,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     version: int = 1
     unique_key: str | None = None
     lane: str = ""
+    flow: str | None = None
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):
@@ -114,7 +117,9 @@ class ErrorInfo(Struct, frozen=True, array_like=True):
 class Outcome(Struct, frozen=True, array_like=True, gc=False):
     """What one attempt decided. The only thing that changes a running job from its worker's side.
 
-    A quiet outcome leaves no history: nothing happened but that the job was fetched and given back.
+    A quiet outcome leaves no history: nothing happened but that the job was fetched and given back. One that `awaits`
+    an event is pending at once if that event, by its number, has come meanwhile. What a success has `spawned` is stored
+    with its `bonds` in the same commit, or not at all.
     """
 
     id: str
@@ -133,6 +138,10 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     error_message: str | None = None
     error_traceback: str | None = None
     quiet: bool = False
+    awaits: str | None = None
+    awaited_number: int = 0
+    spawned: tuple[NewJob, ...] = ()
+    bonds: tuple[Bond, ...] = ()
 
 
 class Note(Struct, frozen=True, array_like=True):
@@ -195,7 +204,7 @@ class Reaped(Struct, frozen=True, array_like=True):
 
 
 class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
-    """Everything the store keeps in a job's own row."""
+    """Everything the store keeps in a job's own row. `kin` tells that its end, or its success, concerns others."""
 
     seq: int
     id: str
@@ -227,6 +236,8 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
     metadata: str | None
     unique_key: str | None = None
     lane: str = ""
+    flow: str | None = None
+    kin: bool = False
 
 
 class Filing(Struct, frozen=True, array_like=True):
@@ -269,6 +280,7 @@ class Filter(Struct, frozen=True, omit_defaults=True):
     text: str | None = None
     since: int | None = None
     until: int | None = None
+    flow: str | None = None
 
 
 class Page(Struct, frozen=True):
@@ -353,6 +365,7 @@ class Parcel(Struct, frozen=True, array_like=True):
     job: JobRow
     history: list[Filing]
     logs: list[LogLine]
+    steps: list[Step] = []
 
 
 class Notice(Struct, frozen=True):

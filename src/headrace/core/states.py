@@ -66,9 +66,19 @@ TRANSITIONS: dict[Event, Transition] = {
     for row in (
         _row(Event.SUBMIT, set(), {_S.PENDING, _S.SCHEDULED, _S.WAITING}, "by run_at and open parents"),
         _row(Event.PROMOTE, {_S.SCHEDULED, _S.RETRYING}, {_S.PENDING}, "when due; inside claim"),
-        _row(Event.UNBLOCK, {_S.WAITING}, {_S.PENDING, _S.SCHEDULED}, "last parent finished; inside settle"),
+        _row(
+            Event.UNBLOCK,
+            {_S.WAITING},
+            {_S.PENDING, _S.SCHEDULED, _S.COMPLETED},
+            "the last job it waits for ended, in the same commit; completed if its own run was over",
+        ),
         _row(Event.CLAIM, {_S.PENDING}, {_S.RUNNING}, "attempt + 1, lease set"),
-        _row(Event.SUCCEED, {_S.RUNNING}, {_S.COMPLETED}, "result stored"),
+        _row(
+            Event.SUCCEED,
+            {_S.RUNNING},
+            {_S.COMPLETED, _S.WAITING},
+            "result stored; waiting while jobs that it has to wait for are open",
+        ),
         _row(Event.RETRY, {_S.RUNNING}, {_S.RETRYING}, "error kept, run_at from the backoff"),
         _row(Event.SNOOZE, {_S.RUNNING}, {_S.SCHEDULED}, "spends no attempt"),
         _row(
@@ -92,8 +102,18 @@ TRANSITIONS: dict[Event, Transition] = {
         _row(Event.CANCEL, OPEN, {_S.CANCELLED}, "a running attempt is fenced out at once"),
         _row(Event.LAPSE, NOT_STARTED, {_S.CANCELLED}, "`expires` passed before it started; inside claim"),
         _row(Event.STALE, OPEN, {_S.FAILED}, "exceeded its lifecycle threshold"),
-        _row(Event.REVIVE, FINAL, {_S.PENDING}, "retry by hand; the error history is kept"),
-        _row(Event.HURRY, {_S.SCHEDULED, _S.RETRYING}, {_S.PENDING}, "promote now"),
+        _row(
+            Event.REVIVE,
+            FINAL,
+            {_S.PENDING, _S.WAITING},
+            "retry by hand; the error history is kept; waiting while jobs that it waits for are open",
+        ),
+        _row(
+            Event.HURRY,
+            {_S.SCHEDULED, _S.RETRYING, _S.WAITING},
+            {_S.PENDING},
+            "promote now; a waiting one runs without those it waits for",
+        ),
         _row(Event.AMEND, NOT_STARTED, set(NOT_STARTED), "an operator changed priority, queue or run_at"),
         _row(Event.DELETE, frozenset(State) - {_S.RUNNING}, set(), "the row is gone"),
     )

@@ -1,0 +1,248 @@
+"""The parts of a store beside the path that every job takes, each contract once, in sentences. See `protocol`."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+from typing import Protocol
+
+from headrace.core.admission import Candidate, Verdict
+from headrace.core.kinship import Bond, FlowRow, FlowTally
+from headrace.core.model import (
+    Changes,
+    DeadRow,
+    Depth,
+    Filing,
+    Filter,
+    JobRow,
+    LogLine,
+    NewJob,
+    Notice,
+    Page,
+    Parcel,
+    QueueRow,
+    WorkerRow,
+)
+from headrace.core.regulation import QueueRules, TaskRow, TaskRules
+from headrace.core.states import Event
+from headrace.core.steps import Step
+from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+
+
+class Desk(Protocol):
+    """What operators and waiting callers ask, and what an operator may do."""
+
+    def move(self, which: Filter, event: Event, limit: int, by: str | None = None, now: int | None = None) -> list[str]:
+        """Apply CANCEL, REVIVE, HURRY or DELETE to at most `limit` matching jobs in a legal state; their ids.
+
+        A revived job that waits for jobs which are open is waiting. Its own children wait again, also those that only
+        its end had cancelled, and theirs. A deleted job counts as cancelled for those that wait for it. A waiting job
+        whose run is over can't be hurried.
+        """
+        ...
+
+    def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
+        """Change a job that has not started; False if it is not in such a state."""
+        ...
+
+    def get(self, ids: Sequence[str]) -> list[JobRow]:
+        """The jobs that exist of these, in no particular order."""
+        ...
+
+    def finished(self, ids: Collection[str]) -> set[str]:
+        """Which of these are in a final state or do not exist."""
+        ...
+
+    def find(self, which: Filter, limit: int, cursor: str | None = None) -> Page:
+        """Matching jobs, newest first."""
+        ...
+
+    def peek(self, queue: str, limit: int) -> list[JobRow]:
+        """The pending jobs of the queue in the order they will be claimed."""
+        ...
+
+    def count(self, which: Filter) -> int:
+        """How many jobs match."""
+        ...
+
+    def depths(self) -> list[Depth]:
+        """The number of jobs for each queue and state that has any."""
+        ...
+
+    def history(self, job_id: str) -> list[Filing]:
+        """What was filed about the job, oldest first."""
+        ...
+
+    def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
+        """The newest `limit` lines the job logged, oldest first."""
+        ...
+
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        """Every bond of these jobs, as parent or as child, by the order of submission of child and parent."""
+        ...
+
+    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowTally]:
+        """Flows, newest first; with `before` those older than this id, with `ids` only these."""
+        ...
+
+    def steps(self, job_id: str) -> list[Step]:
+        """What the job remembers, oldest first."""
+        ...
+
+    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
+        """Leave the next event of this name for a job, and wake it if it is suspended for it; False if it is over."""
+        ...
+
+    def queues(self) -> list[QueueRow]:
+        """Every queue that ever had a job or a setting, by name."""
+        ...
+
+    def pause_queue(self, name: str, paused: bool) -> None:
+        """Stop or restart claims from the queue, for every worker, from the next claim on."""
+        ...
+
+    def rule_queue(self, name: str, rules: QueueRules) -> None:
+        """Give the queue these rules in place of those it had, for everybody within a second."""
+        ...
+
+    def rule_task(self, name: str, rules: TaskRules) -> None:
+        """Give the task these rules in place of those it had, for every worker from its next claim on."""
+        ...
+
+    def tasks(self) -> list[TaskRow]:
+        """Every task that has rules, by name."""
+        ...
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        """How many jobs hold a live lease, by queue, task and lane."""
+        ...
+
+    def workers(self) -> list[WorkerRow]:
+        """The workers that reported themselves and did not sign off, oldest first.
+
+        `running` is told by the leases they hold, up to their concurrency: a report would be a heartbeat old.
+        """
+        ...
+
+    def wish(self, worker_id: str, wish: str) -> bool:
+        """Ask a worker to run, pause or stop; False if it is not known."""
+        ...
+
+
+class Timetable(Protocol):
+    """The schedules of a store. Anybody may fire them at any time; a version decides who did."""
+
+    def all(self) -> list[ScheduleRow]:
+        """Every schedule, by id."""
+        ...
+
+    def get(self, schedule_id: str) -> ScheduleRow | None: ...
+
+    def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
+        """Store the schedule; False if it is not at the row's version any more or, when `new`, is there already.
+
+        A new one keeps the row's version, any other has one more afterwards.
+        """
+        ...
+
+    def delete(self, schedule_id: str) -> bool:
+        """Forget the schedule and its occurrences; False if it was not there."""
+        ...
+
+    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+        """Schedules whose `due_at` has come, the earliest first; none while a notice hangs at the door."""
+        ...
+
+    def next_due(self) -> int | None:
+        """When the next one is due, None if none is."""
+        ...
+
+    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
+        """Store schedules with the jobs and occurrences that go with them, and ring for the jobs; whether it applied.
+
+        One that is not at its row's version any more is left alone, with all that goes with it. A job whose id is
+        taken is not stored again, and a full queue raises QueueFull. All that applies is one commit. Of each schedule
+        the newest 1000 occurrences are kept.
+        """
+        ...
+
+    def record(self, occurrences: Sequence[Occurrence]) -> None:
+        """Store what became of times that fired elsewhere, the oldest first."""
+        ...
+
+    def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
+        """What became of its last times, the newest first."""
+        ...
+
+
+class Porter(Protocol):
+    """Carries the contents of a store to another one, of whatever engine."""
+
+    def notice(self) -> Notice | None:
+        """What hangs at the door, None if the store is in use."""
+        ...
+
+    def post(self, notice: Notice | None) -> None:
+        """Hang out a notice or take it away.
+
+        From its return on the notice holds for everybody; no insert that began before is still under way.
+        """
+        ...
+
+    def pack(self, after: int, limit: int) -> list[Parcel]:
+        """The next jobs in the order of submission, from the one after `after` (a `seq`) on."""
+        ...
+
+    def unpack(self, parcels: Sequence[Parcel]) -> int:
+        """Store the jobs as they are, in this order behind those that are there; how many ids were new.
+
+        A job whose id is there already is left as it is. The sender's `seq` is not kept.
+        """
+        ...
+
+    def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
+        """The next investigation records by id, from the one after `after` on."""
+        ...
+
+    def unpack_dead(self, records: Sequence[DeadRow]) -> int:
+        """Store the records whose id is not there yet; how many."""
+        ...
+
+    def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
+        """Store queues with their settings, over those of the same names."""
+        ...
+
+    def unpack_flows(self, flows: Sequence[FlowRow]) -> None:
+        """Store flows that are not there yet. Bonds are carried by `unpack_bonds`, behind all jobs."""
+        ...
+
+    def unpack_bonds(self, bonds: Sequence[Bond]) -> None:
+        """Store bonds between jobs that are there, as they are, where they are not there yet. Nothing is decided."""
+        ...
+
+
+class Joined(Protocol):
+    """A transaction that belongs to the caller: what is stored in it exists if, and only if, the caller commits."""
+
+    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+        """Store jobs with their bonds, as Engine.plant does."""
+        ...
+
+    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+        """The same on an asynchronous connection."""
+        ...
+
+    def insert(self, jobs: Sequence[NewJob]) -> None:
+        """Store the jobs; a taken id raises DuplicateJob. Workers are rung after the commit."""
+        ...
+
+    async def ainsert(self, jobs: Sequence[NewJob]) -> None:
+        """The same on an asynchronous connection."""
+        ...
+
+    def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """Store the jobs as their rules allow, all or none. Until the caller commits, others wait with these keys."""
+        ...
+
+    async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
+        """The same on an asynchronous connection."""
+        ...
