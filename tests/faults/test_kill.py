@@ -6,7 +6,6 @@ import importlib
 import os
 import random
 import signal
-import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial

@@ -11,7 +11,7 @@ from headrace.app.why import explain
 from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.regulation import TaskRow
 from headrace.core.states import State
-from headrace.engines.protocol import Desk
+from headrace.engines.parts import Desk
 from tests.unit.test_story import row
 
 NOW = 1_000_000

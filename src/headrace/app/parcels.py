@@ -13,7 +13,7 @@ from msgspec import Struct
 
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Parcel
 from headrace.core.states import State
-from headrace.engines.protocol import Porter
+from headrace.engines.parts import Porter
 
 T = TypeVar("T")
 

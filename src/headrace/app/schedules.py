@@ -23,7 +23,7 @@ from headrace.core.schedule import Timing, timing, upcoming
 from headrace.core.spoken_times import moment
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.core.words import nearest, short
-from headrace.engines.protocol import Timetable
+from headrace.engines.parts import Timetable
 from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, StoreMoved
 from headrace.runtime.firing import call_of, job_for, timing_of
 from headrace.runtime.job import Job

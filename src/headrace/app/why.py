@@ -10,7 +10,7 @@ from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import rate_in_words
 from headrace.core.states import FINAL, State
-from headrace.engines.protocol import Desk
+from headrace.engines.parts import Desk
 
 
 def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> str:

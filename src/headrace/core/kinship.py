@@ -16,10 +16,8 @@ from headrace.core.states import State
 Policy = Literal["cancel", "run", "hold"]
 POLICIES: tuple[Policy, ...] = ("cancel", "run", "hold")
 
-PARENT_FAILED = (
-    "parent_failed"  # the reason of a job that was cancelled because one that it waited for did not complete
-)
-HELD = "held"  # the reason of a job that waits for a person, for the same cause
+PARENT_FAILED = "parent_failed"  # the reason of a job that was cancelled because a parent did not complete
+HELD = "held"  # the reason of a job that waits for a person because of that
 
 
 class Bond(Struct, frozen=True, array_like=True, gc=False):

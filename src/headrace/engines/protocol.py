@@ -16,10 +16,7 @@ from headrace.core.clock import Clock
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.core.steps import Step
-from headrace.engines.parts import Desk as Desk
-from headrace.engines.parts import Joined as Joined
-from headrace.engines.parts import Porter as Porter
-from headrace.engines.parts import Timetable as Timetable
+from headrace.engines.parts import Desk, Joined, Porter, Timetable
 
 
 class Bell(Protocol):

@@ -12,7 +12,7 @@ import msgspec
 
 from headrace.core.model import JobRow, QueueRow
 from headrace.core.regulation import QueueRules
-from headrace.engines.protocol import Desk
+from headrace.engines.parts import Desk
 from headrace.runtime.crew import Crew, Run
 
 _rules = msgspec.json.Decoder(QueueRules)

@@ -18,6 +18,7 @@ from headrace.core.clock import Clock
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
+from headrace.engines.parts import Joined
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.exchange import Exchange
@@ -26,7 +27,7 @@ from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, stor
 from headrace.engines.postgres.line import NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
-from headrace.engines.protocol import Bell, Joined
+from headrace.engines.protocol import Bell
 from headrace.engines.relational import admission, reaper
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.ledger import Ledger

@@ -26,7 +26,8 @@ from headrace.core.model import (
 )
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
-from headrace.engines.protocol import Bell, Joined
+from headrace.engines.parts import Joined
+from headrace.engines.protocol import Bell
 from headrace.engines.redis import address, health, intake, records, schema
 from headrace.engines.redis.desk import RedisDesk
 from headrace.engines.redis.line import Sender, SubscribedLine

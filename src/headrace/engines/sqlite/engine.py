@@ -30,7 +30,8 @@ from headrace.core.model import (
 from headrace.core.states import Event, State
 from headrace.engines import presence
 from headrace.engines.bell import Belfry
-from headrace.engines.protocol import Bell, Joined
+from headrace.engines.parts import Joined
+from headrace.engines.protocol import Bell
 from headrace.engines.relational import admission, reaper
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.gatekeeper import earlier, rulebook
