@@ -16,6 +16,7 @@ import psycopg
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
@@ -28,7 +29,7 @@ from headrace.engines.postgres.line import NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, reaper
+from headrace.engines.relational import admission, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
@@ -174,6 +175,9 @@ class PostgresEngine:
         for topic in self._exchange.topics_of(outcomes):
             self._tower.ring(topic)
         return answer
+
+    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        return steps.remember(self, lease, step, self.at(now))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         at = self.at(now)

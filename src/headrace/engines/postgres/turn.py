@@ -12,6 +12,7 @@ import msgspec
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.states import Event, State
 from headrace.engines.postgres.server import Connection
+from headrace.engines.relational import steps
 from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Completion
@@ -42,6 +43,7 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, chan
     if len(done) < len(first):
         unusual = [o for o in first if o.event is not Event.SUCCEED]
         applied |= set(_leases.decode(ledger.ask("settle", o=as_json(unusual))))
+        steps.wake_if_come(ledger, unusual)
         if topics := topics_of(unusual):
             ledger.run("ring", messages=as_json(topics), channel=channel)
     if len(applied) == len(outcomes):
@@ -183,6 +185,6 @@ def topics_of(outcomes: Sequence[Outcome]) -> list[str]:
     topics = []
     if any(outcome.finished_at is not None for outcome in outcomes):
         topics.append("done")
-    if any(outcome.state is State.PENDING for outcome in outcomes):
+    if any(outcome.state is State.PENDING or outcome.awaits for outcome in outcomes):
         topics.append("work")
     return topics

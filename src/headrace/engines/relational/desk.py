@@ -11,6 +11,8 @@ from headrace.core.limits import Head, in_turn
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
+from headrace.core.steps import Step
+from headrace.engines.relational import steps
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
 from headrace.engines.rulings import movable, position, signed, state_after, topics_of
@@ -111,6 +113,14 @@ class SqlDesk:
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
         return msgspec.json.decode(self._ask("logs", id=job_id, limit=limit), type=list[LogLine])
 
+    # -- what jobs remember
+
+    def steps(self, job_id: str) -> list[Step]:
+        return msgspec.json.decode(self._ask("steps", id=job_id), type=list[Step])
+
+    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
+        return steps.signal(self._office, job_id, name, value, checksum, self._office.at(now))
+
     # -- queues and workers
 
     def queues(self) -> list[QueueRow]:
@@ -163,6 +173,7 @@ class SqlDesk:
 
 def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int) -> None:
     batch: dict[str, Any] = {"seqs": as_json(seqs)}
+    steps.forget(ledger, seqs, event)
     if event is not Event.DELETE:
         target = next(iter(TRANSITIONS[event].targets))
         file_moves(ledger, seqs, event, target, f"by {by}" if by else None, at)

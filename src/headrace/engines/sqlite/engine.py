@@ -28,11 +28,12 @@ from headrace.core.model import (
     WorkerRow,
 )
 from headrace.core.states import Event, State
+from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.bell import Belfry
 from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, reaper
+from headrace.engines.relational import admission, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.gatekeeper import earlier, rulebook
 from headrace.engines.relational.ledger import Ledger
@@ -142,7 +143,9 @@ class SqliteEngine:
         if lapsed or any(outcome.finished_at is not None for outcome in outcomes):
             self.ring("done")
         # Where rules are minded, whatever ends may let somebody else's job begin.
-        if any(outcome.state is State.PENDING for outcome in outcomes) or (outcomes and self._minds_rules):
+        if any(outcome.state is State.PENDING or outcome.awaits for outcome in outcomes) or (
+            outcomes and self._minds_rules
+        ):
             self.ring("work")
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
 
@@ -164,6 +167,9 @@ class SqliteEngine:
         taking = Taking(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
         return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights), lapsed
+
+    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        return steps.remember(self, lease, step, self.at(now))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()
@@ -350,7 +356,9 @@ def _settle_unusual(db: sqlite3.Connection, outcomes: list[Outcome]) -> int:
         db.execute(SQL["file_outcomes"], {"o": as_json(told)})
     if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL]:
         db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
-    return db.execute(SQL["settle"], batch).rowcount
+    applied = db.execute(SQL["settle"], batch).rowcount
+    steps.wake_if_come(SqliteLedger(db), outcomes)
+    return applied
 
 
 def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
