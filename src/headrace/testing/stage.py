@@ -13,12 +13,13 @@ from headrace.core.clock import Clock
 from headrace.core.settings import Settings
 from headrace.core.states import State
 from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
+from headrace.runtime.steps import Suspended
 from headrace.testing.attempts import Attempt, Shift
 from headrace.testing.clock import VirtualClock
 
 C = TypeVar("C", bound=Clock)
 
-_STEERING = (CancelJob, RetryLater, Snooze)
+_STEERING = (CancelJob, RetryLater, Snooze, Suspended)
 
 
 @contextlib.contextmanager
@@ -27,7 +28,7 @@ def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
 
     What is delayed stays scheduled, and what fails stays to be retried: drain() runs it when its time has come. The
     outcome is recorded as by a worker. With `raise_errors` the task's exception is raised out of enqueue() as well;
-    RetryLater, Snooze and CancelJob are no errors.
+    RetryLater, Snooze and CancelJob are no errors, and neither is a sleep or a wait for an event.
     """
 
     def run(job: Job[Any]) -> None:

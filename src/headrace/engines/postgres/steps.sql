@@ -10,9 +10,9 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE id = :id AND state NOT IN ('completed', 'failed', 'cancelled') FOR UPDATE) AS still_open;
 
--- name: remember
+-- name: remember (each s: Step)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
-VALUES (:seq, :kind, :name, :number, :at, :value, :checksum)
+SELECT :seq, s.kind, s.name, s.number, s.at, s.value, s.checksum FROM jsonb_array_elements(:s::jsonb) AS s(value)
 ON CONFLICT (job, kind, name, number) DO NOTHING;
 
 -- name: file_step
@@ -61,10 +61,11 @@ SELECT coalesce(json_agg(json_build_array(job, json_build_array({Step})) ORDER B
 FROM jsonb_array_elements(:seqs::jsonb) AS packed(one) CROSS JOIN LATERAL (
     SELECT * FROM headrace_steps WHERE job = packed.one::bigint OFFSET 0) AS remembered;
 
+-- Here `r.value` is the step's: the condition that is always true is another one.
 -- name: unpack_steps (each r: CarriedStep)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
 SELECT job.seq, r.kind, r.name, r.number, r.at, r.value, r.checksum
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.job_id])
-WHERE jsonb_typeof(r.value) = 'array'
+WHERE r.kind IN ('step', 'sleep', 'event')
 ORDER BY r.key;

@@ -50,7 +50,7 @@ def signal(office: Office, job_id: str, name: str, value: str | None, checksum: 
 
 
 def _keep(ledger: Ledger, seq: int, step: Step, now: int) -> None:
-    if ledger.run("remember", seq=seq, **msgspec.structs.asdict(step)):
+    if ledger.run("remember", seq=seq, s=as_json([step])):
         ledger.run("file_step", seq=seq, at=now, kind=step.kind, name=step.name)
 
 

@@ -7,9 +7,9 @@ SELECT json_group_array(seq) FROM headrace_jobs WHERE id = :id AND version = :ve
 SELECT json_group_array(seq) FROM headrace_jobs
 WHERE id = :id AND state NOT IN ('completed', 'failed', 'cancelled');
 
--- name: remember
+-- name: remember (each s: Step)
 INSERT INTO headrace_steps (job, kind, name, number, at, value, checksum)
-VALUES (:seq, :kind, :name, :number, :at, :value, :checksum)
+SELECT :seq, s.kind, s.name, s.number, s.at, s.value, s.checksum FROM json_each(:s) AS s WHERE true
 ON CONFLICT (job, kind, name, number) DO NOTHING;
 
 -- name: file_step
