@@ -157,10 +157,10 @@ class Memory:
 
 def result_of(step: Step, function: Callable[..., Any]) -> Any:
     """What the step returned, as the function's annotation describes it."""
-    value = _decoded(step)
     if step.value is not None and step.value.startswith(f'{{"{_UNSTORABLE}"'):
         told = msgspec.json.decode(step.value)[_UNSTORABLE]
         raise ResultUnavailable(f"step {step.name!r} was done and is not done again, but {told}; return plain data")
+    value = _decoded(step)
     return value if value is None else Signature.of(function).rebuild_result(value)
 
 
