@@ -13,13 +13,13 @@ from headrace.core.clock import Clock
 from headrace.core.settings import Settings
 from headrace.core.states import State
 from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
-from headrace.runtime.steps import Suspended
+from headrace.runtime.steps import suspension_in
 from headrace.testing.attempts import Attempt, Shift
 from headrace.testing.clock import VirtualClock
 
 C = TypeVar("C", bound=Clock)
 
-_STEERING = (CancelJob, RetryLater, Snooze, Suspended)
+_STEERING = (CancelJob, RetryLater, Snooze)
 
 
 @contextlib.contextmanager
@@ -33,7 +33,9 @@ def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
 
     def run(job: Job[Any]) -> None:
         error = _run_now(app, job)
-        if raise_errors and error is not None and not isinstance(error, _STEERING):
+        if error is None or isinstance(error, _STEERING) or suspension_in(error) is not None:
+            return
+        if raise_errors:
             raise error
 
     with app.intercepting(run):
