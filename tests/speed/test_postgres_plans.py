@@ -49,6 +49,11 @@ HOT: dict[str, set[str]] = {
     "logs": BY_ID | {"logs_job"},
     "pack_history": {"history_job"},
     "pack_logs": {"logs_job"},
+    **dict.fromkeys(["lock_leased", "lock_open", "unpack_steps"], BY_ID),
+    **dict.fromkeys(["file_step", "is_suspended", "wake"], BY_NUMBER),
+    **dict.fromkeys(["events_so_far", "pack_steps", "forget_steps"], {"steps_pkey"}),
+    "forget_steps_of_completed": BY_NUMBER | {"steps_pkey"},
+    **dict.fromkeys(["steps", "wake_if_come"], BY_ID | {"steps_pkey"}),
 }
 SETTLING = [name for name, indexes in HOT.items() if indexes >= BY_ID]
 

@@ -1,9 +1,11 @@
 -- What jobs remember, and the events that come for them. Whoever writes here has locked the job's row before: so a
--- suspension and the event it waits for come one after the other, and whichever is second sees the first.
+-- suspension and the event it waits for come one after the other, and whichever is second sees the first. Conditions on
+-- a state are written so that no planner takes them for those of an index of all jobs in that state.
 
 -- name: lock_leased
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
-    SELECT seq FROM headrace_jobs WHERE id = :id AND version = :version AND state = 'running' FOR UPDATE) AS leased;
+    SELECT seq FROM headrace_jobs WHERE id = :id AND version = :version AND coalesce(lease_until, 0) > 0
+    FOR UPDATE) AS leased;
 
 -- name: lock_open
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
@@ -24,7 +26,7 @@ FROM headrace_jobs WHERE seq = :seq;
 SELECT coalesce(max(number), 0) FROM headrace_steps WHERE job = :seq AND kind = 'event' AND name = :name;
 
 -- name: is_suspended
-SELECT count(*) FROM headrace_jobs WHERE seq = :seq AND state = 'scheduled' AND reason = :reason;
+SELECT count(*) FILTER (WHERE state = 'scheduled' AND reason = :reason) FROM headrace_jobs WHERE seq = :seq;
 
 -- name: wake
 UPDATE headrace_jobs SET state = 'pending', version = version + 1, run_at = :now, reason = NULL,
@@ -36,10 +38,10 @@ UPDATE headrace_jobs AS job SET state = 'pending', run_at = :now, reason = NULL,
                                 rank = CASE WHEN job.rank < 0 THEN -:now::bigint ELSE :now::bigint END
 FROM jsonb_array_elements(:o::jsonb) AS o(value)
 WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version + 1 AND jsonb_typeof(o.value) = 'array'
-  AND job.state = 'scheduled'
-  AND EXISTS (SELECT 1 FROM headrace_steps AS step
-              WHERE step.job = job.seq AND step.kind = 'event' AND step.name = o.awaits
-                AND step.number = o.awaited_number);
+  AND lower(job.state) = 'scheduled'
+  AND (SELECT count(*) FROM headrace_steps AS step
+       WHERE step.job = job.seq AND step.kind = 'event' AND step.name = o.awaits
+         AND step.number = o.awaited_number) > 0;
 
 -- name: steps
 SELECT coalesce(json_agg(json_build_array({Step}) ORDER BY seq), '[]')::text
