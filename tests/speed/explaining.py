@@ -117,7 +117,8 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "until": NOW + 35_000,
         "run_at": NOW,
     }
-    counts = {"limit": 1000, "expected": size, "priority": 1, "seq": 8, "after": 1000, "version": 2, "kin": 0, "at": NOW}
+    counts = {"limit": 1000, "expected": size, "priority": 1, "seq": 8, "after": 1000}
+    counts |= {"version": 2, "kin": 0, "at": NOW}
     return {**texts, **times, **counts, **{key: as_json(value) for key, value in batches.items()}}
 
 
