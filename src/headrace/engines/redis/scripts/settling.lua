@@ -1,7 +1,7 @@
 -- The first chapter of a turn: notes are stored, outcomes settled.
 
 local salt, outcome_count, note_count = ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[11])
-local messages, is_news = {}, false
+local messages, is_news, nursing = {}, false, ARGV[15] == '1'
 
 -- Notes. They count only while the version is the job's.
 
@@ -78,7 +78,8 @@ local function file_stale(member, record, version, event, error_type, error_mess
     worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
 end
 
-local EMPTY = 144 -- an array without items
+-- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds.
+local NO_MORE = '\192\0\144\144'
 
 local function settle(count, ids, outcomes)
   local members = ask_in_parts('HMGET', IDS, ids, count)
@@ -92,11 +93,11 @@ local function settle(count, ids, outcomes)
     local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
       error_type, error_message, error_traceback, quiet, awaits, awaited_number, spawned, bonds
     offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
-      error_type, error_message, error_traceback, quiet, awaits, awaited_number = take(outcomes, 18, offset + 3)
-    if outcomes:byte(offset + 1) == EMPTY and outcomes:byte(offset + 2) == EMPTY then
-      offset = offset + 2 -- it left nothing behind
+      error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
+    if outcomes:sub(offset + 1, offset + 4) == NO_MORE then
+      offset = offset + 4
     else
-      offset, spawned, bonds = take(outcomes, 2, offset)
+      offset, awaits, awaited_number, spawned, bonds = take(outcomes, 4, offset)
     end
     local member, record = members[i], records[i]
     local is_whole, behind, source, current, held_by, queue, lane, _
@@ -110,7 +111,7 @@ local function settle(count, ids, outcomes)
       -- Nearly every outcome is this one: it is spared the way through a table.
       settled[member] = true
       local others = kin and kin.awaited(member, id, is_kin[i] == 1, bonds) or 0
-      if spawned then spawns[#spawns + 1] = {spawned, bonds} end
+      if nursing and spawned then spawns[#spawns + 1] = {spawned, bonds} end
       finished_at = finished_at or at
       if others > 0 then
         settle_waiting(member, read(record), at, finished_at, result, result_checksum, others)
