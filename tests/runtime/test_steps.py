@@ -72,7 +72,7 @@ def test_every_run_gets_the_same_from_a_step_also_the_first(app: Headrace, worke
     def receipt() -> Receipt:
         return Receipt(7)
 
-    def untyped():  # type: ignore[no-untyped-def]
+    def untyped() -> Any:
         return Receipt(8)
 
     @app.task(retry=SOON)
@@ -133,9 +133,9 @@ def test_a_coroutine_is_told_where_it_belongs(app: Headrace, worker: Worker, til
     def order() -> None:
         job = current_job()
         with pytest.raises(InvalidJob, match="use `await current_job"):
-            job.step("charge", till.ado, "charge")
+            job.step("charge", till.ado, "charge")  # type: ignore[unused-coroutine]
         with pytest.raises(InvalidJob, match="use `await current_job"):
-            job.step("charge", lambda: till.ado("charge"))
+            job.step("charge", lambda: till.ado("charge"))  # type: ignore[unused-coroutine]
 
     @app.task
     async def aorder() -> str:

@@ -142,7 +142,11 @@ def test_an_event_brings_its_data_and_wakes_who_waits(app: Headrace, worker: Wor
     assert app.queue("default").stats().scheduled == 1
     assert app.signal(job, "denied", "not what it waits for")
     assert job.refresh().state == "scheduled"
-    assert asyncio.run(app.asignal(job.id, "approved", {"by": ("ann", 7)}))
+
+    async def approve() -> bool:
+        return await app.asignal(job.id, "approved", {"by": ("ann", 7)})
+
+    assert asyncio.run(approve())
     assert job.result(PATIENCE) == {"by": ("ann", 7)}
     assert job.attempt == 1
     events = [(str(entry.event), entry.message) for entry in job.history()]

@@ -84,8 +84,7 @@ SELECT (SELECT count(*) FROM (
 WITH unbound AS (
     UPDATE headrace_bonds SET blocks = false
     WHERE blocks AND parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND (policy = 'run'
-           OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent) = 'completed')
+      AND (:completed OR policy = 'run')
     RETURNING 1
 )
 SELECT count(*) FROM unbound;

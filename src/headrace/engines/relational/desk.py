@@ -194,7 +194,7 @@ def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int
     batch: dict[str, Any] = {"seqs": as_json(seqs), "now": at}
     if event is Event.CANCEL:
         ledger.run("move_cancel", **batch, reason=f"cancelled{signed(by)}")
-        return kinship.follow_kin(ledger, seqs, at)
+        return kinship.follow_lost(ledger, seqs, at)
     ledger.run("waive", seqs=as_json(seqs), all=True)  # it runs without those it waited for
     ledger.run("move_hurry", **batch)
     return Effects()
@@ -221,7 +221,7 @@ def _delete(ledger: Ledger, seqs: list[int], at: int) -> Effects:
     if kin:
         open_ones = _numbers.decode(ledger.ask("open_among", seqs=as_json(kin)))
         ledger.run("move_cancel", seqs=as_json(open_ones), now=at, reason=DELETED)
-        effects = run(kinship.follow(open_ones, at), ledger)
+        effects = run(kinship.follow([], open_ones, at), ledger)
     ledger.run("move_delete", seqs=as_json(seqs))
     if flows != "[]":
         ledger.run("drop_flows", ids=flows)

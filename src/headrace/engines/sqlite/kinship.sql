@@ -49,9 +49,7 @@ WHERE job.kin = 1 OR o.spawned <> '[]';
 
 -- name: unbind
 UPDATE headrace_bonds SET blocks = 0
-WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs))
-  AND (policy = 'run'
-       OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent) = 'completed');
+WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs)) AND (:completed OR policy = 'run');
 
 -- name: doomed
 SELECT json_group_array(json_array(seq, id, task, state, reason)) FROM (

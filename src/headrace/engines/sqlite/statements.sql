@@ -4,7 +4,7 @@
 -- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                            max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                           lane, flow)
+                           lane, flow, kin)
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 
@@ -68,7 +68,7 @@ UPDATE headrace_jobs SET state = 'completed', version = headrace_jobs.version + 
                          result_checksum = o.result_checksum, finished_at = o.finished_at, reason = NULL,
                          lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin = 0;
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin <= :kin;
 
 -- name: stale_outcomes (each o: Outcome)
 SELECT json_group_array(o.key) FROM json_each(:o) AS o
