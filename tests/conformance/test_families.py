@@ -72,22 +72,23 @@ class FamilyMachine(RuleBasedStateMachine):
         self.engine.plant(jobs, bonds, FlowRow("f", "family", NOW), now=self.now)
         self.family.settle_down()
 
-    @rule(pick=PICK, after=PICK, policy=POLICY)
-    def add_a_child_that_one_waits_for(self, pick: int, after: int, policy: Policy) -> None:
+    @rule(pick=PICK, after=st.none() | PICK, policy=POLICY)
+    def add_a_child_that_one_waits_for(self, pick: int, after: int | None, policy: Policy) -> None:
         """The new one may itself wait for any other; what would close a circle is refused, and nothing is stored."""
         names = list(self.family.members)
         if not names:
             return
-        elder, other, name = names[pick % len(names)], names[after % len(names)], self._new_name()
-        bonds = [Bond(name, elder, policy), Bond(other, name, "run")]
-        job = new_job(name, state=State.WAITING)
+        elder, name = names[pick % len(names)], self._new_name()
+        others: dict[str, Policy] = {} if after is None else {names[after % len(names)]: "run"}
+        bonds = [Bond(name, elder, policy), *(Bond(other, name, "run") for other in others)]
+        job = new_job(name, state=State.WAITING if others else None)
         ended = self.family.members[elder].state in FINAL
-        if ended or other == elder or other in self.family.descendants(elder):
+        if ended or others.keys() & {elder, *self.family.descendants(elder)}:
             with pytest.raises(InvalidJob):
                 self.engine.plant([job], bonds, now=self.now)
             return
         self.engine.plant([job], bonds, now=self.now)
-        self.family.add(name, {other: "run"})
+        self.family.add(name, others)
         self.family.add_under(elder, {name: policy})
         self.family.settle_down()
 
