@@ -400,8 +400,8 @@ RECORDS += ("LogEntry", "Schedule", "ScheduleRun")
 # For other parts of headrace, not for users.
 INNER = {
     "Headrace": {"on_another_store", "intercepting"},
-    "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew"},
-    "JobContext": {"relay", "still_held", "tell"},
+    "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew", "steps", "remember"},
+    "JobContext": {"relay", "still_held", "tell", "keeper"},
 }
 
 

@@ -161,6 +161,7 @@ def _is_same(ours: Parcel, theirs: Parcel) -> bool:
         astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
         and ours.history == theirs.history
         and ours.logs == theirs.logs
+        and ours.steps == theirs.steps
     )
 
 
@@ -181,7 +182,8 @@ def _is_by_time(ours: Parcel, theirs: Parcel) -> bool:
 def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
     names = _differing_fields(ours.job, theirs.job)
     names += ["history"] if ours.history != theirs.history else []
-    return names + (["logs"] if ours.logs != theirs.logs else [])
+    names += ["logs"] if ours.logs != theirs.logs else []
+    return names + (["steps"] if ours.steps != theirs.steps else [])
 
 
 def _differing_fields(ours: JobRow, theirs: JobRow) -> list[str]:
