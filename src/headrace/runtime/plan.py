@@ -15,7 +15,7 @@ from msgspec import UNSET, Struct
 
 from headrace.core import codec, outcomes
 from headrace.core.clock import to_ms
-from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
+from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
 from headrace.core.retry import Retry, from_policy
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.job import LOST_RESULT
@@ -153,6 +153,12 @@ class Planner:
                 self._plans.clear()
             plan = self._plans[key] = self._make(task, claim.options)
         return plan
+
+    def keeps_result(self, job: JobRow) -> bool:
+        """Whether what this job returns is to be stored, as far as is known here."""
+        asked = _options.decode(job.options).keep_result if job.options else UNSET
+        task = self._find(job.task)
+        return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
 
     def _make(self, task: Task[..., Any, Any], stored: str | None) -> Plan:
         options = _options.decode(stored) if stored else JobOptions()
