@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from headrace.core.model import Changes, Claim, JobRow, NewJob, Outcome
-from headrace.core.states import FINAL, NOT_STARTED, TRANSITIONS, Event, State, sources
+from headrace.core.states import FINAL, NOT_STARTED, Event, State, sources
 
 PUT_OFF = (State.SCHEDULED, State.RETRYING)
 
@@ -154,8 +154,7 @@ class Model:
         if event is Event.DELETE:
             del self.jobs[job.id]
             return
-        (target,) = TRANSITIONS[event].targets
-        job.go(target)
+        job.go(State.CANCELLED if event is Event.CANCEL else State.PENDING)
         if event in {Event.REVIVE, Event.HURRY}:
             job.set_time(now)
         if event is Event.REVIVE:

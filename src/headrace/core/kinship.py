@@ -7,6 +7,8 @@ job's parents to know whether the last one has ended.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from graphlib import CycleError, TopologicalSorter
 from typing import Literal
 
 from msgspec import Struct
@@ -18,6 +20,10 @@ POLICIES: tuple[Policy, ...] = ("cancel", "run", "hold")
 
 PARENT_FAILED = "parent_failed"  # the reason of a job that was cancelled because a parent did not complete
 HELD = "held"  # the reason of a job that waits for a person because of that
+
+
+DELETED = "deleted"  # the reason of a job in the moment before it is gone
+_CANCELLED = {"expired": "expired", DELETED: "was deleted"}
 
 
 class Bond(Struct, frozen=True, array_like=True, gc=False):
@@ -47,12 +53,20 @@ class FlowTally(Struct, frozen=True, array_like=True):
     jobs: dict[str, int]
 
 
-def still_blocks(policy: Policy, parent: State) -> bool:
-    """Whether a child goes on waiting for a parent that has ended like this. One that is to be cancelled does."""
-    return not (parent is State.COMPLETED or policy == "run")
-
-
 def verdict_in_words(task: str, parent_id: str, state: State, reason: str | None) -> str:
     """Why a child was cancelled or is held, for its history."""
-    how = "failed" if state is State.FAILED else "expired" if reason == "expired" else "was cancelled"
+    how = "failed" if state is State.FAILED else _CANCELLED.get(reason or "", "was cancelled")
     return f"its parent {parent_id} ({task}) {how}"
+
+
+def circle_in(bonds: Iterable[tuple[str, str]]) -> list[str] | None:
+    """A circle among these pairs of parent and child, from a job to itself; None if there is none."""
+    graph: dict[str, set[str]] = {}
+    for parent, child in bonds:
+        graph.setdefault(child, set()).add(parent)
+    try:
+        TopologicalSorter(graph).prepare()
+    except CycleError as error:
+        path: list[str] = error.args[1]
+        return path
+    return None

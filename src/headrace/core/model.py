@@ -237,7 +237,7 @@ class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
     unique_key: str | None = None
     lane: str = ""
     flow: str | None = None
-    kin: bool = False
+    kin: int = 0
 
 
 class Filing(Struct, frozen=True, array_like=True):

@@ -15,6 +15,7 @@ import psycopg
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
@@ -28,8 +29,9 @@ from headrace.engines.postgres.line import NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, reaper
+from headrace.engines.relational import admission, kinship, reaper
 from headrace.engines.relational.desk import SqlDesk
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
@@ -138,6 +140,28 @@ class PostgresEngine:
             self._tower.ring(f"work:{queue}")
         return verdicts
 
+    def plant(
+        self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
+    ) -> None:
+        self.prepare()
+        at = self.at(now)
+        lengths = self.lengths_of({job.queue for job in jobs})
+
+        def store(ledger: Ledger) -> Effects:
+            effects = admission.run(kinship.plant(jobs, bonds, flow, lengths, at), ledger)
+            if topics := effects.topics():
+                ledger.ask("ring", channel=self._channel, messages=as_json(topics))
+            return effects
+
+        try:
+            effects = self.write(store)
+        except ConnectionLost:
+            if not self._mine(jobs).issuperset(job.id for job in jobs):
+                raise
+            effects = Effects(work=True, done=True)
+        for topic in {*(f"work:{job.queue}" for job in jobs), *effects.topics()}:
+            self._tower.ring(topic)
+
     def _insert_again(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
         """After a lost answer. The jobs may be there, or get there meanwhile: the server goes on without us."""
         stored = self._mine(jobs)
@@ -170,8 +194,8 @@ class PostgresEngine:
         now: int | None = None,
     ) -> Exchanged:
         self.prepare()
-        answer = self._exchange(outcomes, want, notes, self.at(now))
-        for topic in self._exchange.topics_of(outcomes):
+        answer, topics = self._exchange(outcomes, want, notes, self.at(now))
+        for topic in topics:
             self._tower.ring(topic)
         return answer
 

@@ -16,8 +16,9 @@ from headrace.core.states import Event
 from headrace.engines.postgres import turn
 from headrace.engines.postgres.ledger import PostgresLedger
 from headrace.engines.postgres.server import Connection, Server
-from headrace.engines.postgres.turn import Taken
+from headrace.engines.postgres.turn import Settled, Taken
 from headrace.engines.relational import reaper
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.sql import as_json
 
 T = TypeVar("T")
@@ -34,37 +35,67 @@ class Exchange:
         self._cursors: dict[str, str] = {}
         self._minds_rules = False
 
-    def __call__(self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int) -> Exchanged:
+    def __call__(
+        self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int
+    ) -> tuple[Exchanged, set[str]]:
+        """The answer, and whom of this process to wake."""
         worker = want.worker if want else None
 
-        def settle(db: Connection) -> list[Outcome]:
+        def settle(db: Connection) -> Settled:
             ledger = PostgresLedger(db, self._sql, self._channel)
             turn.note(ledger, notes)
             if outcomes and self._minds_rules:
                 ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
-            return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else []
+            return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else Settled([], Effects())
+
+        def settle_alone() -> Settled:
+            if notes or self._minds_rules or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
+                return self._server.transact(settle)
+            return self._complete(outcomes, worker, now)
 
         if want is None or want.limit <= 0:
-            return Exchanged(self._alone(settle, outcomes, notes), [])
+            settled = settle_alone()
+            return Exchanged(settled.refused, []), self._topics(outcomes, settled.effects)
 
         def claim(db: Connection) -> Taken:
             return turn.claim(db, self._sql, want, now)
 
         if min(len(outcomes), want.limit) >= _MANY:
-            refused, taken = _side_by_side(
-                lambda: self._alone(settle, outcomes, notes), lambda: self._server.run(claim)
-            )
+            settled, taken = _side_by_side(settle_alone, lambda: self._server.run(claim))
         elif outcomes or notes:
-            refused, taken = self._server.transact(lambda db: (settle(db), claim(db)))
+            settled, taken = self._server.transact(lambda db: (settle(db), claim(db)))
         else:
-            refused, taken = [], self._server.run(claim)
+            settled, taken = Settled([], Effects()), self._server.run(claim)
+        answer = self._claimed(want, taken, settled, now)
+        return answer, self._topics(outcomes, settled.effects)
+
+    def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
+        """The answer to a claim, when time and rules have had their say."""
         if turn.is_past(taken.lapses, now):
-            if self._server.transact(lambda db: self._lapse(db, now)) == turn.BATCH_OF_TIME:
+            lapsed, effects = self._server.transact(lambda db: self._lapse(db, now))
+            settled.effects.add(effects)
+            if lapsed == turn.BATCH_OF_TIME:
                 # More than one commit should hold: come again for the rest.
-                return Exchanged(refused, [], now, taken.queues, taken.book.weights)
+                return Exchanged(settled.refused, [], now, taken.queues, taken.book.weights)
             taken = self._server.run(lambda db: turn.claim(db, self._sql, want, now, after_lapses=True))
         taken = self._mind_rules(want, taken, now)
-        return Exchanged(refused, taken.claims, taken.due, taken.queues, taken.book.weights)
+        return Exchanged(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
+
+    def _complete(self, outcomes: Sequence[Outcome], worker: str | None, now: int) -> Settled:
+        """Nearly always one statement does all there is to settle, and needs no transaction around it."""
+
+        def ledger(db: Connection) -> PostgresLedger:
+            return PostgresLedger(db, self._sql, self._channel)
+
+        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel)) if outcomes else []
+        if not left:
+            return Settled([], Effects())
+        return self._server.transact(lambda db: turn.settle_rest(ledger(db), left, worker, self._channel, now))
+
+    def _topics(self, outcomes: Sequence[Outcome], effects: Effects) -> set[str]:
+        """Whom this concerns. Where rules are minded, whatever ends may let somebody else's job begin."""
+        topics = {*turn.topics_of(outcomes), *effects.topics()}
+        return topics | {"work"} if outcomes and self._minds_rules else topics
 
     def _mind_rules(self, want: Want, taken: Taken, now: int) -> Taken:
         """Claim what has to be claimed with care; what room is left then, others may have."""
@@ -81,25 +112,12 @@ class Exchange:
         # What it adds must be gone if it has to be done anew.
         return turn.claim_carefully(ledger, want, taken._replace(claims=[*taken.claims]), self._cursors, now)
 
-    def topics_of(self, outcomes: Sequence[Outcome]) -> list[str]:
-        """Whom these outcomes concern. Where rules are minded, whatever ends may let somebody else's job begin."""
-        topics = turn.topics_of(outcomes)
-        return [*topics, "work"] if outcomes and self._minds_rules and "work" not in topics else topics
-
-    def _alone(
-        self, settle: Callable[[Connection], list[Outcome]], outcomes: Sequence[Outcome], notes: Sequence[Note]
-    ) -> list[Outcome]:
-        """Nearly always one statement does all there is to settle, and needs no transaction around it."""
-        if notes or self._minds_rules or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
-            return self._server.transact(settle)
-        return self._server.run(settle)
-
-    def _lapse(self, db: Connection, now: int) -> int:
+    def _lapse(self, db: Connection, now: int) -> tuple[int, Effects]:
         ledger = PostgresLedger(db, self._sql, self._channel)
-        lapsed = reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
-        if lapsed:
-            ledger.run("ring", messages=as_json(["done"]), channel=self._channel)
-        return lapsed
+        lapsed, effects = reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
+        if topics := effects.topics():
+            ledger.run("ring", messages=as_json(topics), channel=self._channel)
+        return lapsed, effects
 
 
 def _side_by_side(first: Callable[[], T], second: Callable[[], Taken]) -> tuple[T, Taken]:

@@ -13,12 +13,14 @@ from weakref import WeakSet
 import msgspec
 
 from headrace.core.admission import Candidate, Verdict
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import NewJob, Notice
 from headrace.engines.guests import Row, async_postgres_guest, postgres_guest
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.ledger import storable
 from headrace.engines.postgres.statements import qualified
-from headrace.engines.relational import admission
+from headrace.engines.relational import admission, kinship
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
@@ -83,6 +85,20 @@ class Reception:
     def admit(self, line: Any, candidates: Sequence[Candidate]) -> Steps[list[Verdict]]:
         """The statements that store the jobs, each answered by its first row. `line` stands for the connection."""
         jobs = [candidate.job for candidate in candidates]
+        yield from self._receive(line, jobs)
+        lengths = self._host.lengths_of({job.queue for job in jobs})
+        if lengths or any(candidate.rule for candidate in candidates):
+            yield from self._ensure_locks_hold()
+        return (yield from self._take_all(admission.admit(candidates, True, lengths, self._host.at(None))))
+
+    def plant(self, line: Any, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None) -> Steps[Effects]:
+        """The same for jobs with their bonds."""
+        yield from self._receive(line, jobs)
+        yield from self._ensure_locks_hold()
+        lengths = self._host.lengths_of({job.queue for job in jobs})
+        return (yield from self._take_all(kinship.plant(jobs, bonds, flow, lengths, self._host.at(None))))
+
+    def _receive(self, line: Any, jobs: Sequence[NewJob]) -> Steps[None]:
         _refuse_twins(jobs)
         if line not in self._known:
             yield from self._find_our_tables()
@@ -90,17 +106,15 @@ class Reception:
         if len(jobs) > 1:  # in autocommit there is no way back from storing only some of them
             (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
-        lengths = self._host.lengths_of({job.queue for job in jobs})
-        if lengths or any(candidate.rule for candidate in candidates):
-            yield from self._ensure_locks_hold()
-        steps = admission.admit(candidates, True, lengths, self._host.at(None))
+
+    def _take_all(self, steps: admission.Steps[R]) -> Steps[R]:
         answer: Any = None
         while True:
             try:
                 step = steps.send(answer)
             except StopIteration as end:
-                verdicts: list[Verdict] = end.value
-                return verdicts
+                result: R = end.value
+                return result
             answer = yield from self._take(step)
 
     def _ensure_locks_hold(self) -> Steps[None]:
@@ -164,7 +178,7 @@ class PostgresJoined:
 
     def __init__(self, reception: Reception, store: str, connection: Any) -> None:
         self._reception = reception
-        self._store = store
+        self._store_url = store
         self._connection = connection
 
     def insert(self, jobs: Sequence[NewJob]) -> None:
@@ -174,31 +188,45 @@ class PostgresJoined:
         await self.aadmit([Candidate(job) for job in jobs])
 
     def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        guest = postgres_guest(self._connection, self._store)
-        self._reception.make_ready([candidate.job for candidate in candidates])
-        steps = self._reception.admit(guest.open(), candidates)
-        row: Row = None
-        while True:
-            try:
-                ask = steps.send(row)
-            except StopIteration as end:
-                verdicts: list[Verdict] = end.value
-                return verdicts
-            row = guest.ask(*ask)
+        jobs = [candidate.job for candidate in candidates]
+        return self._store(jobs, lambda line: self._reception.admit(line, candidates))
 
     async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        from asyncio import to_thread  # deferred: whoever gets here has it loaded
+        jobs = [candidate.job for candidate in candidates]
+        return await self._astore(jobs, lambda line: self._reception.admit(line, candidates))
 
-        guest = async_postgres_guest(self._connection, self._store)
-        await to_thread(self._reception.make_ready, [candidate.job for candidate in candidates])
-        steps = self._reception.admit(await guest.open(), candidates)
+    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+        self._store(jobs, lambda line: self._reception.plant(line, jobs, bonds, flow))
+
+    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+        await self._astore(jobs, lambda line: self._reception.plant(line, jobs, bonds, flow))
+
+    def _store(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
+        guest = postgres_guest(self._connection, self._store_url)
+        self._reception.make_ready(jobs)
+        steps = make_steps(guest.open())
         row: Row = None
         while True:
             try:
                 ask = steps.send(row)
             except StopIteration as end:
-                verdicts: list[Verdict] = end.value
-                return verdicts
+                answer: R = end.value
+                return answer
+            row = guest.ask(*ask)
+
+    async def _astore(self, jobs: Sequence[NewJob], make_steps: Callable[[Any], Steps[R]]) -> R:
+        from asyncio import to_thread  # deferred: whoever gets here has it loaded
+
+        guest = async_postgres_guest(self._connection, self._store_url)
+        await to_thread(self._reception.make_ready, jobs)
+        steps = make_steps(await guest.open())
+        row: Row = None
+        while True:
+            try:
+                ask = steps.send(row)
+            except StopIteration as end:
+                answer: R = end.value
+                return answer
             row = await guest.ask(*ask)
 
 

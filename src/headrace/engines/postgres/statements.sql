@@ -19,10 +19,10 @@ SELECT count(pg_notify(:channel, message)) FROM jsonb_array_elements_text(:messa
 WITH fresh AS (
     INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                                max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                               lane)
+                               lane, flow)
     SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
            j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key,
-           j.lane
+           j.lane, j.flow
     FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
     WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ORDER BY j.key
@@ -55,7 +55,7 @@ CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE id = given.name OFFSET 0)
 INSERT INTO headrace_queues (name, created_at) SELECT jsonb_array_elements_text(:names::jsonb), :now
 ON CONFLICT DO NOTHING;
 
--- Settling. By id and version alone; no other predicate decides.
+-- Settling. By id and version alone; no other predicate decides. Jobs that have kin are left for a second look.
 
 -- name: complete (each o: Completion)
 WITH done AS (
@@ -63,7 +63,7 @@ WITH done AS (
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
-    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND jsonb_typeof(o.value) = 'array'
+    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND job.kin = 0 AND jsonb_typeof(o.value) = 'array'
     RETURNING job.id, job.version - 1 AS version
 ), called AS (
     SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
@@ -77,7 +77,7 @@ WITH o AS MATERIALIZED (
     SELECT job, o.value
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
     JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
-    WHERE jsonb_typeof(o.value) = 'array'
+    WHERE job.kin <= :kin AND jsonb_typeof(o.value) = 'array'
     ORDER BY o.key
     FOR UPDATE OF job
 ), filed AS (
@@ -291,7 +291,7 @@ UPDATE headrace_jobs SET state = 'cancelled', version = version + 1, finished_at
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: move_revive
-UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+UPDATE headrace_jobs SET state = :state, version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
                          started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
                          reason = NULL, expires_at = NULL, run_at = :now,
                          rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
@@ -315,6 +315,13 @@ WITH gone AS (
     DELETE FROM headrace_history WHERE ctid = ANY (ARRAY(
         SELECT of_one.place FROM gone CROSS JOIN LATERAL (
             SELECT h.ctid AS place FROM headrace_history AS h WHERE h.job = gone.seq OFFSET 0) AS of_one))
+), bonds AS (
+    DELETE FROM headrace_bonds WHERE ctid = ANY (ARRAY(
+        SELECT of_one.place FROM gone CROSS JOIN LATERAL (
+            SELECT b.ctid AS place FROM headrace_bonds AS b WHERE b.child = gone.seq OFFSET 0) AS of_one
+        UNION
+        SELECT of_one.place FROM gone CROSS JOIN LATERAL (
+            SELECT b.ctid AS place FROM headrace_bonds AS b WHERE b.parent = gone.seq OFFSET 0) AS of_one))
 )
 DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
     SELECT of_one.place FROM gone CROSS JOIN LATERAL (
@@ -363,6 +370,12 @@ job.created_at < :until
 -- name: where_before
 job.seq < :before
 
+-- name: where_flow
+job.flow = :flow
+
+-- name: where_startable
+job.finished_at IS NULL
+
 -- name: where_ids
 job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
 
@@ -409,7 +422,7 @@ SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::t
     SELECT queue, 'running', count(*), min(started_at) FROM headrace_jobs WHERE state = 'running' GROUP BY queue
     UNION ALL
     SELECT queue, state, count(*), min(finished_at)
-    FROM headrace_jobs WHERE finished_at IS NOT NULL GROUP BY queue, state) AS depths;
+    FROM headrace_jobs WHERE finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state) AS depths;
 
 -- name: history
 SELECT coalesce(json_agg(json_build_array({Filing})), '[]')::text FROM (
@@ -496,11 +509,11 @@ FROM jsonb_array_elements(:seqs::jsonb) AS packed CROSS JOIN LATERAL (
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
                            payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
                            lease_until, result, result_checksum, progress, reason, options, tags, metadata,
-                           unique_key, lane)
+                           unique_key, lane, flow, kin)
 SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
        r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
        r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
-       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane
+       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane, r.flow, r.kin
 FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
 ORDER BY r.key;
 

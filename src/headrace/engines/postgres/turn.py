@@ -12,7 +12,9 @@ import msgspec
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.states import Event, State
 from headrace.engines.postgres.server import Connection
+from headrace.engines.relational import kinship
 from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
@@ -34,21 +36,52 @@ def note(ledger: Ledger, notes: Sequence[Note]) -> None:
         ledger.run("note_logs", n=as_json(lines))
 
 
-def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, channel: str, now: int) -> list[Outcome]:
-    """Settle what is not stale; file and return what is."""
+class Settled(NamedTuple):
+    """What came of outcomes: those that were stale, and whom it concerned beyond the jobs themselves."""
+
+    refused: list[Outcome]
+    effects: Effects
+
+
+def complete(ledger: Ledger, outcomes: Sequence[Outcome], channel: str) -> list[Outcome]:
+    """Settle plain successes in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
-    done = [o for o in first if o.event is Event.SUCCEED]
+    done = [o for o in first if not o.spawned]
     applied = _complete(ledger, done, channel) if done else set()
-    if len(done) < len(first):
-        unusual = [o for o in first if o.event is not Event.SUCCEED]
-        applied |= set(_leases.decode(ledger.ask("settle", o=as_json(unusual))))
-        if topics := topics_of(unusual):
-            ledger.run("ring", messages=as_json(topics), channel=channel)
-    if len(applied) == len(outcomes):
-        return []
-    stale = [*again, *(o for o in first if Lease(o.id, o.version) not in applied)]
-    ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
-    return stale
+    return [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
+
+
+def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
+    """Settle what is not stale; file and tell what is."""
+    first, again = _first_and_again(outcomes)
+    left = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel)
+    if unusual := [o for o in first if o.event is not Event.SUCCEED]:
+        left += _without(_settle(ledger, unusual, channel, kin=False), unusual)
+    left += again
+    return settle_rest(ledger, left, worker, channel, now) if left else Settled([], Effects())
+
+
+def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if Lease(outcome.id, outcome.version) not in applied]
+
+
+def settle_rest(ledger: Ledger, left: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
+    """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
+    first, again = _first_and_again(left)
+    settled = kinship.settle(ledger, first, lambda kin: _settle(ledger, kin, channel, kin=True), now)
+    if topics := settled.effects.topics():
+        ledger.run("ring", messages=as_json(topics), channel=channel)
+    stale = [*again, *(o for place, o in enumerate(first) if place not in settled.places)]
+    if stale:
+        ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
+    return Settled(stale, settled.effects)
+
+
+def _settle(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, *, kin: bool) -> set[Lease]:
+    applied = set(_leases.decode(ledger.ask("settle", o=as_json(outcomes), kin=int(kin))))
+    if topics := topics_of(outcomes):
+        ledger.run("ring", messages=as_json(topics), channel=channel)
+    return applied
 
 
 def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:

@@ -75,9 +75,7 @@ def _admit_some(
     candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, int], now: int
 ) -> Steps[list[Verdict]]:
     """Admit as many of the candidates as one decision is good for; none if it was overtaken."""
-    notice = yield Ask("notice", {})
-    if notice is not None and (told := _notice.decode(notice)).kind == "moved":
-        raise StoreMoved(told.other)
+    yield from refuse_if_moved()
     ids = as_json([candidate.job.id for candidate in candidates])
     taken = set(_names.decode((yield Ask("taken", {"ids": ids}))))
     found = yield from _find(candidates)
@@ -100,6 +98,13 @@ def _admit_some(
     if whole:
         _refuse_unless_whole(verdicts)
     return verdicts
+
+
+def refuse_if_moved() -> Steps[None]:
+    """Store nothing where nobody would find it."""
+    notice = yield Ask("notice", {})
+    if notice is not None and (told := _notice.decode(notice)).kind == "moved":
+        raise StoreMoved(told.other)
 
 
 def _find(candidates: Sequence[Candidate]) -> Steps[dict[int, Standing]]:

@@ -7,10 +7,14 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.kinship import DELETED, Bond, FlowTally
 from headrace.core.limits import Head, in_turn
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
+from headrace.engines.relational import kinship
+from headrace.engines.relational.admission import run
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
 from headrace.engines.rulings import movable, position, signed, state_after, topics_of
@@ -21,14 +25,8 @@ _heads = msgspec.json.Decoder(list[Head])
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 
-_MOVES = {
-    Event.CANCEL: "move_cancel",
-    Event.REVIVE: "move_revive",
-    Event.HURRY: "move_hurry",
-    Event.DELETE: "move_delete",
-}
 _LANES_TO_PEEK = 50
-_FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text")
+_FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
 class SqlDesk:
@@ -45,17 +43,22 @@ class SqlDesk:
         if not states:
             return []
 
+        effects = Effects()
+
         def move_them(ledger: Ledger) -> list[str]:
+            nonlocal effects
             where, values = _conditions(ledger, which, states)
+            if event is Event.HURRY:  # what waits with its own run behind it has nothing to start
+                where = f"{where} AND {ledger.fragment('where_startable')}"
             seqs = _numbers.decode(ledger.ask("lock_matching", where, **values, limit=limit))
             if not seqs:
                 return []
             ids = _names.decode(ledger.ask("ids_of", seqs=as_json(seqs)))
-            _move(ledger, seqs, event, by, at)
+            effects = _move(ledger, seqs, event, by, at)
             return ids
 
         ids = self._office.write(move_them)
-        for topic in topics_of(event) if ids else ():
+        for topic in {*topics_of(event), *effects.topics()} if ids else ():
             self._office.ring(topic)
         return ids
 
@@ -111,6 +114,15 @@ class SqlDesk:
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
         return msgspec.json.decode(self._ask("logs", id=job_id, limit=limit), type=list[LogLine])
 
+    # -- flows
+
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        return msgspec.json.decode(self._ask("bonds", ids=as_json(ids)), type=list[Bond])
+
+    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowTally]:
+        told = self._ask("flows", limit=limit, before=before, ids=as_json(ids))
+        return msgspec.json.decode(told, type=list[FlowTally])
+
     # -- queues and workers
 
     def queues(self) -> list[QueueRow]:
@@ -161,17 +173,50 @@ class SqlDesk:
         return self._office.read(look)
 
 
-def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int) -> None:
-    batch: dict[str, Any] = {"seqs": as_json(seqs)}
-    if event is not Event.DELETE:
-        target = next(iter(TRANSITIONS[event].targets))
-        file_moves(ledger, seqs, event, target, f"by {by}" if by else None, at)
-        batch["now"] = at
+def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int) -> Effects:
+    """Move the jobs; whom it concerns beyond themselves."""
+    if event is Event.DELETE:
+        return _delete(ledger, seqs, at)
     if event is Event.REVIVE:
-        ledger.run("requeue_dead", **batch, by=by)
+        return _revive(ledger, seqs, by, at)
+    target = next(iter(TRANSITIONS[event].targets))
+    file_moves(ledger, seqs, event, target, _by(by), at)
+    batch: dict[str, Any] = {"seqs": as_json(seqs), "now": at}
     if event is Event.CANCEL:
-        batch["reason"] = f"cancelled{signed(by)}"
-    ledger.run(_MOVES[event], **batch)
+        ledger.run("move_cancel", **batch, reason=f"cancelled{signed(by)}")
+        return kinship.follow_kin(ledger, seqs, at)
+    ledger.run("move_hurry", **batch)
+    return Effects()
+
+
+def _revive(ledger: Ledger, seqs: list[int], by: str | None, at: int) -> Effects:
+    ledger.run("requeue_dead", seqs=as_json(seqs), now=at, by=by)
+    waiting = set(_numbers.decode(ledger.ask("waiting_again", seqs=as_json(seqs))))
+    ready = [seq for seq in seqs if seq not in waiting]
+    for state, some in ((State.PENDING, ready), (State.WAITING, sorted(waiting))):
+        if some:
+            file_moves(ledger, some, Event.REVIVE, state, _by(by), at)
+            ledger.run("move_revive", seqs=as_json(some), now=at, state=state.value)
+    if kin := kinship.kin_among(ledger, seqs):
+        run(kinship.reopen(kin, at), ledger)
+    return Effects()
+
+
+def _delete(ledger: Ledger, seqs: list[int], at: int) -> Effects:
+    """To those who wait for a job, its disappearance is as if it had been cancelled."""
+    flows, kin, effects = ledger.ask("flows_of", seqs=as_json(seqs)), kinship.kin_among(ledger, seqs), Effects()
+    if kin:
+        open_ones = _numbers.decode(ledger.ask("open_among", seqs=as_json(kin)))
+        ledger.run("move_cancel", seqs=as_json(open_ones), now=at, reason=DELETED)
+        effects = run(kinship.follow(open_ones, at), ledger)
+    ledger.run("move_delete", seqs=as_json(seqs))
+    if flows != "[]":
+        ledger.run("drop_flows", ids=flows)
+    return effects
+
+
+def _by(by: str | None) -> str | None:
+    return f"by {by}" if by else None
 
 
 def _amend(ledger: Ledger, job_id: str, changes: Changes, by: str | None, at: int) -> bool:

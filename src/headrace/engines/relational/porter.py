@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel, QueueRow
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
@@ -94,6 +95,14 @@ class SqlPorter:
     def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
         if queues:
             self._office.write(lambda ledger: ledger.run("unpack_queues", r=as_json(queues)))
+
+    def unpack_flows(self, flows: Sequence[FlowRow]) -> None:
+        if flows:
+            self._office.write(lambda ledger: ledger.run("unpack_flows", f=as_json(flows)))
+
+    def unpack_bonds(self, bonds: Sequence[Bond]) -> None:
+        if bonds:
+            self._office.write(lambda ledger: ledger.ask("tie", b=as_json(bonds)))
 
 
 def _until(job: JobRow, history: list[Filing]) -> list[Filing]:

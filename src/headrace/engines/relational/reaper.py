@@ -11,6 +11,7 @@ import msgspec
 from headrace.core.model import Lease, Reaped
 from headrace.core.states import Event, State
 from headrace.engines import presence
+from headrace.engines.relational import kinship
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
 
@@ -23,22 +24,21 @@ _names = msgspec.json.Decoder(list[str])
 def reap(office: Office, folder: Path, limit: int, now: int) -> list[Reaped]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = presence.find_dead(folder)
-    reaped = _reap(office, dead, limit, now)
+    reaped, effects = _reap(office, dead, limit, now)
     if len(reaped) < limit:
         for worker_id in dead:
             presence.bury(folder, worker_id)
-    if any(job.state is State.PENDING for job in reaped):
-        office.ring("work")
-    if any(job.state is State.FAILED for job in reaped):
-        office.ring("done")
+    effects.work |= any(job.state is State.PENDING for job in reaped)
+    effects.done |= any(job.state is State.FAILED for job in reaped)
+    effects.ring(office.ring)
     return reaped
 
 
-def _reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) -> list[Reaped]:
+def _reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) -> tuple[list[Reaped], kinship.Effects]:
     """What a dead worker had not begun is released, its attempt given back."""
     question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
 
-    def take_away(ledger: Ledger) -> list[Reaped]:
+    def take_away(ledger: Ledger) -> tuple[list[Reaped], kinship.Effects]:
         rows = _overdue.decode(ledger.ask("lock_overdue", **question))
         released, again, failed = _sort(rows, dead)
         _release(ledger, released, "its worker died before it began", now)
@@ -46,11 +46,11 @@ def _reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) ->
         _expire(ledger, failed, State.FAILED, now)
         if len(rows) < limit:
             ledger.run("sign_off", ids=as_json(list(dead)))
-        return _answer(ledger, rows)
+        return _answer(ledger, rows), kinship.follow_kin(ledger, failed, now)
 
     # The usual case needs no turn to write.
     if not dead and not _overdue.decode(office.read(lambda ledger: ledger.ask("overdue", **question))):
-        return []
+        return [], kinship.Effects()
     return office.write(take_away)
 
 
@@ -108,13 +108,16 @@ def _answer(ledger: Ledger, rows: list[tuple[int, str, bool]]) -> list[Reaped]:
     ]
 
 
-def lapse(ledger: Ledger, now: int, limit: int) -> int:
-    """Cancel jobs whose `expires` passed before they started; how many."""
+def lapse(ledger: Ledger, now: int, limit: int) -> tuple[int, kinship.Effects]:
+    """Cancel jobs whose `expires` passed before they started; how many, and whom it concerns."""
     seqs = _numbers.decode(ledger.ask("lock_lapsed", now=now, limit=limit))
-    if seqs:
-        file_moves(ledger, seqs, Event.LAPSE, State.CANCELLED, "expired before it started", now)
-        ledger.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
-    return len(seqs)
+    if not seqs:
+        return 0, kinship.Effects()
+    file_moves(ledger, seqs, Event.LAPSE, State.CANCELLED, "expired before it started", now)
+    ledger.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
+    effects = kinship.follow_kin(ledger, seqs, now)
+    effects.done = True
+    return len(seqs), effects
 
 
 def file_moves(ledger: Ledger, seqs: list[int], event: Event, target: State, detail: str | None, now: int) -> None:

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.admission import Condition
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.limits import Head
 from headrace.core.model import (
     Claim,
@@ -53,10 +54,12 @@ def _carried(name: str, record: type[Struct]) -> type[Struct]:
 
 
 _ALL = (
+    Bond,
     Claim,
     Completion,
     DeadRow,
     Filing,
+    FlowRow,
     Head,
     JobRow,
     Lease,
@@ -74,4 +77,4 @@ _ALL = (
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
-FILES = ("statements.sql", "timetable.sql", "limits.sql")
+FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql")

@@ -16,6 +16,7 @@ import msgspec
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock, SystemClock
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import (
     Exchanged,
     Lease,
@@ -32,9 +33,10 @@ from headrace.engines import presence
 from headrace.engines.bell import Belfry
 from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, reaper
+from headrace.engines.relational import admission, kinship, reaper
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.gatekeeper import earlier, rulebook
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.records import Completion
@@ -121,6 +123,17 @@ class SqliteEngine:
         self.ring("work")
         return verdicts
 
+    def plant(
+        self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
+    ) -> None:
+        self.prepare()
+        at = self.at(now)
+        with self.store.writing() as db:
+            lengths = self._lengths(db, {job.queue for job in jobs})
+            effects = admission.run(kinship.plant(jobs, bonds, flow, lengths, at), SqliteLedger(db))
+        effects.work = True
+        effects.ring(self.ring)
+
     def _lengths(self, db: sqlite3.Connection, queues: Collection[str]) -> dict[str, int]:
         if not self._regulations.are_fresh:
             self._regulations.learn(SqliteLedger(db))
@@ -135,35 +148,34 @@ class SqliteEngine:
     ) -> Exchanged:
         self.prepare()
         at = self.at(now)
+        effects = Effects()
         with self.store.writing() as db:
             _note(db, notes)
-            refused = _settle_fresh(db, outcomes, want.worker if want else None, at) if outcomes else []
-            answer, lapsed = self._claim(db, want, at) if want and want.limit > 0 else (Exchanged([], []), False)
-        if lapsed or any(outcome.finished_at is not None for outcome in outcomes):
-            self.ring("done")
+            refused = _settle_fresh(db, outcomes, want.worker if want else None, at, effects) if outcomes else []
+            answer = self._claim(db, want, at, effects) if want and want.limit > 0 else Exchanged([], [])
+        effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
+        effects.work |= any(outcome.state is State.PENDING for outcome in outcomes)
         # Where rules are minded, whatever ends may let somebody else's job begin.
-        if any(outcome.state is State.PENDING for outcome in outcomes) or (outcomes and self._minds_rules):
-            self.ring("work")
+        effects.work |= bool(outcomes and self._minds_rules)
+        effects.ring(self.ring)
         return msgspec.structs.replace(answer, refused=refused) if refused else answer
 
-    def _claim(self, db: sqlite3.Connection, want: Want, now: int) -> tuple[Exchanged, bool]:
-        """What was claimed, and whether jobs lapsed on the way: somebody may be waiting for them."""
+    def _claim(self, db: sqlite3.Connection, want: Want, now: int, effects: Effects) -> Exchanged:
         due, lapses, names, told = db.execute(SQL["horizon"]).fetchone()
         queues, book = _names.decode(names), rulebook(told)
         self._minds_rules = book.is_minded
-        lapsed = _is_past(lapses, now)
-        if lapsed:
-            reaper.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)
+        if _is_past(lapses, now):
+            effects.add(reaper.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)[1])
             due, lapses, *_ = db.execute(SQL["horizon"]).fetchone()
             if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
-                return Exchanged([], [], now, tuple(queues), book.weights), True
+                return Exchanged([], [], now, tuple(queues), book.weights)
         if _is_past(due, now):
             db.execute(SQL["promote"], {"now": now, "limit": _BATCH_OF_TIME})
             due, _, _, told = db.execute(SQL["horizon"]).fetchone()
             book = rulebook(told)  # what was promoted may have lanes
         taking = Taking(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
-        return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights), lapsed
+        return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()
@@ -314,27 +326,33 @@ def _note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
         db.execute(SQL["note_logs"], {"n": as_json(lines)})
 
 
-def _settle_fresh(db: sqlite3.Connection, outcomes: Sequence[Outcome], worker: str | None, now: int) -> list[Outcome]:
-    """Settle what is not stale; file and return what is."""
+def _settle_fresh(
+    db: sqlite3.Connection, outcomes: Sequence[Outcome], worker: str | None, now: int, effects: Effects
+) -> list[Outcome]:
+    """Settle what is not stale; file and return what is. Whom it concerned beyond the jobs themselves is added."""
     if _settle(db, outcomes):
         return []
     fresh, stale = _divide(db, outcomes)
     if fresh:
-        _settle(db, fresh)
-    db.execute(SQL["file_stale"], {"o": as_json(stale), "now": now, "worker": worker})
+        settled = kinship.settle(SqliteLedger(db), fresh, lambda kin: _settle_unusual(db, kin, kin=True), now)
+        effects.add(settled.effects)
+        _settle(db, [outcome for place, outcome in enumerate(fresh) if place not in settled.places])
+    if stale:
+        db.execute(SQL["file_stale"], {"o": as_json(stale), "now": now, "worker": worker})
     return stale
 
 
 def _settle(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> bool:
-    """Apply the outcomes; False, and nothing done, if any of them is stale."""
+    """Apply the outcomes; False, and nothing done, if any of them is stale or of a job that has kin."""
     db.execute("SAVEPOINT settle")
     done = [
         Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at)
         for o in outcomes
         if o.event is Event.SUCCEED
     ]
-    applied = db.execute(SQL["complete"], {"o": as_json(done)}).rowcount if done else 0
-    if len(done) < len(outcomes):
+    spawning = any(o.spawned for o in outcomes)
+    applied = db.execute(SQL["complete"], {"o": as_json(done)}).rowcount if done and not spawning else 0
+    if len(done) < len(outcomes) and not spawning:
         applied += _settle_unusual(db, [o for o in outcomes if o.event is not Event.SUCCEED])
     whole = applied == len(outcomes)
     if not whole:
@@ -343,14 +361,13 @@ def _settle(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> bool:
     return whole
 
 
-def _settle_unusual(db: sqlite3.Connection, outcomes: list[Outcome]) -> int:
-    """Settle what is not a plain success, filing what the row is about to lose."""
-    batch = {"o": as_json(outcomes)}
+def _settle_unusual(db: sqlite3.Connection, outcomes: list[Outcome], *, kin: bool = False) -> int:
+    """Settle what is not a plain success, filing what the row is about to lose; of jobs with kin only if asked to."""
     if told := [outcome for outcome in outcomes if not outcome.quiet]:
         db.execute(SQL["file_outcomes"], {"o": as_json(told)})
     if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL]:
         db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
-    return db.execute(SQL["settle"], batch).rowcount
+    return db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": int(kin)}).rowcount
 
 
 def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:

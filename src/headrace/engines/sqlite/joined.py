@@ -10,15 +10,18 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Sequence
-from typing import Any, Protocol, cast
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
 from headrace.core.admission import Candidate, Verdict
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import NewJob, Notice
 from headrace.engines.guests import SqliteDriver, SqliteGuest, async_sqlite_guest, sqlite_guest
-from headrace.engines.relational import admission
+from headrace.engines.relational import admission, kinship
+from headrace.engines.relational.admission import Steps
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import schema
@@ -29,6 +32,10 @@ from headrace.engines.sqlite.vigil import Vigil
 from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 
 _notice = msgspec.json.Decoder(Notice)
+R = TypeVar("R")
+MakeSteps = Callable[[Mapping[str, int], int], Steps[R]]
+# What is stored, how, and by which job it can be told that it is there.
+Storing = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
 
 
 class Host(Protocol):
@@ -56,48 +63,56 @@ class SqliteJoined:
         await self.aadmit([Candidate(job) for job in jobs])
 
     def admit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
-        return self._admit(sqlite_guest(self._connection, self._host.url), candidates)
+        return self._store(sqlite_guest(self._connection, self._host.url), *_admission(candidates))
 
     async def aadmit(self, candidates: Sequence[Candidate]) -> list[Verdict]:
         guest = async_sqlite_guest(self._connection, self._host.url)
-        return await guest.share(lambda inner: self._admit(inner, candidates))
+        return await guest.share(lambda inner: self._store(inner, *_admission(candidates)))
 
-    def _admit(self, guest: SqliteGuest, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def plant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+        self._store(sqlite_guest(self._connection, self._host.url), *_planting(jobs, bonds, flow))
+
+    async def aplant(self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None) -> None:
+        guest = async_sqlite_guest(self._connection, self._host.url)
+        await guest.share(lambda inner: self._store(inner, *_planting(jobs, bonds, flow)))
+
+    def _store(
+        self, guest: SqliteGuest, jobs: Sequence[NewJob], make_steps: MakeSteps[R], last: Callable[[R], str]
+    ) -> R:
         db = guest.driver()
         self._refuse_another_file(db)
         if not db.in_transaction and self._version(db) != schema.CURRENT:
             self._host.prepare()
         try:
-            verdicts = self._write(db, candidates)
+            answer = self._write(db, {job.queue for job in jobs}, make_steps)
         except Exception as error:
             if "no such table" not in str(error):
                 raise
             raise self._tables_missing() from error
         if not db.in_transaction:  # in autocommit, the end of our savepoint was the commit
             self._vigil.ring()
-        elif not guest.after_commit(self._vigil.ring) and verdicts:
-            self._vigil.expect(verdicts[-1].id)
-        return verdicts
+        elif not guest.after_commit(self._vigil.ring) and jobs:
+            self._vigil.expect(last(answer))
+        return answer
 
-    def _write(self, db: SqliteDriver, candidates: Sequence[Candidate]) -> list[Verdict]:
+    def _write(self, db: SqliteDriver, queues: Collection[str], make_steps: MakeSteps[R]) -> R:
         db.begin()
         # Either all of it is in the caller's transaction afterwards, or nothing; the transaction itself goes on.
         db.execute("SAVEPOINT headrace")
         try:
             # A write comes first: SQLite does not wait for the lock in a transaction that has read already, so a
             # look at the tables before would fail the caller whenever a worker writes.
-            names, now = {candidate.job.queue for candidate in candidates}, self._host.at(None)
-            db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": now})
+            now = self._host.at(None)
+            db.execute(SQL["add_queues"], {"names": as_json(sorted(queues)), "now": now})
             if self._version(db) != schema.CURRENT:
                 raise self._tables_missing()
             _refuse_if_moved(db)
             ledger = SqliteLedger(_as_connection(db))
             rules = Regulations()
             rules.learn(ledger)
-            steps = admission.admit(candidates, True, rules.lengths_of(names), now)
-            verdicts = admission.run(steps, ledger)
+            answer = admission.run(make_steps(rules.lengths_of(queues), now), ledger)
             db.execute("RELEASE headrace")
-            return verdicts
+            return answer
         except BaseException:
             with contextlib.suppress(Exception):  # SQLite may have undone the whole transaction by itself
                 db.execute("ROLLBACK TO headrace")
@@ -123,6 +138,15 @@ class SqliteJoined:
                 f"connection: it is to {main or 'a database in memory'}, but the jobs of this app are in "
                 f"{self._host.url}; only a transaction on that file can hold them"
             )
+
+
+def _admission(candidates: Sequence[Candidate]) -> Storing[list[Verdict]]:
+    jobs = [candidate.job for candidate in candidates]
+    return jobs, lambda lengths, now: admission.admit(candidates, True, lengths, now), lambda told: told[-1].id
+
+
+def _planting(jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None) -> Storing[Effects]:
+    return jobs, lambda lengths, now: kinship.plant(jobs, bonds, flow, lengths, now), lambda _: jobs[-1].id
 
 
 def _refuse_if_moved(db: SqliteDriver) -> None:

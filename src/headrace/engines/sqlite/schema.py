@@ -8,7 +8,7 @@ from headrace.engines.sql import Migration, load_migrations
 from headrace.errors import SchemaMismatch
 
 MIGRATIONS: list[Migration] = load_migrations(
-    "headrace.engines.sqlite", ("0001_foundation", "0002_moving", "0003_time_and_order")
+    "headrace.engines.sqlite", ("0001_foundation", "0002_moving", "0003_time_and_order", "0004_flows")
 )
 CURRENT = MIGRATIONS[-1].version
 

@@ -4,7 +4,7 @@
 -- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                            max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                           lane)
+                           lane, flow)
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 
@@ -21,7 +21,7 @@ SELECT json_group_array(id) FROM headrace_jobs WHERE id IN (SELECT value FROM js
 -- name: add_queues
 INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT value, :now FROM json_each(:names);
 
--- Settling. By id and version alone; no other predicate decides.
+-- Settling. By id and version alone; no other predicate decides. Jobs that have kin are left for a second look.
 
 -- name: file_outcomes (each o: Outcome)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
@@ -61,14 +61,14 @@ UPDATE headrace_jobs SET
     worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE worker END,
     lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version;
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin <= :kin;
 
 -- name: complete (each o: Completion)
 UPDATE headrace_jobs SET state = 'completed', version = headrace_jobs.version + 1, result = o.result,
                          result_checksum = o.result_checksum, finished_at = o.finished_at, reason = NULL,
                          lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version;
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin = 0;
 
 -- name: stale_outcomes (each o: Outcome)
 SELECT json_group_array(o.key) FROM json_each(:o) AS o
@@ -204,7 +204,7 @@ UPDATE headrace_jobs SET state = 'cancelled', version = version + 1, finished_at
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: move_revive
-UPDATE headrace_jobs SET state = 'pending', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+UPDATE headrace_jobs SET state = :state, version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
                          started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
                          reason = NULL, expires_at = NULL, run_at = :now,
                          rank = CASE WHEN rank < 0 THEN -:now ELSE :now END
@@ -259,6 +259,12 @@ job.created_at < :until
 -- name: where_before
 job.seq < :before
 
+-- name: where_flow
+job.flow = :flow
+
+-- name: where_startable
+job.finished_at IS NULL
+
 -- name: where_ids
 job.id IN (SELECT value FROM json_each(:ids))
 
@@ -300,7 +306,7 @@ SELECT json_group_array(json_array(queue, state, jobs, oldest)) FROM (
     SELECT queue, 'running', count(*), min(started_at) FROM headrace_jobs WHERE state = 'running' GROUP BY queue
     UNION ALL
     SELECT queue, state, count(*), min(finished_at)
-    FROM headrace_jobs WHERE finished_at IS NOT NULL GROUP BY queue, state);
+    FROM headrace_jobs WHERE finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state);
 
 -- name: history
 SELECT json_group_array(json_array({Filing})) FROM (
@@ -379,11 +385,11 @@ SELECT json_group_array(json_array(job, json_array({LogLine}))) FROM (
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases,
                            payload, checksum, created_at, run_at, expires_at, started_at, finished_at, worker,
                            lease_until, result, result_checksum, progress, reason, options, tags, metadata,
-                           unique_key, lane)
+                           unique_key, lane, flow, kin)
 SELECT r.id, r.task, r.queue, r.state, r.priority, r.rank, r.version, r.attempt, r.max_attempts,
        r.crashes, r.releases, r.payload, r.checksum, r.created_at, r.run_at, r.expires_at,
        r.started_at, r.finished_at, r.worker, r.lease_until, r.result, r.result_checksum, r.progress,
-       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane
+       r.reason, r.options, r.tags, r.metadata, r.unique_key, r.lane, r.flow, r.kin
 FROM json_each(:r) AS r
 WHERE true
 ORDER BY r.key;

@@ -34,6 +34,9 @@ CREATE TABLE headrace_jobs (
     metadata        text,
     unique_key      text    COLLATE "C",
     lane            text    COLLATE "C" NOT NULL DEFAULT '',
+    flow            text    COLLATE "C",
+    -- Whether the end of a job, or its success, concerns others: a job without kin never has to look at the bonds.
+    kin             smallint NOT NULL DEFAULT 0,
     CHECK ((state = 'running') = (lease_until IS NOT NULL))
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 1000,
         autovacuum_vacuum_insert_scale_factor = 0.1, autovacuum_analyze_scale_factor = 0.05,
@@ -50,6 +53,26 @@ CREATE INDEX headrace_jobs_lapsing ON headrace_jobs (expires_at)
     WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying');
 
 CREATE INDEX headrace_jobs_unique ON headrace_jobs (unique_key, seq) WHERE unique_key IS NOT NULL;
+
+CREATE INDEX headrace_jobs_flow ON headrace_jobs (flow, seq) WHERE flow IS NOT NULL;
+
+-- Flows: jobs that were made together.
+CREATE TABLE headrace_flows (
+    id         text   COLLATE "C" PRIMARY KEY,
+    name       text   NOT NULL,
+    created_at bigint NOT NULL
+);
+
+-- Which job waits for which; see core/kinship.py.
+CREATE TABLE headrace_bonds (
+    child  bigint  NOT NULL,
+    parent bigint  NOT NULL,
+    policy text    NOT NULL,
+    blocks boolean NOT NULL,
+    PRIMARY KEY (child, parent)
+);
+CREATE INDEX headrace_bonds_parent ON headrace_bonds (parent, child);
+CREATE INDEX headrace_bonds_blocking ON headrace_bonds (child) WHERE blocks;
 
 CREATE TABLE headrace_tags (
     tag text   COLLATE "C" NOT NULL,

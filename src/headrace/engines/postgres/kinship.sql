@@ -1,0 +1,247 @@
+-- Which job waits for which. Everything here is for jobs that have kin; the others never come this way. Each statement
+-- answers with one value, so that a caller's library can run it as well.
+
+-- name: add_flow
+WITH added AS (
+    INSERT INTO headrace_flows (id, name, created_at) VALUES (:id, :name, :created_at) ON CONFLICT DO NOTHING
+    RETURNING 1
+)
+SELECT count(*) FROM added;
+
+-- name: lock_named
+SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
+    SELECT id, seq, state FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    ORDER BY seq FOR UPDATE) AS named;
+
+-- name: bonds_below
+WITH RECURSIVE below (seq) AS (
+    SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    UNION
+    SELECT bond.child FROM below CROSS JOIN LATERAL (
+        SELECT child FROM headrace_bonds WHERE parent = below.seq OFFSET 0) AS bond
+)
+SELECT coalesce(json_agg(json_build_array(parent.id, child.id)), '[]')::text
+FROM below
+CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE parent = below.seq OFFSET 0) AS bond
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;
+
+-- name: tie (each b: Bond)
+WITH tied AS (
+    INSERT INTO headrace_bonds (child, parent, policy, blocks)
+    SELECT child.seq, parent.seq, b.policy, b.blocks
+    FROM jsonb_array_elements(:b::jsonb) AS b(value)
+    CROSS JOIN LATERAL (SELECT seq FROM headrace_jobs WHERE id = b.child OFFSET 0) AS child
+    CROSS JOIN LATERAL (SELECT seq FROM headrace_jobs WHERE id = b.parent OFFSET 0) AS parent
+    ON CONFLICT DO NOTHING
+    RETURNING 1
+)
+SELECT count(*) FROM tied;
+
+-- name: mark_kin
+WITH marked AS (
+    UPDATE headrace_jobs SET kin = 1
+    WHERE kin = 0 AND id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    RETURNING 1
+)
+SELECT count(*) FROM marked;
+
+-- name: hold_back
+WITH held AS (
+    UPDATE headrace_jobs SET state = 'waiting', version = version + 1
+    WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+    RETURNING 1
+)
+SELECT count(*) FROM held;
+
+-- name: kin_among
+SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
+WHERE kin = 1 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
+
+-- name: kin_outcomes (each o: Outcome)
+SELECT coalesce(json_agg(json_build_array(kin.key - 1, kin.seq,
+                                          (SELECT count(*) FROM headrace_bonds AS bond
+                                           WHERE bond.child = kin.seq AND bond.blocks))), '[]')::text
+FROM (
+    SELECT o.key, job.seq
+    FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
+    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
+    WHERE (job.kin = 1 OR o.spawned <> '[]') AND jsonb_typeof(o.value) = 'array'
+    ORDER BY job.seq
+    FOR UPDATE OF job) AS kin;
+
+-- What the end of jobs means to those that wait for them. Children are locked first, in an order that is the same for
+-- everybody: whoever comes second then sees, in the statements that follow, what the first one left.
+
+-- name: lock_children
+SELECT (SELECT count(*) FROM (
+            SELECT job.seq FROM headrace_jobs AS job
+            WHERE job.seq = ANY (ARRAY(SELECT child FROM headrace_bonds
+                                       WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
+            ORDER BY job.seq FOR UPDATE) AS children);
+
+-- name: unbind
+WITH unbound AS (
+    UPDATE headrace_bonds SET blocks = false
+    WHERE blocks AND parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+      AND (policy = 'run'
+           OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent) = 'completed')
+    RETURNING 1
+)
+SELECT count(*) FROM unbound;
+
+-- name: doomed
+SELECT coalesce(json_agg(json_build_array(child, id, task, state, reason)), '[]')::text FROM (
+    SELECT DISTINCT ON (bond.child) bond.child, parent.id, parent.task, parent.state, parent.reason
+    FROM headrace_bonds AS bond
+    CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+    CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child
+    WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+      AND bond.blocks AND bond.policy = 'cancel'
+      AND parent.state IN ('failed', 'cancelled') AND child.state = 'waiting'
+    ORDER BY bond.child, bond.parent) AS doomed;
+
+-- name: cancel
+WITH cancelled AS (
+    UPDATE headrace_jobs SET state = 'cancelled', version = version + 1, finished_at = :now, lease_until = NULL,
+                             reason = :reason
+    WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+    RETURNING 1
+)
+SELECT count(*) FROM cancelled;
+
+-- name: hold
+WITH held AS (
+    UPDATE headrace_jobs SET reason = 'held'
+    WHERE state = 'waiting'
+      AND seq = ANY (ARRAY(
+          SELECT bond.child FROM headrace_bonds AS bond
+          CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+          WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+            AND bond.blocks AND bond.policy = 'hold' AND parent.state IN ('failed', 'cancelled')))
+    RETURNING 1
+)
+SELECT count(*) FROM held;
+
+-- name: unblocked
+SELECT coalesce(json_agg(json_build_array(seq, CASE WHEN finished_at IS NOT NULL THEN 'completed'
+                                                    WHEN run_at > :now THEN 'scheduled'
+                                                    ELSE 'pending' END)), '[]')::text
+FROM headrace_jobs AS job
+WHERE state = 'waiting'
+  AND seq = ANY (ARRAY(SELECT child FROM headrace_bonds
+                       WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
+  AND (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
+
+-- name: unblock
+WITH unblocked AS (
+    UPDATE headrace_jobs SET state = :target, version = version + 1, reason = NULL,
+                             finished_at = CASE WHEN finished_at IS NOT NULL THEN :now::bigint END
+    WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+    RETURNING 1
+)
+SELECT count(*) FROM unblocked;
+
+-- A job that is to run again, and what had waited for it.
+
+-- name: waiting_again
+SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs AS job
+WHERE kin = 1 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+  AND (SELECT 1 FROM headrace_bonds AS bond
+       CROSS JOIN LATERAL (SELECT finished_at FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+       WHERE bond.child = job.seq AND bond.blocks AND parent.finished_at IS NULL LIMIT 1) = 1;
+
+-- name: rebind
+WITH bound AS (
+    UPDATE headrace_bonds AS bond SET blocks = true
+    WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+      AND (SELECT child.state = 'waiting' OR (child.state = 'cancelled' AND child.reason = 'parent_failed')
+           FROM headrace_jobs AS child WHERE child.seq = bond.child)
+    RETURNING 1
+)
+SELECT count(*) FROM bound;
+
+-- name: unhold
+WITH freed AS (
+    UPDATE headrace_jobs AS job SET reason = NULL
+    WHERE job.state = 'waiting' AND job.reason = 'held'
+      AND job.seq = ANY (ARRAY(SELECT child FROM headrace_bonds
+                               WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
+      AND (SELECT 1 FROM headrace_bonds AS bond
+           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+           WHERE bond.child = job.seq AND bond.policy = 'hold' AND parent.state IN ('failed', 'cancelled')
+           LIMIT 1) IS NULL
+    RETURNING 1
+)
+SELECT count(*) FROM freed;
+
+-- name: revivable
+SELECT coalesce(json_agg(json_build_array(child, id)), '[]')::text FROM (
+    SELECT DISTINCT ON (bond.child) bond.child, parent.id
+    FROM headrace_bonds AS bond
+    CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+    CROSS JOIN LATERAL (SELECT state, reason FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child
+    WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+      AND child.state = 'cancelled' AND child.reason = 'parent_failed'
+      AND (SELECT 1 FROM headrace_bonds AS other
+           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = other.parent OFFSET 0) AS lost
+           WHERE other.child = bond.child AND other.policy = 'cancel' AND lost.state IN ('failed', 'cancelled')
+           LIMIT 1) IS NULL
+    ORDER BY bond.child, bond.parent) AS revivable;
+
+-- name: revive
+WITH revived AS (
+    UPDATE headrace_jobs SET state = :state, version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+                             started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
+                             reason = NULL, expires_at = NULL, run_at = :now,
+                             rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
+    WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+    RETURNING 1
+)
+SELECT count(*) FROM revived;
+
+-- name: open_among
+SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+  AND state NOT IN ('completed', 'failed', 'cancelled');
+
+-- name: flows_of
+SELECT coalesce(json_agg(DISTINCT flow), '[]')::text FROM headrace_jobs
+WHERE flow IS NOT NULL AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
+
+-- name: drop_flows
+DELETE FROM headrace_flows
+WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+  AND (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = headrace_flows.id LIMIT 1) IS NULL;
+
+-- Reading.
+
+-- name: bonds
+SELECT coalesce(json_agg(json_build_array(parent.id, child.id, bond.policy, bond.blocks)
+                         ORDER BY bond.child, bond.parent), '[]')::text
+FROM (
+    SELECT of_child.* FROM headrace_jobs AS job
+    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE child = job.seq OFFSET 0) AS of_child
+    WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    UNION
+    SELECT of_parent.* FROM headrace_jobs AS job
+    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE parent = job.seq OFFSET 0) AS of_parent
+    WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))) AS bond
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child;
+
+-- name: flows
+SELECT coalesce(json_agg(json_build_array(json_build_array(id, name, created_at), jobs)), '[]')::text FROM (
+    SELECT id, name, created_at,
+           (SELECT coalesce(json_object_agg(state, jobs), '{}')
+            FROM (SELECT state, count(*) AS jobs FROM headrace_jobs AS job WHERE job.flow = flow.id
+                  GROUP BY state) AS tally) AS jobs
+    FROM headrace_flows AS flow
+    WHERE (:before::text IS NULL OR id < :before)
+      AND (:ids::jsonb = '[]' OR id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))
+    ORDER BY id DESC LIMIT :limit) AS found;
+
+-- name: unpack_flows (each f: FlowRow)
+INSERT INTO headrace_flows (id, name, created_at)
+SELECT f.id, f.name, f.created_at FROM jsonb_array_elements(:f::jsonb) AS f(value)
+ON CONFLICT DO NOTHING;

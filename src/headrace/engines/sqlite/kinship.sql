@@ -1,0 +1,171 @@
+-- Which job waits for which. Everything here is for jobs that have kin; the others never come this way.
+
+-- name: add_flow
+INSERT INTO headrace_flows (id, name, created_at) VALUES (:id, :name, :created_at) ON CONFLICT DO NOTHING;
+
+-- name: lock_named
+SELECT json_group_array(json_array(id, seq, state)) FROM headrace_jobs
+WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: bonds_below
+WITH RECURSIVE below (seq) AS (
+    SELECT seq FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids))
+    UNION
+    SELECT bond.child FROM below JOIN headrace_bonds AS bond ON bond.parent = below.seq
+)
+SELECT json_group_array(json_array(parent.id, child.id))
+FROM below
+JOIN headrace_bonds AS bond ON bond.parent = below.seq
+JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+JOIN headrace_jobs AS child ON child.seq = bond.child;
+
+-- name: tie (each b: Bond)
+INSERT INTO headrace_bonds (child, parent, policy, blocks)
+SELECT child.seq, parent.seq, b.policy, b.blocks
+FROM json_each(:b) AS b
+JOIN headrace_jobs AS child ON child.id = b.child
+JOIN headrace_jobs AS parent ON parent.id = b.parent
+WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: mark_kin
+UPDATE headrace_jobs SET kin = 1 WHERE kin = 0 AND id IN (SELECT value FROM json_each(:ids));
+
+-- name: hold_back
+UPDATE headrace_jobs SET state = 'waiting', version = version + 1 WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: kin_among
+SELECT json_group_array(seq) FROM headrace_jobs WHERE kin = 1 AND seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: kin_outcomes (each o: Outcome)
+SELECT json_group_array(json_array(o.key, job.seq,
+                                   (SELECT count(*) FROM headrace_bonds AS bond
+                                    WHERE bond.child = job.seq AND bond.blocks)))
+FROM json_each(:o) AS o
+JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
+WHERE job.kin = 1 OR o.spawned <> '[]';
+
+-- What the end of jobs means to those that wait for them.
+
+-- name: unbind
+UPDATE headrace_bonds SET blocks = 0
+WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs))
+  AND (policy = 'run'
+       OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent) = 'completed');
+
+-- name: doomed
+SELECT json_group_array(json_array(seq, id, task, state, reason)) FROM (
+    SELECT child.seq, parent.id, parent.task, parent.state, parent.reason, min(parent.seq)
+    FROM headrace_bonds AS bond
+    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+    JOIN headrace_jobs AS child ON child.seq = bond.child
+    WHERE bond.parent IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND bond.policy = 'cancel'
+      AND parent.state IN ('failed', 'cancelled') AND child.state = 'waiting'
+    GROUP BY child.seq);
+
+-- name: hold
+UPDATE headrace_jobs SET reason = 'held'
+WHERE state = 'waiting'
+  AND seq IN (SELECT bond.child FROM headrace_bonds AS bond
+              JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+              WHERE bond.parent IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND bond.policy = 'hold'
+                AND parent.state IN ('failed', 'cancelled'));
+
+-- name: unblocked
+SELECT json_group_array(json_array(seq, iif(finished_at IS NOT NULL, 'completed',
+                                            iif(run_at > :now, 'scheduled', 'pending'))))
+FROM headrace_jobs AS job
+WHERE state = 'waiting'
+  AND seq IN (SELECT child FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)))
+  AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks);
+
+-- name: unblock
+UPDATE headrace_jobs SET state = :target, version = version + 1, reason = NULL,
+                         finished_at = iif(finished_at IS NOT NULL, :now, NULL)
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- A job that is to run again, and what had waited for it.
+
+-- name: waiting_again
+SELECT json_group_array(seq) FROM headrace_jobs AS job
+WHERE kin = 1 AND seq IN (SELECT value FROM json_each(:seqs))
+  AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+              WHERE bond.child = job.seq AND bond.blocks AND parent.finished_at IS NULL);
+
+-- name: rebind
+UPDATE headrace_bonds SET blocks = 1
+WHERE parent IN (SELECT value FROM json_each(:seqs))
+  AND child IN (SELECT child.seq FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+                WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
+                  AND (child.state = 'waiting' OR (child.state = 'cancelled' AND child.reason = 'parent_failed')));
+
+-- name: unhold
+UPDATE headrace_jobs SET reason = NULL
+WHERE state = 'waiting' AND reason = 'held'
+  AND seq IN (SELECT child FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)))
+  AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+                  WHERE bond.child = headrace_jobs.seq AND bond.policy = 'hold'
+                    AND parent.state IN ('failed', 'cancelled'));
+
+-- name: revivable
+SELECT json_group_array(json_array(seq, id)) FROM (
+    SELECT child.seq, parent.id, min(parent.seq)
+    FROM headrace_bonds AS bond
+    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+    JOIN headrace_jobs AS child ON child.seq = bond.child
+    WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
+      AND child.state = 'cancelled' AND child.reason = 'parent_failed'
+      AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS other JOIN headrace_jobs AS lost ON lost.seq = other.parent
+                      WHERE other.child = child.seq AND other.policy = 'cancel'
+                        AND lost.state IN ('failed', 'cancelled'))
+    GROUP BY child.seq);
+
+-- name: open_among
+SELECT json_group_array(seq) FROM headrace_jobs
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state NOT IN ('completed', 'failed', 'cancelled');
+
+-- name: flows_of
+SELECT json_group_array(DISTINCT flow) FROM headrace_jobs
+WHERE flow IS NOT NULL AND seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: drop_flows
+DELETE FROM headrace_flows
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = headrace_flows.id);
+
+-- Reading.
+
+-- name: bonds
+SELECT json_group_array(json_array(parent, child, policy, json(iif(blocks, 'true', 'false')))) FROM (
+    SELECT parent.id AS parent, child.id AS child, bond.policy, bond.blocks, child.seq, parent.seq
+    FROM headrace_jobs AS job
+    JOIN headrace_bonds AS bond ON bond.child = job.seq
+    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+    JOIN headrace_jobs AS child ON child.seq = bond.child
+    WHERE job.id IN (SELECT value FROM json_each(:ids))
+    UNION
+    SELECT parent.id, child.id, bond.policy, bond.blocks, child.seq, parent.seq
+    FROM headrace_jobs AS job
+    JOIN headrace_bonds AS bond ON bond.parent = job.seq
+    JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+    JOIN headrace_jobs AS child ON child.seq = bond.child
+    WHERE job.id IN (SELECT value FROM json_each(:ids))
+    ORDER BY 5, 6);
+
+-- name: flows
+SELECT json_group_array(json_array(json_array(id, name, created_at), json(jobs))) FROM (
+    SELECT id, name, created_at,
+           (SELECT json_group_object(state, jobs)
+            FROM (SELECT state, count(*) AS jobs FROM headrace_jobs AS job WHERE job.flow = flow.id
+                  GROUP BY state)) AS jobs
+    FROM headrace_flows AS flow
+    WHERE (:before IS NULL OR id < :before) AND (:ids = '[]' OR id IN (SELECT value FROM json_each(:ids)))
+    ORDER BY id DESC LIMIT :limit);
+
+-- name: unpack_flows (each f: FlowRow)
+INSERT INTO headrace_flows (id, name, created_at)
+SELECT f.id, f.name, f.created_at FROM json_each(:f) AS f WHERE true
+ON CONFLICT DO NOTHING;
+
+-- name: lock_children
+SELECT count(*) FROM (SELECT 1 FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)) LIMIT 1);
