@@ -14,7 +14,7 @@ Everything public is importable from here (and from `headrace.testing`); all oth
 
 from __future__ import annotations
 
-from importlib import import_module
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.app.app import Headrace
@@ -136,4 +136,4 @@ _LATER = {
 def __getattr__(name: str) -> Any:
     if name not in _LATER:
         raise AttributeError(f"module 'headrace' has no attribute {name!r}")
-    return getattr(import_module(_LATER[name]), name)
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -146,7 +146,8 @@ def portable(parcel: Parcel) -> Parcel:
     job, history, logs = parcel.job, parcel.history, parcel.logs
     if not history and not logs and "\x00" not in (job.reason or ""):
         return parcel
-    return Parcel(_without_nul(job), [_without_nul(entry) for entry in history], [_without_nul(line) for line in logs])
+    texts = ([_without_nul(entry) for entry in history], [_without_nul(line) for line in logs])
+    return Parcel(_without_nul(job), *texts, parcel.steps)
 
 
 R = TypeVar("R", JobRow, Filing, LogLine)

@@ -10,6 +10,7 @@ from headrace.cli.copy import copy
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
+from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
@@ -49,5 +50,20 @@ def root(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, worker, enqueue, jobs, why, queues, tasks, schedules, workers, doctor, migrate, copy, bench):
+for command in (
+    demo,
+    worker,
+    enqueue,
+    jobs,
+    why,
+    queues,
+    tasks,
+    schedules,
+    flows,
+    workers,
+    doctor,
+    migrate,
+    copy,
+    bench,
+):
     root.add_command(command)

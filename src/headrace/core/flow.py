@@ -5,10 +5,10 @@ Pure: it holds calls without knowing what they are made of beyond their argument
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator
 from typing import Any, Protocol
 
-from headrace.core.kinship import Bond, Policy
+from headrace.core.kinship import Bond, Policy, circle_in
 from headrace.core.options import check_jobs
 from headrace.core.promises import promises_in
 from headrace.core.words import short
@@ -105,43 +105,8 @@ class Graph:
 
     def ensure_acyclic(self, bonds: Iterable[Bond]) -> None:
         """Refuse bonds that lead from a node back to itself, and tell the way."""
-        circle = circle_in(bonds)
+        circle = circle_in((bond.parent, bond.child) for bond in bonds)
         if circle:
             titles = {node.id: node.title for node in self.nodes}
             path = " -> ".join(titles.get(job_id, job_id) for job_id in circle)
             raise InvalidJob(f"flow {short(self.name)}: these jobs would wait for each other for ever: {path}")
-
-
-def circle_in(bonds: Iterable[Bond]) -> list[str]:
-    """One circle, each waited for by the next, the first of them once more at the end; nothing if there is none."""
-    children: dict[str, list[str]] = {}
-    for bond in bonds:
-        children.setdefault(bond.parent, []).append(bond.child)
-    done: set[str] = set()
-    for start in children:
-        circle = _circle_from(start, children, done)
-        if circle:
-            return circle
-    return []
-
-
-def _circle_from(start: str, children: Mapping[str, list[str]], done: set[str]) -> list[str]:
-    # By hand, not by recursion: a chain may be longer than the interpreter's stack.
-    if start in done:
-        return []
-    path, place = [start], {start: 0}
-    left = [iter(children.get(start, ()))]
-    while left:
-        child = next(left[-1], None)
-        if child is None:
-            left.pop()
-            last = path.pop()
-            del place[last]
-            done.add(last)
-        elif child in place:
-            return [*path[place[child] :], child]
-        elif child not in done:
-            place[child] = len(path)
-            path.append(child)
-            left.append(iter(children.get(child, ())))
-    return []

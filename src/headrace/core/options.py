@@ -294,7 +294,7 @@ def _one_job(name: str, value: Any) -> str:
     job_id = value.promised_id if is_promise(value) else value
     if not isinstance(job_id, str):
         raise InvalidJob(f"{name}: expected a job or its id, got {short(value)}")
-    return str(ids.check_id(job_id))
+    return ids.check_id(job_id, name)
 
 
 def check_policy(name: str, value: Any) -> Policy:
