@@ -11,7 +11,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace import CancelJob, PermanentError, RetryLater, Snooze, current_job
+from headrace import CancelJob, Headrace, PermanentError, RetryLater, Snooze, current_job
 
 
 def pid() -> int:
@@ -95,3 +95,19 @@ def fork_and_die(path: str) -> None:
         os._exit(0)
     Path(path).write_text(str(child))
     os.kill(os.getpid(), 9)
+
+
+# -- tasks of an app, which a sandbox finds by the names of this module
+
+family = Headrace("memory://")
+
+
+@family.task
+def grown(number: int) -> int:
+    return number + 1
+
+
+@family.task(isolation="process")
+def spawning(number: int) -> str:
+    first = current_job().spawn(grown.bind(number))
+    return current_job().spawn(grown.bind(first)).id

@@ -86,7 +86,12 @@ def test_a_graph_that_is_stored_can_no_longer_be_changed() -> None:
 
 SVG = "{http://www.w3.org/2000/svg}"
 DIAMOND = Picture(
-    [Box("a", "fetch", "completed"), Box("b", "left", "running"), Box("c", "right", "failed"), Box("d", "end", "waiting")],
+    [
+        Box("a", "fetch", "completed"),
+        Box("b", "left", "running"),
+        Box("c", "right", "failed"),
+        Box("d", "end", "waiting"),
+    ],
     [("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")],
 )
 

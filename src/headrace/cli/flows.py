@@ -106,9 +106,7 @@ def retry(session: Session, flow_id: str, as_json: bool) -> None:
     _report(run, "retry", run.retry(), "to run again, with those that waited for them", as_json)
 
 
-@flows.command(
-    "graph", epilog=example(f"headrace flows graph {_ID}", f"headrace flows graph {_ID} --format svg")
-)
+@flows.command("graph", epilog=example(f"headrace flows graph {_ID}", f"headrace flows graph {_ID} --format svg"))
 @click.argument("flow_id", metavar="ID")
 @click.option("--format", "how", type=click.Choice(["mermaid", "svg", "json"]), default="mermaid", show_default=True)
 @as_json_option

@@ -323,6 +323,9 @@ class Submitter:
         payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
         run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
         admission = recipe.admission
+        has_kin = bool(MARK in payload or recipe.after or recipe.parent or after)
+        if has_kin and admission is not None:
+            raise not_itself(call)
         key = None if admission is None else admission.key.of(call.args, call.kwargs)
         new = NewJob(
             recipe.job_id or job_id or ids.new_id(now),
@@ -345,11 +348,7 @@ class Submitter:
             recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Gate("key", f"unique {key}")]),
         )
         rule = None if admission is None else admission.rule(now)
-        if not (MARK in payload or recipe.after or recipe.parent or after):
-            return new, rule, ()
-        if rule is not None:
-            raise not_itself(call)
-        return new, rule, bonds_of(new.id, payload, recipe, after, policy)
+        return new, rule, bonds_of(new.id, payload, recipe, after, policy) if has_kin else ()
 
     def _recipe(self, call: Call[Any]) -> Recipe:
         # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
