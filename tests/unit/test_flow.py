@@ -16,8 +16,8 @@ from headrace.errors import InvalidJob
 
 
 class Call(NamedTuple):
-    args: tuple[Any, ...] = ()
-    kwargs: dict[str, Any] = {}
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
 
 
 def add(graph: Graph, name: str, *args: Any, **kwargs: Any) -> Node:
