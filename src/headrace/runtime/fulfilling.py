@@ -21,6 +21,9 @@ from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.planting import rows_of
 
 
+MISSING = "parent_result_missing"  # the reason of a job that failed for it
+
+
 class MissingResult(PermanentError):
     """A result that the job was promised is not there, and will not be."""
 

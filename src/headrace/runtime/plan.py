@@ -18,6 +18,7 @@ from headrace.core.clock import to_ms
 from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
 from headrace.core.retry import Retry, from_policy
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
+from headrace.runtime.fulfilling import MISSING, MissingResult
 from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.task import Task
 
@@ -79,6 +80,8 @@ class Plan(Struct, frozen=True):
         told = describe(error)
         if isinstance(error, CorruptPayload):
             return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
+        if isinstance(error, MissingResult):
+            return outcomes.fail(claim, MISSING, told, self.retry.max_attempts, now)
         if delay is not None:
             return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
         used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)

@@ -17,7 +17,7 @@ from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.crew import Crew
-from headrace.runtime.fulfilling import Fulfiller, is_promised
+from headrace.runtime.fulfilling import MISSING, Fulfiller, is_promised
 from headrace.runtime.pace import Pace
 from headrace.runtime.plan import Plan, Planner, describe
 from headrace.runtime.planting import in_their_flows
@@ -148,7 +148,7 @@ class Trade:
             if isinstance(answer, Claim):
                 ready.append(answer)
             else:
-                self._refuse(claim, "parent_result_missing", answer)
+                self._refuse(claim, MISSING, answer)
         return ready
 
     def idle(self) -> None:
