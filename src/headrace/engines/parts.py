@@ -34,9 +34,10 @@ class Desk(Protocol):
     def move(self, which: Filter, event: Event, limit: int, by: str | None = None, now: int | None = None) -> list[str]:
         """Apply CANCEL, REVIVE, HURRY or DELETE to at most `limit` matching jobs in a legal state; their ids.
 
-        A revived job that waits for jobs which are open is waiting. Its own children wait again, also those that only
-        its end had cancelled, and theirs. A deleted job counts as cancelled for those that wait for it. A waiting job
-        whose run is over can't be hurried.
+        A revived job waits for those of its parents that are open, and no more for those that have ended, however;
+        one that is hurried waits for nobody. The children of a revived job wait again, also those that only its end had cancelled,
+        and theirs. A deleted job counts as cancelled for those that wait for it. A waiting job whose run is over can't
+        be hurried.
         """
         ...
 

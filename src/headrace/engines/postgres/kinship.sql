@@ -128,7 +128,7 @@ SELECT coalesce(json_agg(json_build_array(seq, CASE WHEN finished_at IS NOT NULL
                                                     WHEN run_at > :now THEN 'scheduled'
                                                     ELSE 'pending' END)), '[]')::text
 FROM headrace_jobs AS job
-WHERE state = 'waiting'
+WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq = ANY (ARRAY(SELECT child FROM headrace_bonds
                        WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
   AND (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
@@ -146,10 +146,29 @@ SELECT count(*) FROM unblocked;
 
 -- name: waiting_again
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs AS job
-WHERE kin = 1 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (SELECT 1 FROM headrace_bonds AS bond
-       CROSS JOIN LATERAL (SELECT finished_at FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-       WHERE bond.child = job.seq AND bond.blocks AND parent.finished_at IS NULL LIMIT 1) = 1;
+       CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+       WHERE bond.child = job.seq AND bond.blocks AND parent.state NOT IN ('completed', 'failed', 'cancelled')
+       LIMIT 1) = 1;
+
+-- name: hold_again
+WITH held AS (
+    UPDATE headrace_jobs AS job SET reason = 'held'
+    WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+      AND (SELECT 1 FROM headrace_bonds AS bond
+           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+           WHERE bond.child = job.seq AND bond.blocks AND bond.policy = 'hold'
+             AND parent.state IN ('failed', 'cancelled') LIMIT 1) = 1
+    RETURNING 1
+)
+SELECT count(*) FROM held;
+
+-- name: waive
+UPDATE headrace_bonds SET blocks = false
+WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+  AND (:all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
+               IN ('completed', 'failed', 'cancelled'));
 
 -- name: rebind
 WITH bound AS (

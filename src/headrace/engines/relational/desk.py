@@ -185,12 +185,15 @@ def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int
     if event is Event.CANCEL:
         ledger.run("move_cancel", **batch, reason=f"cancelled{signed(by)}")
         return kinship.follow_kin(ledger, seqs, at)
+    ledger.run("waive", seqs=as_json(seqs), all=True)  # it runs without those it waited for
     ledger.run("move_hurry", **batch)
     return Effects()
 
 
 def _revive(ledger: Ledger, seqs: list[int], by: str | None, at: int) -> Effects:
     ledger.run("requeue_dead", seqs=as_json(seqs), now=at, by=by)
+    # It waits for those that are open; what has ended, if not as it should, a person wants it to do without.
+    ledger.run("waive", seqs=as_json(seqs), all=False)
     waiting = set(_numbers.decode(ledger.ask("waiting_again", seqs=as_json(seqs))))
     ready = [seq for seq in seqs if seq not in waiting]
     for state, some in ((State.PENDING, ready), (State.WAITING, sorted(waiting))):

@@ -168,6 +168,7 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
         level = [seq for seq, _ in found]
         if level:
             yield Ask("revive", {"seqs": as_json(level), "state": State.WAITING.value, "now": now})
+            yield Ask("hold_again", {"seqs": as_json(level)})
 
 
 # -- for those who have a transaction of their own

@@ -75,7 +75,7 @@ WHERE state = 'waiting'
 SELECT json_group_array(json_array(seq, iif(finished_at IS NOT NULL, 'completed',
                                             iif(run_at > :now, 'scheduled', 'pending'))))
 FROM headrace_jobs AS job
-WHERE state = 'waiting'
+WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq IN (SELECT child FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)))
   AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks);
 
@@ -88,9 +88,23 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: waiting_again
 SELECT json_group_array(seq) FROM headrace_jobs AS job
-WHERE kin = 1 AND seq IN (SELECT value FROM json_each(:seqs))
+WHERE seq IN (SELECT value FROM json_each(:seqs))
   AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-              WHERE bond.child = job.seq AND bond.blocks AND parent.finished_at IS NULL);
+              WHERE bond.child = job.seq AND bond.blocks
+                AND parent.state NOT IN ('completed', 'failed', 'cancelled'));
+
+-- name: hold_again
+UPDATE headrace_jobs SET reason = 'held'
+WHERE seq IN (SELECT value FROM json_each(:seqs))
+  AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+              WHERE bond.child = headrace_jobs.seq AND bond.blocks AND bond.policy = 'hold'
+                AND parent.state IN ('failed', 'cancelled'));
+
+-- name: waive
+UPDATE headrace_bonds SET blocks = 0
+WHERE blocks AND child IN (SELECT value FROM json_each(:seqs))
+  AND (:all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
+               IN ('completed', 'failed', 'cancelled'));
 
 -- name: rebind
 UPDATE headrace_bonds SET blocks = 1

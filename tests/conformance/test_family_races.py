@@ -1,0 +1,68 @@
+"""Jobs that wait for jobs, while several act at the same moment on engines of their own."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.kinship import Bond
+from headrace.core.model import Filter
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from tests.conformance.build import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed, together
+from tests.conformance.stores import StoreUnderTest
+
+ROUNDS = 12
+
+
+@pytest.fixture
+def engines(store: StoreUnderTest) -> list[Engine]:
+    return [store.open() for _ in range(4)]
+
+
+def test_of_parents_that_end_at_one_moment_one_is_the_last(engines: list[Engine]) -> None:
+    """Each of them, seen alone, leaves another one open: nobody would let the child run."""
+    for turn in range(ROUNDS):
+        parents = [f"p{turn}-{n}" for n in range(len(engines))]
+        child = f"c{turn}"
+        jobs = [*map(new_job, parents), new_job(child, state=State.WAITING)]
+        engines[0].plant(jobs, [Bond(parent, child) for parent in parents], now=NOW)
+        claims = claim(engines[0])
+        assert {found.id for found in claims} == set(parents)
+        together(len(engines), lambda n: settle(engines[n], succeed(claims[n])))  # noqa: B023
+        assert claim_one(engines[0]).id == child
+        assert len([entry for entry in engines[0].desk.history(child) if entry.event == Event.UNBLOCK]) == 1
+
+
+def test_a_child_that_is_added_while_its_parent_ends_is_never_forgotten(engines: list[Engine]) -> None:
+    for turn in range(ROUNDS):
+        parent = f"p{turn}"
+        engines[0].insert([new_job(parent)], now=NOW)
+        held = claim_one(engines[0])
+
+        def act(n: int, turn: int = turn, parent: str = parent) -> object:
+            if n == 0:
+                return settle(engines[0], succeed(held))  # noqa: B023
+            child = new_job(f"c{turn}-{n}", state=State.WAITING)
+            return engines[n].plant([child], [Bond(parent, child.id)], now=NOW)
+
+        together(len(engines), act)
+        assert {found.id for found in claim(engines[0])} == {f"c{turn}-{n}" for n in (1, 2, 3)}
+
+
+def test_a_parent_and_an_operator_agree_on_the_end_of_a_child(engines: list[Engine]) -> None:
+    for turn in range(ROUNDS):
+        parent, child, grandchild = f"p{turn}", f"c{turn}", f"g{turn}"
+        jobs = [new_job(parent), new_job(child, state=State.WAITING), new_job(grandchild, state=State.WAITING)]
+        engines[0].plant(jobs, [Bond(parent, child), Bond(child, grandchild)], now=NOW)
+        held = claim_one(engines[0])
+
+        def act(n: int, child: str = child) -> object:
+            if n == 0:
+                return settle(engines[0], fail(held))  # noqa: B023
+            return engines[n].desk.move(Filter(ids=(child,)), Event.CANCEL, 1, now=NOW)
+
+        together(2, act)
+        assert states(engines[0])[grandchild] is State.CANCELLED
+        assert row(engines[0], child).state is State.CANCELLED
+        ends = [entry for entry in engines[0].desk.history(child) if entry.target == State.CANCELLED]
+        assert len(ends) == 1
