@@ -31,7 +31,9 @@ from headrace import (
     Snooze,
     State,
     UnknownTask,
+    chain,
     current_job,
+    group,
 )
 from headrace.testing import (
     VirtualClock,
@@ -678,3 +680,41 @@ def test_every_name_of_the_kit_is_there_and_documented() -> None:
         assert getattr(headrace.testing, name).__doc__, name
     with pytest.raises(AttributeError, match="nothing_such"):
         headrace.testing.nothing_such  # noqa: B018
+
+
+# -- flows
+
+
+def test_inline_runs_each_job_of_a_flow_as_soon_as_it_is_due() -> None:
+    order: list[Any] = []
+    with Headrace("memory://", clock=VirtualClock()) as app:
+
+        @app.task
+        def step(value: Any, name: str = "") -> Any:
+            order.append(name)
+            if name == "makes":
+                current_job().spawn(step.bind(1, "made"))
+            return value
+
+        with inline(app):
+            run = chain(group(step.bind(1, "a"), step.bind(2, "b")), step.bind("makes"), step.bind("last")).enqueue()
+            assert run.refresh().state == "completed"
+            assert order == ["a", "b", "makes", "made", "last"]
+            assert run.result() == [1, 2]
+            assert step.enqueue(run.jobs[0], "later").refresh().state == "completed"
+
+
+def test_inline_raises_the_error_of_any_job_that_ran() -> None:
+    with Headrace("memory://", clock=VirtualClock()) as app:
+
+        @app.task
+        def good(value: Any = None) -> Any:
+            return value
+
+        @app.task
+        def bad(value: Any) -> None:
+            raise ValueError(f"not {value}")
+
+        with inline(app), pytest.raises(ValueError, match="not 3"):
+            chain(good.bind(3), bad.bind(), good.bind()).enqueue()
+        assert app.jobs.count(state="cancelled") == 1

@@ -20,7 +20,6 @@ from headrace.errors import CorruptPayload, PermanentError
 from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.planting import rows_of
 
-
 MISSING = "parent_result_missing"  # the reason of a job that failed for it
 
 
