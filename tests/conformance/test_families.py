@@ -63,7 +63,7 @@ class FamilyMachine(RuleBasedStateMachine):
     def plant(self, graph: list[list[tuple[int, Policy]]]) -> None:
         jobs, bonds = [], []
         for picks in graph:
-            name = self._new_name()
+            name = self._fresh_id()
             known = list(self.family.members)
             parents = {known[pick % len(known)]: policy for pick, policy in picks if known}
             jobs.append(new_job(name, state=State.WAITING if parents else None, flow="f", max_attempts=2))
@@ -78,7 +78,7 @@ class FamilyMachine(RuleBasedStateMachine):
         names = list(self.family.members)
         if not names:
             return
-        elder, name = names[pick % len(names)], self._new_name()
+        elder, name = names[pick % len(names)], self._fresh_id()
         others: dict[str, Policy] = {} if after is None else {names[after % len(names)]: "run"}
         bonds = [Bond(name, elder, policy), *(Bond(other, name, "run") for other in others)]
         job = new_job(name, state=State.WAITING if others else None)
@@ -126,7 +126,7 @@ class FamilyMachine(RuleBasedStateMachine):
     @precondition(lambda self: self.claims)
     def succeed_and_leave_some_behind(self, pick: int, policy: Policy, count: int) -> None:
         claim = list(self.claims.values())[pick % len(self.claims)]
-        names = [self._new_name() for _ in range(count)]
+        names = [self._fresh_id() for _ in range(count)]
         outcome = Outcome(
             claim.id,
             claim.version,
@@ -222,7 +222,7 @@ class FamilyMachine(RuleBasedStateMachine):
         else:
             self.family.ends(member.id, outcome.state)
 
-    def _new_name(self) -> str:
+    def _fresh_id(self) -> str:
         self.count += 1
         return f"j{self.count:03}"
 
@@ -240,7 +240,7 @@ def _may(member: Member, event: Event) -> bool:
 
 def test_every_family_ends_as_the_model_says(engine_name: str) -> None:
     run_state_machine_as_test(
-        lambda: FamilyMachine(engine_name),
+        lambda: FamilyMachine(engine_name),  # type: ignore[arg-type]
         settings=settings(
             max_examples=40,
             stateful_step_count=30,
