@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from headrace import CancelJob, LeaseLost, PermanentError, RetryLater, Snooze, current_job
+from headrace import CancelJob, Headrace, LeaseLost, PermanentError, RetryLater, Snooze, current_job
 
 
 def pid() -> int:
@@ -139,3 +139,19 @@ def let_go(folder: str) -> None:
     Path(folder, "go").touch()
     while not Path(folder, "refused").exists():
         time.sleep(0.005)
+
+
+# -- tasks of an app, which a sandbox finds by the names of this module
+
+family = Headrace("memory://")
+
+
+@family.task
+def grown(number: int) -> int:
+    return number + 1
+
+
+@family.task(isolation="process")
+def spawning(number: int) -> str:
+    first = current_job().spawn(grown.bind(number))
+    return current_job().spawn(grown.bind(first)).id

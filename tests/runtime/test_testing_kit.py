@@ -31,7 +31,9 @@ from headrace import (
     Snooze,
     State,
     UnknownTask,
+    chain,
     current_job,
+    group,
 )
 from headrace.testing import (
     VirtualClock,
@@ -737,3 +739,41 @@ def test_a_suspension_is_no_error_inline(app: Headrace) -> None:
     app.signal(job, "paid", 1)
     drain(app)
     assert job.result(0) == 1
+
+
+# -- flows
+
+
+def test_inline_runs_each_job_of_a_flow_as_soon_as_it_is_due() -> None:
+    order: list[Any] = []
+    with Headrace("memory://", clock=VirtualClock()) as app:
+
+        @app.task
+        def step(value: Any, name: str = "") -> Any:
+            order.append(name)
+            if name == "makes":
+                current_job().spawn(step.bind(1, "made"))
+            return value
+
+        with inline(app):
+            run = chain(group(step.bind(1, "a"), step.bind(2, "b")), step.bind("makes"), step.bind("last")).enqueue()
+            assert run.refresh().state == "completed"
+            assert order == ["a", "b", "makes", "made", "last"]
+            assert run.result() == [1, 2]
+            assert step.enqueue(run.jobs[0], "later").refresh().state == "completed"
+
+
+def test_inline_raises_the_error_of_any_job_that_ran() -> None:
+    with Headrace("memory://", clock=VirtualClock()) as app:
+
+        @app.task
+        def good(value: Any = None) -> Any:
+            return value
+
+        @app.task
+        def bad(value: Any) -> None:
+            raise ValueError(f"not {value}")
+
+        with inline(app), pytest.raises(ValueError, match="not 3"):
+            chain(good.bind(3), bad.bind(), good.bind()).enqueue()
+        assert app.jobs.count(state="cancelled") == 1

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from headrace.app.why import explain
+from headrace.core.kinship import Bond
 from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.regulation import TaskRow
 from headrace.core.states import State
@@ -48,6 +50,9 @@ class Counter:
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         return []
 
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        return []
+
     def count(self, which: Filter) -> int:
         assert which == Filter(states=(State.PENDING,), queue="default")
         return self._pending
@@ -77,7 +82,7 @@ def test_a_running_job_whose_worker_fell_silent_says_so() -> None:
 
 
 def test_a_job_that_waits_for_others_says_so() -> None:
-    assert "waits for other jobs" in why(row(state=State.WAITING))
+    assert "nothing that it waits for is open" in why(row(state=State.WAITING))
 
 
 def test_a_scheduled_job_says_when_it_is_due() -> None:

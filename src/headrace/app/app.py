@@ -34,7 +34,9 @@ from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
+    from headrace.app.flows import Flows
     from headrace.app.schedules import Schedules
+    from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
     from headrace.runtime.worker import Worker
 
@@ -100,6 +102,21 @@ class Headrace:
     def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> _Decorator:
         """Run the task below every(minutes=5), or of weeks, days, hours and seconds; the rest is as for cron()."""
         return cast(_Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
+
+    # -- flows
+
+    def flow(self, name: str) -> Flow:
+        """A new flow: jobs that wait for each other, to be enqueued together."""
+        from headrace.runtime.flow import Flow  # deferred: many programs have none
+
+        return Flow(name, self._submitter)
+
+    @functools.cached_property
+    def flows(self) -> Flows:
+        """The flows of this app's store."""
+        from headrace.app.flows import Flows  # as above
+
+        return Flows(self._hub)
 
     # -- tasks by name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.app.why_waiting import explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.limits import Gate, gates_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
@@ -23,7 +24,7 @@ def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> 
     if notice is not None:
         return _held_up(notice)
     if row.state is State.WAITING:
-        return "It waits for other jobs to finish first."
+        return explain_waiting(row, desk)
     if row.state is State.PENDING or row.run_at <= now:
         alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
         return _pending(row, desk, alive, now)

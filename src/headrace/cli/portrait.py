@@ -31,6 +31,7 @@ JOB_COLUMNS = (
     Column("PRIO", right=True),
     Column("DETAIL", least=12),
 )
+_KIN_SHOWN = 20
 _LONGEST = 4000  # characters of a call or a result that a person is shown
 HISTORY_COLUMNS = (
     Column("AT"),
@@ -61,6 +62,7 @@ def record(job: Job[Any]) -> dict[str, Any]:
         "worker": job.worker,
         "reason": job.reason,
         "progress": _plain(job.row.progress),
+        "flow": job.flow,
         "tags": job.tags,
         "metadata": _plain(job.row.metadata) or {},
     }
@@ -79,8 +81,14 @@ def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
         "crashes": row.crashes,
         "lease_until": to_datetime(row.lease_until),
         "options": _plain(row.options) or {},
+        "parents": [_kin_record(parent) for parent in job.parents()],
+        "children": [_kin_record(child) for child in job.children()],
         "why": job.why(),
     }
+
+
+def _kin_record(job: Job[Any]) -> dict[str, Any]:
+    return {"id": job.id, "task": job.task, "state": job.state}
 
 
 def error_record(error: AttemptError) -> dict[str, Any]:
@@ -196,8 +204,19 @@ def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
         yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.metadata.items())
     if asked := _asked(job):
         yield "options", asked
+    yield from _kin(job)
     if job.state is State.COMPLETED:
         yield "result", result_text(job)
+
+
+def _kin(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    if job.flow:
+        yield "flow", job.flow
+    for title, others in (("parents", job.parents()), ("children", job.children())):
+        if others:
+            more = [f"… and {len(others) - _KIN_SHOWN} more"] if len(others) > _KIN_SHOWN else []
+            shown = [f"{other.id} {other.task} {other.state}" for other in others[:_KIN_SHOWN]]
+            yield title, "\n".join([*shown, *more])
 
 
 def _brief(text: str) -> str:

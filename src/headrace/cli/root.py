@@ -10,6 +10,7 @@ from headrace.cli.copy import copy
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
+from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
@@ -60,6 +61,7 @@ for command in (
     queues,
     tasks,
     schedules,
+    flows,
     workers,
     doctor,
     migrate,

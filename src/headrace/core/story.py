@@ -92,6 +92,8 @@ def _first_state(row: JobRow, entries: list[Entry]) -> str:
 
 def _before(filing: Filing, version: int, state: str | None) -> Iterator[Entry]:
     """The claim, and the success, that led to what was filed; and what went before them unfiled."""
+    if filing.version == version + 1:
+        return  # all that went before was filed: a success, too, where jobs that it had to wait for were open
     if filing.source == State.RUNNING and filing.started_at is not None:
         yield from _claim(filing, version, filing.version - 1, state)
     elif filing.source == State.COMPLETED and filing.finished_at is not None:
@@ -103,6 +105,8 @@ def _before(filing: Filing, version: int, state: str | None) -> Iterator[Entry]:
 
 def _present(row: JobRow, version: int, state: str | None) -> Iterator[Entry]:
     """The claim and the success that the row itself tells."""
+    if row.version == version:
+        return  # as above
     if row.state is State.COMPLETED and row.finished_at is not None:
         yield from _claim(row, version, row.version - 1, state)
         yield _success(row, row.finished_at, row.version)

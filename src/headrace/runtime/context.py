@@ -11,9 +11,12 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
-from headrace.core.model import Claim, Note
+from headrace.core.model import Claim, Note, Outcome
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.runtime.job import Job
+from headrace.runtime.spawning import Spawning
 from headrace.runtime.steps import Keeper, Memory, refuse_awaitable, refuse_coroutines, result_of
+from headrace.runtime.task import Call
 from headrace.runtime.twin import in_thread
 
 P = ParamSpec("P")
@@ -35,7 +38,7 @@ class Line(Keeper, Protocol):
 class JobContext:
     """The running job: its identity, and the ways to report and to be told."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_told")
+    __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_spawning", "_told")
 
     def __init__(self, claim: Claim, deadline_ms: int | None, line: Line) -> None:
         self._claim = claim
@@ -43,6 +46,7 @@ class JobContext:
         self._line = line
         self._memory: Memory | None = None
         self._told: str | None = None
+        self._spawning: Spawning | None = None
 
     @property
     def id(self) -> str:
@@ -190,6 +194,25 @@ class JobContext:
     def keeper(self) -> Keeper:
         """For the worker: who keeps the job's steps, for its sandbox."""
         return self._line
+
+    def spawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
+        """Have another job done, which this one has to wait for: it is not completed before. The handle of that job.
+
+        It is stored together with this job's success, or not at all; with `at_once` it is stored now, and a later
+        attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
+        call says `using(on_parent_failure="run")`, or "hold".
+        """
+        if self._spawning is None:
+            self._spawning = Spawning(self._claim)
+        return self._spawning.spawn(call, self._line.now(), at_once)
+
+    async def aspawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
+        """Like spawn(), without blocking the event loop."""
+        return await in_thread(self.spawn, call, at_once=at_once)
+
+    def enclosed(self, outcome: Outcome) -> Outcome:
+        """For the worker: the outcome with what the task spawned."""
+        return outcome if self._spawning is None else self._spawning.enclosed(outcome)
 
     def relay(self, note: Note) -> None:
         """For the worker: pass on a note that the job's sandbox sent."""

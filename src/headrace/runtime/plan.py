@@ -15,9 +15,10 @@ from msgspec import UNSET, Struct
 
 from headrace.core import codec, outcomes
 from headrace.core.clock import to_ms
-from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
+from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
 from headrace.core.retry import Retry, from_policy
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
+from headrace.runtime.fulfilling import MISSING, MissingResult
 from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
@@ -84,6 +85,8 @@ class Plan(Struct, frozen=True):
         told = describe(error)
         if isinstance(error, CorruptPayload):
             return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
+        if isinstance(error, MissingResult):
+            return outcomes.fail(claim, MISSING, told, self.retry.max_attempts, now)
         if delay is not None:
             return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
         used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
@@ -158,6 +161,12 @@ class Planner:
                 self._plans.clear()
             plan = self._plans[key] = self._make(task, claim.options)
         return plan
+
+    def keeps_result(self, job: JobRow) -> bool:
+        """Whether what this job returns is to be stored, as far as is known here."""
+        asked = _options.decode(job.options).keep_result if job.options else UNSET
+        task = self._find(job.task)
+        return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
 
     def _make(self, task: Task[..., Any, Any], stored: str | None) -> Plan:
         options = _options.decode(stored) if stored else JobOptions()

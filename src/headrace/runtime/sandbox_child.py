@@ -118,9 +118,10 @@ def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
     plan = Planner(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
     assert plan is not None
     deadline = None if errand.timeout is None else parent.now() + int(errand.timeout * 1000)
-    token = current.set(JobContext(errand.claim, deadline, parent))
+    context = JobContext(errand.claim, deadline, parent)
+    token = current.set(context)
     try:
-        return run_inline(plan, errand.claim, _blocking(task), parent.now)
+        return context.enclosed(run_inline(plan, errand.claim, _blocking(task), parent.now))
     finally:
         current.reset(token)
 
@@ -145,4 +146,10 @@ class _Nowhere:
         raise ConfigError("this function is not a task of an app")
 
     async def asubmit(self, call: Any) -> Any:
+        self.submit(call)
+
+    def sprout(self, call: Any, parent: str, now: int) -> Any:
+        self.submit(call)
+
+    def sprout_now(self, call: Any, parent: str, now: int, job_id: str) -> Any:
         self.submit(call)

@@ -42,7 +42,7 @@ local function submit_all(batch, count, skip, next_number, mark)
     local id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
       options, tags, metadata, version, unique_key, lane, flow
     offset, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
-      options, tags, metadata, version, unique_key, lane, flow = take(batch, 19, offset + 3)
+      options, tags, metadata, version, unique_key, lane, flow = take(batch, 20, offset + 3)
     if not skip[i] then
       submit(next_number(), mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
         max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)

@@ -35,6 +35,8 @@ local function tell(cases, child, policy, parent)
   local case = case_of(cases, child)
   if parent.state == 'completed' or policy == 'r' then
     case.freed[#case.freed + 1] = parent.member
+  elseif call('SISMEMBER', blocks_of(child), parent.member) == 0 then
+    return -- it was told to run without this one
   elseif policy == 'h' then
     case.is_held = true
   elseif not case.doomed_by or parent.member < case.doomed_by.member then
@@ -84,7 +86,7 @@ local function decide(cases, now, messages)
     if j and j.state == 'waiting' then
       if case.doomed_by then
         cancel_child(member, j, now, case.doomed_by)
-      elseif call('EXISTS', blocks_of(member)) == 0 then
+      elseif call('EXISTS', blocks_of(member)) == 0 and j.reason ~= 'held' then
         unblock(member, j, now)
         -- Also for what is due later: a worker has to know when.
         if not FINAL[j.state] then messages['work:' .. j.queue] = true end
