@@ -167,7 +167,7 @@ local function read_job(offset)
   local n = {attempt = 0}
   offset, n.id, n.task, n.queue, n.state, n.priority, n.rank, n.payload, n.checksum, n.created_at, n.run_at,
     n.max_attempts, n.expires_at, n.options, n.tags, n.metadata, n.version, n.unique_key,
-    n.lane, n.flow = take(jobs, 19, offset + 3)
+    n.lane, n.flow = take(jobs, 20, offset + 3)
   return offset, n
 end
 

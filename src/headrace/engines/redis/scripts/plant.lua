@@ -28,7 +28,7 @@ local function taken()
   end
   if not first or not is_again then return first, false end
   for i = 1, count do
-    local job = {take(jobs, 19, offset + 3)} -- behind the place where the next one begins
+    local job = {take(jobs, 20, offset + 3)} -- behind the place where the next one begins
     if not is_same(known[i], job[9], job[10]) then return first, false end
     offset = job[1]
   end
