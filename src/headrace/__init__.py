@@ -14,12 +14,14 @@ Everything public is importable from here (and from `headrace.testing`); all oth
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
+from headrace.core.promises import ParentFailure
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.retry import Retry
 from headrace.core.states import State
@@ -31,6 +33,7 @@ from headrace.errors import (
     CorruptPayload,
     DuplicateJob,
     EngineUnavailable,
+    FlowNotFound,
     HeadraceError,
     InvalidJob,
     InvalidSchedule,
@@ -56,6 +59,9 @@ from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
     from headrace.app.schedule_records import Schedule, ScheduleRun
+    from headrace.runtime.chains import chain, group
+    from headrace.runtime.flow import Flow
+    from headrace.runtime.flow_run import FlowRun
     from headrace.runtime.worker import Worker
 
 __version__ = "0.1.0"
@@ -70,6 +76,9 @@ __all__ = [
     "DuplicateJob",
     "EngineUnavailable",
     "Entry",
+    "Flow",
+    "FlowNotFound",
+    "FlowRun",
     "Headrace",
     "HeadraceError",
     "InvalidJob",
@@ -83,6 +92,7 @@ __all__ = [
     "JobTimeout",
     "LeaseLost",
     "LogEntry",
+    "ParentFailure",
     "PayloadTooLarge",
     "PermanentError",
     "Queue",
@@ -105,17 +115,25 @@ __all__ = [
     "UnsupportedByEngine",
     "Worker",
     "WorkerInfo",
+    "chain",
     "current_job",
+    "group",
 ]
 
 
+# Loaded when they are first used: a program that only enqueues has need of none of them.
+_LATER = {
+    "Flow": "headrace.runtime.flow",
+    "FlowRun": "headrace.runtime.flow_run",
+    "Schedule": "headrace.app.schedule_records",
+    "ScheduleRun": "headrace.app.schedule_records",
+    "Worker": "headrace.runtime.worker",
+    "chain": "headrace.runtime.chains",
+    "group": "headrace.runtime.chains",
+}
+
+
 def __getattr__(name: str) -> Any:
-    if name == "Worker":  # loaded with the first worker, not with every program that enqueues
-        from headrace.runtime.worker import Worker
-
-        return Worker
-    if name in ("Schedule", "ScheduleRun"):  # the same, with the first schedule
-        from headrace.app import schedule_records
-
-        return getattr(schedule_records, name)
-    raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    if name not in _LATER:
+        raise AttributeError(f"module 'headrace' has no attribute {name!r}")
+    return getattr(importlib.import_module(_LATER[name]), name)

@@ -7,6 +7,7 @@ HeadraceError
 ├── DuplicateJob                    the given job_id is taken, or a job that is `unique` is there already
 ├── QueueFull                       the queue is at its max_length, or the spool at its limit
 ├── JobNotFound (KeyError)
+│   └── FlowNotFound
 ├── JobFailed                       result() of a job that failed for good
 ├── JobCancelled                    result() of a job that was cancelled or expired
 ├── ResultUnavailable               the job completed, but its result could not be stored
@@ -67,6 +68,13 @@ class JobNotFound(HeadraceError, KeyError):
 
     def __str__(self) -> str:
         return f"no job has the id {self.job_id!r}; it may have been deleted"
+
+
+class FlowNotFound(JobNotFound):
+    """There is no flow with this id."""
+
+    def __str__(self) -> str:
+        return f"no flow has the id {self.job_id!r}; all of its jobs may have been deleted"
 
 
 class JobFailed(HeadraceError):

@@ -14,6 +14,7 @@ import pytest
 
 from headrace.app.moving import Move, Step, reopen
 from headrace.app.why import explain
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Changes, Filter, Notice, Parcel
 from headrace.core.states import Event, State
 from headrace.core.timetable import Occurrence
@@ -180,6 +181,45 @@ def test_schedules_arrive_with_what_became_of_their_times(
     for name in ("nightly", "weekly"):
         assert target.timetable.occurrences(name) == source.timetable.occurrences(name) != []
     assert [row.id for row in target.timetable.due(10)] == ["nightly", "weekly"]
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_what_waits_for_what_arrives_and_goes_on(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    names = ["a", "b", "c"]
+    jobs = [new_job(name, state=State.WAITING if name != "a" else State.PENDING, flow="f") for name in names]
+    bonds = [Bond("a", "b"), Bond("a", "c", "hold"), Bond("b", "c", "run")]
+    source.plant(jobs, bonds, FlowRow("f", "family", 7))
+    source.insert([new_job("alone")])
+    move(source, target)
+    assert contents(target) == contents(source)
+    assert target.desk.flows(9) == source.desk.flows(9) != []
+    assert target.desk.bonds(names) == bonds
+    [claim] = [claim for claim in target.exchange([], want()).claims if claim.id == "a"]
+    target.exchange([succeed(claim)], None)
+    assert states(target) == {"a": "completed", "b": "pending", "c": "waiting", "alone": "running"}
+
+
+def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine, target: Engine) -> None:
+    bonds = [Bond(f"j{n}", f"j{n + 1}") for n in range(599)]
+    source.plant([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], bonds)
+    cut_off(source, target, 300)
+    move(source, target)
+    assert len(target.desk.bonds([f"j{n}" for n in range(600)])) == 599
+
+
+def test_a_bond_or_a_flow_that_did_not_arrive_is_told(source: Engine, target: Engine) -> None:
+    source.plant([new_job("a"), new_job("b", state=State.WAITING)], [Bond("a", "b")], FlowRow("f", "family", 7))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(target.porter), "unpack_bonds", lambda *_: None)
+        patch.setattr(type(target.porter), "unpack_flows", lambda *_: None)
+        made = Move(source, target)
+        made.run(0)
+    told = [str(difference) for difference in made.verify().differences]
+    assert "bond a -> b is missing" in told
+    assert "flow f is missing" in told
 
 
 def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:

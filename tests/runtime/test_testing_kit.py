@@ -31,7 +31,9 @@ from headrace import (
     Snooze,
     State,
     UnknownTask,
+    chain,
     current_job,
+    group,
 )
 from headrace.testing import (
     VirtualClock,
@@ -678,3 +680,100 @@ def test_every_name_of_the_kit_is_there_and_documented() -> None:
         assert getattr(headrace.testing, name).__doc__, name
     with pytest.raises(AttributeError, match="nothing_such"):
         headrace.testing.nothing_such  # noqa: B018
+
+
+# -- steps
+
+
+def test_a_job_in_steps_goes_on_when_the_clock_is_moved_and_the_event_sent(app: Headrace, clock: VirtualClock) -> None:
+    done: list[str] = []
+
+    @app.task
+    def order() -> Any:
+        job = current_job()
+        job.step("charge", done.append, "charge")
+        job.sleep(timedelta(days=1))
+        job.step("remind", done.append, "remind")
+        return job.wait_event("paid", timeout=timedelta(days=7))
+
+    job = order.enqueue()
+    assert (drain(app), done) == (1, ["charge"])
+    assert job.refresh().run_at == START + timedelta(days=1)
+    assert drain(app) == 0
+    clock.advance(86_400)
+    assert (drain(app), done) == (1, ["charge", "remind"])
+    assert app.signal(job, "paid", 9)
+    assert drain(app) == 1
+    assert (job.result(0), job.attempt) == (9, 1)
+
+
+def test_an_event_that_never_comes_is_over_with_its_time(app: Headrace, clock: VirtualClock) -> None:
+    @app.task
+    async def order() -> str:
+        try:
+            return str(await current_job().await_event("paid", timeout=60))
+        except TimeoutError:
+            return "cancelled"
+
+    job = order.enqueue()
+    assert asyncio.run(adrain(app)) == 1
+    clock.advance(60)
+    assert asyncio.run(adrain(app)) == 1
+    assert job.result(0) == "cancelled"
+
+
+def test_a_suspension_is_no_error_inline(app: Headrace) -> None:
+    @app.task
+    def order() -> Any:
+        return current_job().wait_event("paid")
+
+    @app.task
+    async def group() -> None:
+        async with asyncio.TaskGroup() as waits:
+            waits.create_task(current_job().asleep(60))
+
+    with inline(app):
+        job = order.enqueue()
+        assert group.enqueue().state == "scheduled"
+    assert (job.state, job.attempt) == ("scheduled", 0)
+    app.signal(job, "paid", 1)
+    drain(app)
+    assert job.result(0) == 1
+
+
+# -- flows
+
+
+def test_inline_runs_each_job_of_a_flow_as_soon_as_it_is_due() -> None:
+    order: list[Any] = []
+    with Headrace("memory://", clock=VirtualClock()) as app:
+
+        @app.task
+        def step(value: Any, name: str = "") -> Any:
+            order.append(name)
+            if name == "makes":
+                current_job().spawn(step.bind(1, "made"))
+            return value
+
+        with inline(app):
+            run = chain(group(step.bind(1, "a"), step.bind(2, "b")), step.bind("makes"), step.bind("last")).enqueue()
+            assert run.refresh().state == "completed"
+            assert order == ["a", "b", "makes", "made", "last"]
+            assert run.result() == [1, 2]
+            assert step.enqueue(run.jobs[0], "later").refresh().state == "completed"
+
+
+def test_inline_raises_the_error_of_any_job_that_ran() -> None:
+    with Headrace("memory://", clock=VirtualClock()) as app:
+
+        @app.task
+        def good(value: Any = None) -> Any:
+            return value
+
+        @app.task
+        def bad(value: Any) -> None:
+            raise ValueError(f"not {value}")
+
+        with inline(app), pytest.raises(ValueError, match="not 3"):
+            chain(good.bind(3), bad.bind(), good.bind()).enqueue()
+        assert app.jobs.count(state="cancelled") == 1

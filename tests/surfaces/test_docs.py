@@ -35,6 +35,7 @@ from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
 from headrace.app.config import open_engine
+from headrace.app.flows import Flows
 from headrace.app.jobs import _NAMES as FILTERS
 from headrace.app.jobs import Jobs
 from headrace.cli.root import root
@@ -383,6 +384,9 @@ CLASSES: dict[str, type] = {
     "Queue": headrace.Queue,
     "Worker": headrace.Worker,
     "JobContext": headrace.JobContext,
+    "Flow": headrace.Flow,
+    "FlowRun": headrace.FlowRun,
+    "Flows": Flows,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",
@@ -396,12 +400,13 @@ RECORDS: tuple[str, ...] = (
     "Entry",
     "AttemptError",
 )
-RECORDS += ("LogEntry", "Schedule", "ScheduleRun")
+RECORDS += ("LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
 # For other parts of headrace, not for users.
 INNER = {
     "Headrace": {"on_another_store", "intercepting"},
-    "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew"},
-    "JobContext": {"relay", "still_held", "tell"},
+    "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew", "steps", "remember"},
+    "JobContext": {"relay", "still_held", "tell", "keeper", "enclosed"},
+    "Task": {"submits"},
 }
 
 

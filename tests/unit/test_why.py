@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, cast
 
 import msgspec
 import pytest
 
 from headrace.app.why import explain
+from headrace.core.kinship import Bond
 from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.regulation import TaskRow
 from headrace.core.states import State
+from headrace.core.steps import NO_DEADLINE
 from headrace.engines.parts import Desk
 from tests.unit.test_story import row
 
@@ -47,6 +50,9 @@ class Counter:
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         return []
 
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        return []
+
     def count(self, which: Filter) -> int:
         assert which == Filter(states=(State.PENDING,), queue="default")
         return self._pending
@@ -76,7 +82,7 @@ def test_a_running_job_whose_worker_fell_silent_says_so() -> None:
 
 
 def test_a_job_that_waits_for_others_says_so() -> None:
-    assert "waits for other jobs" in why(row(state=State.WAITING))
+    assert "nothing that it waits for is open" in why(row(state=State.WAITING))
 
 
 def test_a_scheduled_job_says_when_it_is_due() -> None:
@@ -152,3 +158,24 @@ def test_the_sentence_survives_any_reason() -> None:
     for reason in ("", "unknown_task", "a: b: c", "{}"):
         told = why(msgspec.structs.replace(row(state=State.SCHEDULED, run_at=NOW + 1000), reason=reason))
         assert told.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("reason", "wait", "said"),
+    [
+        ("sleeps", 90_000, "It sleeps until 1970-01-01 00:18:10 UTC, for another 1 min 30 s."),
+        ("sleeps: cool down", 1000, "It sleeps (cool down) until 1970-01-01 00:16:41 UTC, for another 1.0 s."),
+        (
+            "waits for event 'paid'",
+            60_000,
+            "It waits for event 'paid', for at most another 1 min 0 s; send it with `headrace signal job 'paid'`.",
+        ),
+        (
+            "waits for event 'paid'",
+            NO_DEADLINE,
+            "It waits for event 'paid'; send it with `headrace signal job 'paid'`.",
+        ),
+    ],
+)
+def test_a_suspended_job_tells_the_time_or_the_event(reason: str, wait: int, said: str) -> None:
+    assert why(row(state=State.SCHEDULED, run_at=NOW + wait, reason=reason)) == said

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple
 
+from headrace.app.moving_kin import missing_bonds, missing_flows, with_kin
 from headrace.app.parcels import MOST, Contents, ahead, pages, pages_of_dead, portable
 from headrace.core.model import DeadRow, JobRow, Parcel
 from headrace.core.states import NOT_STARTED, Event, State
@@ -23,15 +24,17 @@ _TOLD = 20
 _GAP = 8  # so many jobs of others in between are read along rather than jumped over
 _MAY_CHANGE = frozenset(JobRow.__struct_fields__) - {
     "id", "task", "queue", "priority", "payload", "checksum", "created_at", "expires_at", "options", "tags", "metadata",
+    "flow",
 }  # fmt: skip
 
+Kind = Literal["job", "dead letter", "queue", "flow", "bond"]
 Finding = Literal["same", "running", "moved on", "taken", "different"]
 
 
 class Difference(Struct, frozen=True):
     """Something that is not at the target as it is at the source."""
 
-    what: Literal["job", "dead letter", "queue"]
+    what: Kind
     id: str
     how: str
 
@@ -51,7 +54,7 @@ class Verdict(Struct):
     running: set[str] = msgspec.field(default_factory=set)
     taken: set[str] = msgspec.field(default_factory=set)
 
-    def tell(self, what: Literal["job", "dead letter", "queue"], name: str, how: str) -> None:
+    def tell(self, what: Kind, name: str, how: str) -> None:
         self.different += 1
         if len(self.differences) < _TOLD:
             self.differences.append(Difference(what, name, how))
@@ -62,6 +65,7 @@ def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[
     verdict = Verdict()
     reader = _Reader(target)
     newest = 0
+    parents: list[str] = []
     for page in ahead(pages(source.porter)):
         verdict.contents.add(page)
         for ours, theirs in zip(page, reader.beside(page), strict=True):
@@ -71,7 +75,9 @@ def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[
             if theirs.job.seq < newest:
                 verdict.tell("job", ours.job.id, "is out of order: it comes before one that was submitted earlier")
             newest = max(newest, theirs.job.seq)
+        parents += with_kin(page)
         progress(verdict.contents.jobs)
+    _compare_kin(source, target, parents, verdict)
     _compare_dead(source, target, verdict, merged)
     _compare_queues(source, target, verdict, merged)
     return verdict
@@ -153,6 +159,8 @@ def judge(ours: Parcel, theirs: Parcel) -> Finding:
         return "different"
     if State.RUNNING in (ours.job.state, theirs.job.state) or _was_taken_over(ours, theirs):
         return "running"
+    if State.WAITING in (ours.job.state, theirs.job.state) and ours.job.version != theirs.job.version:
+        return "running"  # one that it waits for ran when it was carried, and has ended at one of the stores
     return "moved on" if _is_by_time(ours, theirs) else "different"
 
 
@@ -161,6 +169,7 @@ def _is_same(ours: Parcel, theirs: Parcel) -> bool:
         astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
         and ours.history == theirs.history
         and ours.logs == theirs.logs
+        and ours.steps == theirs.steps
     )
 
 
@@ -181,7 +190,8 @@ def _is_by_time(ours: Parcel, theirs: Parcel) -> bool:
 def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
     names = _differing_fields(ours.job, theirs.job)
     names += ["history"] if ours.history != theirs.history else []
-    return names + (["logs"] if ours.logs != theirs.logs else [])
+    names += ["logs"] if ours.logs != theirs.logs else []
+    return names + (["steps"] if ours.steps != theirs.steps else [])
 
 
 def _differing_fields(ours: JobRow, theirs: JobRow) -> list[str]:
@@ -205,6 +215,13 @@ def _compare_dead(source: Engine, target: Engine, verdict: Verdict, merged: bool
             if (found and (merged or beside == record)) or record.job_id in excused:
                 continue
             verdict.tell("dead letter", record.id, f"of job {record.job_id} {'differs' if found else 'is missing'}")
+
+
+def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Verdict) -> None:
+    for flow_id in missing_flows(source, target):
+        verdict.tell("flow", flow_id, "is missing")
+    for bond in missing_bonds(source, target, parents, verdict.taken):
+        verdict.tell("bond", bond, "is missing")
 
 
 def _compare_queues(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:

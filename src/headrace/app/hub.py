@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -11,12 +11,14 @@ from msgspec import structs
 from headrace.app.why import explain, explain_spooled
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
+from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobRow, Page
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.engines.protocol import Engine
-from headrace.errors import EngineUnavailable, JobNotFound
+from headrace.errors import EngineUnavailable, FlowNotFound, JobNotFound
 from headrace.runtime.job import SPOOLED, LogEntry
+from headrace.runtime.planting import rows_of
 from headrace.runtime.task import Task
 
 if TYPE_CHECKING:
@@ -96,6 +98,12 @@ class AppHub:
             self._refuse_if_spooled([job_id])
         return changed
 
+    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None) -> bool:
+        left = self.engine.desk.signal(job_id, name, value, checksum)
+        if not left:
+            self._refuse_if_spooled([job_id])
+        return left
+
     def _refuse_if_spooled(self, ids: Iterable[str]) -> None:
         """What becomes of a job, the store decides; False, as for one that is over, would be a lie."""
         if self._spool is not None and (held := next(filter(self._spool.holds, ids), None)):
@@ -142,6 +150,35 @@ class AppHub:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
         return explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
+
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        """Every bond of these jobs, each of them once."""
+        pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+        found = {(bond.parent, bond.child): bond for page in pages for bond in self.engine.desk.bonds(page)}
+        return list(found.values())
+
+    def rows(self, ids: Sequence[str]) -> dict[str, JobRow]:
+        """The jobs that exist of these, by id."""
+        return rows_of(self.engine.desk, ids)
+
+    def rows_where(self, which: Filter) -> Iterator[JobRow]:
+        """Every job that matches, newest first."""
+        cursor = None
+        while True:
+            page = self.engine.desk.find(which, _AT_ONCE, cursor)
+            yield from page.jobs
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def newest(self, which: Filter) -> JobRow | None:
+        return next(iter(self.engine.desk.find(which, 1).jobs), None)
+
+    def tally(self, flow_id: str) -> FlowTally:
+        found = self.engine.desk.flows(1, ids=[flow_id])
+        if not found:
+            raise FlowNotFound(flow_id)
+        return found[0]
 
     def rebuild_result(self, task: str, value: Any) -> Any:
         known = self._find_task(task)

@@ -41,7 +41,8 @@ class JobPage(Sequence[Job[Any]]):
 
 
 class Jobs:
-    """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, worker, text, since, until, ids."""
+    """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, worker, text, flow, since, until,
+    ids."""
 
     def __init__(self, hub: AppHub) -> None:
         self._hub = hub
@@ -72,7 +73,7 @@ class Jobs:
         return self._move(filters, Event.REVIVE)
 
     def promote(self, /, **filters: Any) -> int:
-        """Run the matching scheduled or retrying jobs now; how many."""
+        """Run the matching scheduled, retrying or waiting jobs now; how many."""
         return self._move(filters, Event.HURRY)
 
     def delete(self, /, **filters: Any) -> int:
@@ -94,7 +95,7 @@ class Jobs:
         return len(self._hub.move(which, event))
 
 
-_NAMES = ("state", "queue", "task", "tag", "worker", "text", "since", "until", "ids")
+_NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "until", "ids")
 
 
 def as_filter(given: dict[str, Any]) -> Filter:
@@ -112,7 +113,7 @@ def as_filter(given: dict[str, Any]) -> Filter:
         elif name in ("since", "until"):
             values[name] = check_moment(name, value) if isinstance(value, datetime) else _wrong_time(name, value)
         else:
-            values[name] = check_text(name, getattr(value, "name", value))
+            values[name] = check_text(name, getattr(value, "id" if name == "flow" else "name", value))
     if () in (values.get("ids"), values.get("states")):
         values["ids"] = ("",)  # none of these: no id is empty
     return Filter(**values)

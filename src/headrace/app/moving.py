@@ -21,6 +21,7 @@ from typing import Literal
 from msgspec import Struct
 
 from headrace.app.comparing import Verdict, compare
+from headrace.app.moving_kin import carry_bonds, carry_flows, with_kin
 from headrace.app.parcels import Contents, ahead, pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.clock import to_datetime
 from headrace.core.model import Filter, Notice
@@ -168,6 +169,7 @@ class Move:
         start = self._first_missing() if standing == "begun" and not self._into_used else 0
         self._carry_rules()
         self._carry_schedules()
+        carry_flows(self._source, self._target)
         self._carry_jobs(start, carried)
         for page in pages_of_dead(self._source.porter):
             for portion in portions(page, weight_of_dead):
@@ -266,14 +268,26 @@ class Move:
 
     def _carry_jobs(self, after: int, carried: Carried) -> None:
         total = self._total()
+        parents = self._parents_before(after)
         done = min(self._target.desk.count(Filter()), total) if after else 0
         for page in ahead(pages(self._source.porter, after)):
             for portion in portions([portable(parcel) for parcel in page], weight):
                 fresh = self._target.porter.unpack(portion)
                 carried.jobs += fresh
                 carried.known += len(portion) - fresh
+            parents += with_kin(page)
             done += len(page)
             self._progress(Step("carrying", done, total))
+        carry_bonds(self._source, self._target, parents)
+
+    def _parents_before(self, end: int) -> list[str]:
+        """The jobs that others wait for of those which an earlier run has carried; it was cut off before the bonds."""
+        parents: list[str] = []
+        for page in pages(self._source.porter) if end else ():
+            parents += with_kin([parcel for parcel in page if parcel.job.seq <= end])
+            if page[-1].job.seq >= end:
+                break
+        return parents
 
 
 def reopen(engine: Engine) -> Notice | None:

@@ -96,7 +96,7 @@ class Registry:
 
 
 def task_options(given: dict[str, Any]) -> Options:
-    for name in ("job_id", "run_at", "connection", "idempotency_key"):
+    for name in ("job_id", "run_at", "connection", "idempotency_key", "after", "parent"):
         if name in given:
             raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)")
     try:

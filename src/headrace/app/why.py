@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import msgspec
 
+from headrace.app.why_waiting import explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.limits import Gate, gates_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import rate_in_words
 from headrace.core.states import FINAL, State
+from headrace.core.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.engines.parts import Desk
 
 
@@ -22,7 +24,7 @@ def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> 
     if notice is not None:
         return _held_up(notice)
     if row.state is State.WAITING:
-        return "It waits for other jobs to finish first."
+        return explain_waiting(row, desk)
     if row.state is State.PENDING or row.run_at <= now:
         alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
         return _pending(row, desk, alive, now)
@@ -66,10 +68,23 @@ def _not_due(row: JobRow, now: int) -> str:
             f"It is parked, because {told}; it is offered again in {left}. "
             f"Deploy or start a worker that registers task {row.task!r}."
         )
+    if row.state is State.SCHEDULED and (is_awaiting(row.reason) or is_asleep(row.reason)):
+        return _suspended(row, left, now)
     if row.state is State.RETRYING:
         return f"It is to be retried in {left}: {row.reason}."
     reason = f" ({row.reason})" if row.reason else ""
     return f"It is scheduled to run in {left}{reason}."
+
+
+def _suspended(row: JobRow, left: str, now: int) -> str:
+    """The sentence for a job that has begun and laid itself aside."""
+    reason = row.reason or ""
+    if is_asleep(reason):
+        name = reason.partition(": ")[2]
+        until = to_datetime(row.run_at)
+        return f"It sleeps{f' ({name})' if name else ''} until {until:%Y-%m-%d %H:%M:%S} UTC, for another {left}."
+    patience = "" if row.run_at - now > NO_DEADLINE // 2 else f", for at most another {left}"
+    return f"It {reason}{patience}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
 
 
 def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:

@@ -139,7 +139,7 @@ retry = _moving(
 )
 promote = _moving(
     "promote",
-    "Run scheduled or retrying jobs now.",
+    "Run scheduled or retrying jobs now, and waiting ones without those they wait for.",
     "headrace jobs promote --state retrying --queue emails",
 )
 delete = _moving(

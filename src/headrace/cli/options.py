@@ -151,6 +151,7 @@ _FILTERS = (
     click.option("--task", "-t", help="Of this task."),
     click.option("--tag", help="With this tag."),
     click.option("--worker", help="Run by this worker."),
+    click.option("--flow", help="Of the flow with this id."),
     click.option("--text", help="With this text in the id, task, arguments, reason or metadata."),
     click.option(
         "--since", metavar="TIME", callback=moment_or_age, help="Created since: 10m, 2h, 3d or an ISO time (UTC)."

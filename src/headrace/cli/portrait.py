@@ -16,6 +16,7 @@ from headrace.cli.show import Column, ago, stamp
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.states import State
+from headrace.core.steps import Step
 from headrace.core.story import AttemptError, Entry
 from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.job import LOST_RESULT, Job, LogEntry
@@ -30,6 +31,7 @@ JOB_COLUMNS = (
     Column("PRIO", right=True),
     Column("DETAIL", least=12),
 )
+_KIN_SHOWN = 20
 _LONGEST = 4000  # characters of a call or a result that a person is shown
 HISTORY_COLUMNS = (
     Column("AT"),
@@ -60,29 +62,42 @@ def record(job: Job[Any]) -> dict[str, Any]:
         "worker": job.worker,
         "reason": job.reason,
         "progress": _plain(job.row.progress),
+        "flow": job.flow,
         "tags": job.tags,
         "metadata": _plain(job.row.metadata) or {},
     }
 
 
-def full_record(job: Job[Any]) -> dict[str, Any]:
+def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
     """Everything about a job."""
     row = job.row
     return {
         **record(job),
         **_call_record(job),
         "result": _plain(row.result),
+        "steps": [step_record(step) for step in steps],
         "errors": [error_record(error) for error in job.errors],
         "version": row.version,
         "crashes": row.crashes,
         "lease_until": to_datetime(row.lease_until),
         "options": _plain(row.options) or {},
+        "parents": [_kin_record(parent) for parent in job.parents()],
+        "children": [_kin_record(child) for child in job.children()],
         "why": job.why(),
     }
 
 
+def _kin_record(job: Job[Any]) -> dict[str, Any]:
+    return {"id": job.id, "task": job.task, "state": job.state}
+
+
 def error_record(error: AttemptError) -> dict[str, Any]:
     return msgspec.structs.asdict(error)
+
+
+def step_record(step: Step) -> dict[str, Any]:
+    """What the job remembers, without the value: nobody said which of them are secrets."""
+    return {"kind": step.kind, "name": step.name, "number": step.number, "at": to_datetime(step.at)}
 
 
 def entry_record(entry: Entry) -> dict[str, Any]:
@@ -117,7 +132,7 @@ def log_text(line: LogEntry) -> str:
     return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
 
 
-def facts(job: Job[Any]) -> Iterator[tuple[str, str]]:
+def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]]:
     """A page about the job: names and values."""
     yield "id", job.id
     yield "call", call_text(job)
@@ -128,6 +143,9 @@ def facts(job: Job[Any]) -> Iterator[tuple[str, str]]:
     yield from _times(job)
     yield from _rest(job)
     yield "why", job.why()
+    for step in steps:
+        again = f" ({step.number})" if step.number > 1 else ""
+        yield step.kind, f"{step.name}{again}, {stamp(to_datetime(step.at))}"
     for error in job.errors:
         told = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
         yield "error", f"{told}\n{error.traceback}".rstrip()
@@ -186,8 +204,19 @@ def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
         yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.metadata.items())
     if asked := _asked(job):
         yield "options", asked
+    yield from _kin(job)
     if job.state is State.COMPLETED:
         yield "result", result_text(job)
+
+
+def _kin(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    if job.flow:
+        yield "flow", job.flow
+    for title, others in (("parents", job.parents()), ("children", job.children())):
+        if others:
+            more = [f"… and {len(others) - _KIN_SHOWN} more"] if len(others) > _KIN_SHOWN else []
+            shown = [f"{other.id} {other.task} {other.state}" for other in others[:_KIN_SHOWN]]
+            yield title, "\n".join([*shown, *more])
 
 
 def _brief(text: str) -> str:

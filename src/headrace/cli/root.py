@@ -10,10 +10,12 @@ from headrace.cli.copy import copy
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
+from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
+from headrace.cli.signal import signal
 from headrace.cli.tasks import tasks
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
@@ -49,5 +51,21 @@ def root(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (demo, worker, enqueue, jobs, why, queues, tasks, schedules, workers, doctor, migrate, copy, bench):
+for command in (
+    demo,
+    worker,
+    enqueue,
+    jobs,
+    why,
+    signal,
+    queues,
+    tasks,
+    schedules,
+    flows,
+    workers,
+    doctor,
+    migrate,
+    copy,
+    bench,
+):
     root.add_command(command)

@@ -14,7 +14,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.lowering import Unstorable, Walk, lower, step_to, too_large
+from headrace.core.lowering import Unstorable, Walk, lower, lower_items, step_to, too_large
 from headrace.core.tags import Tree, ensure_shallow, lift
 from headrace.core.words import short, why
 from headrace.errors import CorruptPayload, InvalidJob
@@ -79,7 +79,7 @@ def encode_call(
             raw = b""
         if 0 < len(raw) <= _SHORT and (limit is None or len(raw) <= limit):
             return raw.decode()
-    return _encode_call_by_walking(args, kwargs, Walk(models, limit))
+    return _encode_call_by_walking(args, kwargs, Walk(models, limit, call=True))
 
 
 def _all_plain(values: Iterable[Any]) -> bool:
@@ -100,7 +100,7 @@ def _plain_names(kwargs: Mapping[str, Any]) -> bool:
 def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk: Walk) -> str:
     place = "args"
     try:
-        positional = lower(walk, list(args))
+        positional = lower_items(walk, args)
         place = "kwargs"
         named = {name: _lower_named(walk, name, value) for name, value in kwargs.items()}
         return dump_call(positional, named, walk.limit)

@@ -83,10 +83,10 @@ def time_of(job_id: str) -> int | None:
     return int(match[1] + match[2], 16) if match else None
 
 
-def check_id(text: object) -> str:
+def check_id(text: object, name: str = "job_id") -> str:
     """The id a user chose for a job, if it may be one."""
     if not isinstance(text, str) or not _GIVEN.fullmatch(text):
         raise InvalidJob(
-            f"job_id is {short(text)}; use 1 to 128 letters, digits and _ - . : @ / = (letters without accents)"
+            f"{name} is {short(text)}; use 1 to 128 letters, digits and _ - . : @ / = (letters without accents)"
         )
     return text

@@ -21,6 +21,8 @@ from zoneinfo import ZoneInfo
 import msgspec
 
 from headrace.core.fields import is_model, is_pydantic, json_fields, plain_fields
+from headrace.core.ids import check_id
+from headrace.core.promises import MARK, ParentFailure, Promise, failure_fields, is_promise
 from headrace.core.tags import MAX_DEPTH, Tree, lift
 from headrace.core.words import a_kind, short, why
 from headrace.errors import PayloadTooLarge
@@ -52,12 +54,16 @@ class Unstorable(Exception):
 
 
 class Walk:
-    """One descent into a value: are models allowed, and how many bytes are left before it is too large."""
+    """One descent into a value: are models allowed, and how many bytes are left before it is too large.
 
-    __slots__ = ("left", "limit", "models")
+    Only in a `call` a handle stands for the result of its job.
+    """
 
-    def __init__(self, models: bool, limit: int | None) -> None:
+    __slots__ = ("call", "left", "limit", "models")
+
+    def __init__(self, models: bool, limit: int | None, *, call: bool = False) -> None:
         self.models = models
+        self.call = call
         self.limit = limit
         self.left = sys.maxsize if limit is None else limit
 
@@ -116,7 +122,15 @@ def _lower_bytes(walk: Walk, value: bytes | bytearray, depth: int) -> Tree:
     return {"$bytes": binascii.b2a_base64(value, newline=False).decode()}
 
 
-def _lower_list(walk: Walk, value: Iterable[Any], depth: int) -> list[Tree]:
+def _lower_list(walk: Walk, value: list[Any], depth: int) -> Tree:
+    items = lower_items(walk, value, depth)
+    if len(items) > 1 and all(type(item) is dict and "$result" in item for item in items):
+        return {"$results": [item["$result"] for item in items]}  # a job may wait for thousands of others
+    return items
+
+
+def lower_items(walk: Walk, value: Iterable[Any], depth: int = 1) -> list[Tree]:
+    """The trees of several values, as a list whatever they are."""
     items: list[Tree] = value if type(value) is list else list(value)
     walk.enter(depth, len(items))
     lowered: list[Tree] = []
@@ -130,7 +144,7 @@ def _lower_list(walk: Walk, value: Iterable[Any], depth: int) -> list[Tree]:
 
 
 def _lower_tuple(walk: Walk, value: tuple[Any, ...], depth: int) -> Tree:
-    return {"$tuple": _lower_list(walk, value, depth + 1)}
+    return {"$tuple": lower_items(walk, value, depth + 1)}
 
 
 def _lower_set(walk: Walk, value: set[Any], depth: int) -> Tree:
@@ -142,7 +156,7 @@ def _lower_frozenset(walk: Walk, value: frozenset[Any], depth: int) -> Tree:
 
 
 def _lower_members(walk: Walk, value: Iterable[Any], depth: int) -> list[Tree]:
-    members = _lower_list(walk, value, depth + 1)
+    members = lower_items(walk, value, depth + 1)
     for member in members:
         _ensure_hashable(member)
     return sorted(members, key=_canonical)
@@ -151,8 +165,11 @@ def _lower_members(walk: Walk, value: Iterable[Any], depth: int) -> list[Tree]:
 def _ensure_hashable(tree: Tree) -> None:
     """A frozen dataclass may be in a set, but the dict it is written as may not: nobody could read that."""
     if type(tree) is dict or type(tree) is list:
+        text = _canonical(tree)
+        if MARK.encode() in text:
+            raise Unstorable("the result of a job can't be a member of a set or a key of a dict; pass a list of them")
         try:
-            hash(lift(_parsed(_canonical(tree))))
+            hash(lift(_parsed(text)))
         except TypeError:
             raise Unstorable(
                 "a member of a set or a key of a dict comes back as a list or dict, which can't be one; "
@@ -230,6 +247,16 @@ def _lower_decimal(walk: Walk, value: Decimal, depth: int) -> Tree:
     return {"$decimal": Decimal.__str__(value)}
 
 
+def _lower_promise(walk: Walk, value: Any, depth: int) -> Tree:
+    job_id = check_id(value.promised_id)
+    walk.spend(len(job_id))
+    return {"$result": job_id}
+
+
+def _lower_failure(walk: Walk, value: ParentFailure, depth: int) -> Tree:
+    return {"$failure": lower_items(walk, failure_fields(value), depth + 1)}
+
+
 def _lower_uuid(walk: Walk, value: UUID, depth: int) -> Tree:
     return {"$uuid": str(value)}
 
@@ -253,6 +280,8 @@ _LOWER: dict[type, Callable[[Walk, Any, int], Tree]] = {
     timedelta: _lower_timedelta,
     Decimal: _lower_decimal,
     UUID: _lower_uuid,
+    Promise: _lower_promise,
+    ParentFailure: _lower_failure,
 }
 # A subclass of these equals its plain form, and is written as that. A datetime is a date: it comes first.
 _DEGRADABLE = (
@@ -262,6 +291,8 @@ _DEGRADABLE = (
 
 
 def _lower_other(walk: Walk, value: Any, depth: int) -> Tree:
+    if walk.call and is_promise(value):
+        return _lower_promise(walk, value, depth)
     if is_model(type(value)):
         return _lower_model(walk, value, depth)
     for base in _DEGRADABLE:

@@ -13,7 +13,9 @@ from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.core import ids
 from headrace.core.clock import instant_ms, to_ms
+from headrace.core.kinship import POLICIES, Policy
 from headrace.core.model import Isolation
+from headrace.core.promises import is_promise
 from headrace.core.retry import Retry, as_retry
 from headrace.core.unique import Cache, Unique, check_key
 from headrace.core.words import a_kind, nearest, short
@@ -30,11 +32,14 @@ _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 _TASK = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
 _WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+# What decides about a second call like the first. A job that others wait for, or that waits, must be itself.
+SAMENESS = ("unique", "idempotency_key", "debounce", "throttle", "cache")
 _AT_ODDS = (
     ("unique", "idempotency_key"),
     ("unique", "cache"),
     ("debounce", "throttle"),
     *((one, other) for one in ("idempotency_key", "cache") for other in ("debounce", "throttle")),
+    *((one, other) for one in SAMENESS for other in ("after", "parent")),
     ("idempotency_key", "cache"),
     ("delay", "debounce"),
     ("debounce", "run_at"),
@@ -63,6 +68,9 @@ class Options(Struct, frozen=True, kw_only=True):
     debounce: int | UnsetType | None = UNSET
     throttle: int | UnsetType | None = UNSET
     cache: Cache | UnsetType | None = UNSET
+    after: tuple[str, ...] | UnsetType = UNSET
+    on_parent_failure: Policy | UnsetType = UNSET
+    parent: str | UnsetType | None = UNSET
     needs: tuple[str, ...] | UnsetType = UNSET
     rate_key: str | UnsetType | None = UNSET
     concurrency_key: str | UnsetType | None = UNSET
@@ -166,6 +174,20 @@ def check_limit(name: str, value: Any) -> int:
     return value
 
 
+def check_name(name: str, value: Any) -> str:
+    """A name that a user gives to something, and that people read."""
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise InvalidJob(
+            f"{name}: expected a name of 1 to 100 characters, none of them a control character, got {short(value)}"
+        )
+    return value
+
+
+def check_wait(name: str, value: Any) -> int:
+    """How long a job waits, in seconds or as a timedelta."""
+    return _seconds(name, value, 0, _LONGEST_WAIT)
+
+
 def check_patience(name: str, value: Any) -> float | None:
     """How long to wait, in seconds; None, for any length of time, is also what a longer time than can be counted is."""
     if value is None:
@@ -185,10 +207,6 @@ def _seconds(name: str, value: Any, least: float, most: float) -> int:
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not least <= seconds <= most:
         raise InvalidJob(f"{name}: expected seconds (or a timedelta) from {least:g} to {most:g}, got {short(value)}")
     return to_ms(seconds)
-
-
-def _delay(name: str, value: Any) -> int:
-    return _seconds(name, value, 0, _LONGEST_WAIT)
 
 
 def _timeout(name: str, value: Any) -> int | None:
@@ -243,6 +261,13 @@ def _cache(name: str, value: Any) -> Cache | None:
     return value
 
 
+def check_word(name: str, value: Any) -> str:
+    """A name that a user gives to something."""
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, got {short(value)}")
+    return value
+
+
 def _words(name: str, value: Any) -> tuple[str, ...]:
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes)
     words: list[Any] = list(islice(value, _MOST_WORDS + 1)) if listed else [None]
@@ -262,6 +287,32 @@ def _key(name: str, value: Any) -> str | None:
     return value
 
 
+def _job(name: str, value: Any) -> str | None:
+    return None if value is None else _one_job(name, value)
+
+
+def check_jobs(name: str, value: Any) -> tuple[str, ...]:
+    """Each of them once. A single one need not be put into a list."""
+    if isinstance(value, str) or is_promise(value):
+        value = (value,)
+    if not isinstance(value, Iterable):
+        raise InvalidJob(f"{name}: expected jobs or their ids, got {short(value)}")
+    return tuple(dict.fromkeys(_one_job(name, job) for job in value))
+
+
+def _one_job(name: str, value: Any) -> str:
+    job_id = value.promised_id if is_promise(value) else value
+    if not isinstance(job_id, str):
+        raise InvalidJob(f"{name}: expected a job or its id, got {short(value)}")
+    return ids.check_id(job_id, name)
+
+
+def check_policy(name: str, value: Any) -> Policy:
+    if value not in POLICIES:
+        raise InvalidJob(f"{name}: expected {', '.join(map(repr, POLICIES))}, got {short(value)}")
+    return cast(Policy, value)
+
+
 def _metadata(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
         raise InvalidJob(f"{name}: expected a dict with text keys, got {short(value)}")
@@ -279,7 +330,7 @@ def _connection(name: str, value: Any) -> Any:
 _CHECKS = {
     "queue": check_queue,
     "priority": check_priority,
-    "delay": _delay,
+    "delay": check_wait,
     "run_at": check_run_at,
     "expires": _span,
     "timeout": _timeout,
@@ -294,6 +345,9 @@ _CHECKS = {
     "debounce": _span,
     "throttle": _span,
     "cache": _cache,
+    "after": check_jobs,
+    "on_parent_failure": check_policy,
+    "parent": _job,
     "needs": _words,
     "rate_key": _key,
     "concurrency_key": _key,

@@ -21,6 +21,7 @@ import msgspec
 
 from headrace.core.fields import field_names, is_model, is_pydantic, struct_tag
 from headrace.core.lowering import step_to
+from headrace.core.promises import ParentFailure, is_promise
 from headrace.core.words import short, why
 
 
@@ -53,12 +54,14 @@ class Shape(msgspec.Struct, frozen=True):
     fields: frozenset[str] = frozenset()
 
     def fit(self, value: Any) -> None:
-        """Raises Misfit if the value is not of this shape."""
-        if self.exact is not None and type(value) not in self.exact:
+        """Raises Misfit if the value is not of this shape. What a job will return, nobody can tell before."""
+        if self.exact is not None and type(value) not in self.exact and not is_promise(value):
             self.check(value)
 
     def rebuilt(self, value: Any) -> Any:
-        """The value with its models rebuilt; it fits. Raises Misfit."""
+        """The value with its models rebuilt; it fits. Raises Misfit. What stands for a missing result stays."""
+        if type(value) is ParentFailure:
+            return value
         if self.build is not None:
             return self.build(value)
         self.fit(value)

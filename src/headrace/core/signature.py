@@ -18,6 +18,7 @@ import msgspec
 from headrace.core.codec import decode, dump_call, dump_tree, encode_call, refusal
 from headrace.core.fields import same
 from headrace.core.lowering import Unstorable, Walk, lower
+from headrace.core.promises import MARK
 from headrace.core.shape import ANYTHING, Misfit, Shape, optional, shape_of
 from headrace.core.tags import Tree
 from headrace.core.words import a_kind, short
@@ -134,7 +135,7 @@ class Signature:
 
     def _lowered(self, parameter: Parameter, step: str, value: Any, limit: int | None) -> Tree:
         try:
-            tree = lower(Walk(parameter.shape.build is not None, limit), value)
+            tree = lower(Walk(parameter.shape.build is not None, limit, call=True), value)
             if parameter.shape.build is not None:
                 self._ensure_rebuilt(parameter, step, value, dump_tree(tree))
         except Misfit as error:
@@ -147,6 +148,8 @@ class Signature:
         return tree
 
     def _ensure_rebuilt(self, parameter: Parameter, step: str, value: Any, text: str) -> None:
+        if MARK in text:
+            return  # what it will be rebuilt from is not there yet
         rebuilt = parameter.shape.rebuilt(decode(text))
         if not same(value, rebuilt):
             raise InvalidJob(
@@ -171,7 +174,7 @@ class Signature:
         if parameter is None or parameter.shape.build is None:
             return value
         try:
-            return parameter.shape.build(value)
+            return parameter.shape.rebuilt(value)
         except Misfit as error:
             told = error.tell(hide=self._hides(parameter))
             raise CorruptPayload(f"{self._place(parameter)}{told}; the stored data is of another version") from error

@@ -10,8 +10,9 @@ A tag is an object with exactly one key, and that key starts with "$":
     $bytes       base64
     $tuple  $set  $frozenset    the items; those of a set are sorted, so equal sets have equal texts
     $dict        [[key, value], …], for a dict with a key that is not a str or that starts with "$"
+    $result  $results  $failure    what `promises` puts in the place of other jobs' results
 
-The last line is what makes a tag impossible to forge: a user's own {"$set": …} is written as a $dict.
+The line of $dict is what makes a tag impossible to forge: a user's own {"$set": …} is written as a $dict.
 Text that merely looks like a date stays text.
 
 This module is the reading side, `lowering` the writing side. Neither knows of text, signatures or tasks.
@@ -28,6 +29,7 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
+from headrace.core.promises import Promise, as_failure
 from headrace.core.words import a_kind, short
 from headrace.errors import CorruptPayload
 
@@ -138,4 +140,7 @@ _READ: dict[str, tuple[type, Callable[[Any], Any]]] = {
     "$set": (list, lambda items: set(lift(items))),
     "$frozenset": (list, lambda items: frozenset(lift(items))),
     "$dict": (list, _read_dict),
+    "$result": (str, Promise),
+    "$results": (list, lambda ids: [Promise(job_id) for job_id in ids]),
+    "$failure": (list, as_failure),
 }

@@ -92,6 +92,8 @@ class Crew:
             self.presence.starting(slot, claim.ref)
         if run.deadline < self.next_check:
             self.check_soon()
+        if self.done and len(self.ready) <= self.low_water:
+            self.ring()  # who ended while this one was still in line did not, and it may take its time
         return run
 
     def end(self, run: Run, outcome: Outcome | None) -> bool:

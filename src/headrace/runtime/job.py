@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Sequence
+from collections.abc import Generator, Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
+from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
 from headrace.core.redact import redact_call
@@ -47,6 +48,11 @@ class Hub(Protocol):
     def rebuild_result(self, task: str, value: Any) -> Any: ...
     def parameter_names(self, task: str) -> Sequence[str] | None: ...
     def secrets(self, task: str) -> tuple[str, ...]: ...
+    def bonds(self, ids: Sequence[str]) -> list[Bond]: ...
+    def rows(self, ids: Sequence[str]) -> dict[str, JobRow]: ...
+    def rows_where(self, which: Filter) -> Iterator[JobRow]: ...
+    def newest(self, which: Filter) -> JobRow | None: ...
+    def tally(self, flow_id: str) -> FlowTally: ...
 
 
 class Job(Generic[R]):
@@ -142,6 +148,16 @@ class Job(Generic[R]):
         return codec.decode(self._record.metadata) if self._record.metadata else {}
 
     @property
+    def flow(self) -> str | None:
+        """The id of the flow it is a job of."""
+        return self._record.flow
+
+    @property
+    def promised_id(self) -> str:
+        """As an argument of another job, which then waits for this one, a handle stands for this job's result."""
+        return self.id
+
+    @property
     def is_finished(self) -> bool:
         return self.state in FINAL
 
@@ -183,7 +199,7 @@ class Job(Generic[R]):
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job and return what its task returned."""
         self.wait(timeout)
-        return self._outcome()
+        return self.outcome()
 
     async def await_(self, timeout: float | None = None) -> State:
         """Like wait(), without blocking the event loop."""
@@ -196,7 +212,7 @@ class Job(Generic[R]):
     async def aresult(self, timeout: float | None = None) -> R:
         """Like result(), without blocking the event loop."""
         await self.await_(timeout)
-        return self._outcome()
+        return self.outcome()
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.aresult().__await__()
@@ -213,6 +229,18 @@ class Job(Generic[R]):
         """One sentence: why the job is not running now, or what it is doing."""
         return self._hub.explain(self._hub.row(self.id))
 
+    def parents(self) -> list[Job[Any]]:
+        """The jobs it waits for, or waited for."""
+        return self._kin(bond.parent for bond in self._hub.bonds([self.id]) if bond.child == self.id)
+
+    def children(self) -> list[Job[Any]]:
+        """The jobs that wait for it, or did."""
+        return self._kin(bond.child for bond in self._hub.bonds([self.id]) if bond.parent == self.id)
+
+    def _kin(self, ids: Iterable[str]) -> list[Job[Any]]:
+        rows = self._hub.rows(list(ids))
+        return [Job(self._hub, row) for row in sorted(rows.values(), key=lambda row: row.seq)]
+
     # -- acting on it
 
     def cancel(self) -> bool:
@@ -224,7 +252,7 @@ class Job(Generic[R]):
         return self._apply(Event.REVIVE)
 
     def promote(self) -> bool:
-        """Run a scheduled or retrying job now. False if it is neither."""
+        """Run a scheduled, retrying or waiting job now, without those it waits for. False if it is none of these."""
         return self._apply(Event.HURRY)
 
     def delete(self) -> bool:
@@ -248,6 +276,8 @@ class Job(Generic[R]):
     alogs = twin(logs)
     ahistory = twin(history)
     awhy = twin(why)
+    aparents = twin(parents)
+    achildren = twin(children)
     acancel = twin(cancel)
     aretry = twin(retry)
     apromote = twin(promote)
@@ -263,7 +293,8 @@ class Job(Generic[R]):
         codec.verify(self._record.payload, self._record.checksum)
         return codec.decode_call(self._record.payload)
 
-    def _outcome(self) -> R:
+    def outcome(self) -> R:
+        """What result() returns or raises, without waiting: of a job that is over as of the last refresh()."""
         row = self.row
         if row.state is State.CANCELLED:
             raise JobCancelled(self.id, row.reason)

@@ -167,7 +167,7 @@ class Loop:
         claim, plan, now = run.claim, run.plan, self._crew.now
         try:
             args, kwargs = plan.arguments(claim)
-            return plan.success(claim, await plan.task.function(*args, **kwargs), now())
+            return run.context.enclosed(plan.success(claim, await plan.task.function(*args, **kwargs), now()))
         except asyncio.CancelledError as error:
             if run.context.cancel_requested:
                 raise  # ended by the worker, which has recorded why

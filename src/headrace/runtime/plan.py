@@ -15,10 +15,12 @@ from msgspec import UNSET, Struct
 
 from headrace.core import codec, outcomes
 from headrace.core.clock import to_ms
-from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
+from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
 from headrace.core.retry import Retry, from_policy
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
+from headrace.runtime.fulfilling import MISSING, MissingResult
 from headrace.runtime.job import LOST_RESULT
+from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
 
 _LONGEST_TRACEBACK = 20_000
@@ -64,7 +66,9 @@ class Plan(Struct, frozen=True):
 
     def delay(self, claim: Claim, error: BaseException) -> Any:
         """Seconds until the next attempt, None for no retry; or an awaitable of that."""
-        if isinstance(error, _NO_FAILURE) or claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
+        if isinstance(error, _NO_FAILURE) or suspension_in(error) is not None:
+            return None
+        if claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
             return None
         if isinstance(error, RetryLater) and error.delay is not None:
             return error.delay
@@ -72,6 +76,8 @@ class Plan(Struct, frozen=True):
 
     def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
         """The outcome of a run that raised, given the delay that `delay()` answered."""
+        if (rest := suspension_in(error)) is not None:
+            return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits, rest.number)
         if isinstance(error, Snooze):
             return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
         if isinstance(error, CancelJob):
@@ -79,6 +85,8 @@ class Plan(Struct, frozen=True):
         told = describe(error)
         if isinstance(error, CorruptPayload):
             return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
+        if isinstance(error, MissingResult):
+            return outcomes.fail(claim, MISSING, told, self.retry.max_attempts, now)
         if delay is not None:
             return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
         used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
@@ -154,6 +162,12 @@ class Planner:
             plan = self._plans[key] = self._make(task, claim.options)
         return plan
 
+    def keeps_result(self, job: JobRow) -> bool:
+        """Whether what this job returns is to be stored, as far as is known here."""
+        asked = _options.decode(job.options).keep_result if job.options else UNSET
+        task = self._find(job.task)
+        return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
+
     def _make(self, task: Task[..., Any, Any], stored: str | None) -> Plan:
         options = _options.decode(stored) if stored else JobOptions()
         own = task.options
@@ -182,7 +196,7 @@ def run_inline(plan: Plan, claim: Claim, call: Callable[..., Any], now: Callable
     try:
         args, kwargs = plan.arguments(claim)
         return plan.success(claim, call(*args, **kwargs), now())
-    except Exception as error:
+    except (Exception, Suspended, BaseExceptionGroup) as error:
         return conclude(plan, claim, error, now)
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import UNSET, Struct
 
 from headrace.core import codec
+from headrace.core.kinship import Policy
 from headrace.core.limits import Gate, lane_of
 from headrace.core.model import JobOptions
 from headrace.core.options import Options, ensure_agreement
@@ -49,6 +50,9 @@ class Recipe(Struct, frozen=True, gc=False):
     admission: Admission | None
     lane: str
     alone: bool  # whether jobs of one key run one after the other
+    after: tuple[str, ...] = ()
+    policy: Policy = "cancel"
+    parent: str | None = None
 
 
 def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> Recipe:
@@ -74,6 +78,9 @@ def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         admission=_admission(task, options, queue),
         lane=lane_of(_gates(options)),
         alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
+        after=_or(options.after, ()),
+        policy=_or(options.on_parent_failure, "cancel"),
+        parent=_or(options.parent, None),
     )
 
 

@@ -1,11 +1,12 @@
 """From a call to a stored job: options resolved, arguments checked and encoded, committed with others.
 
-A call that may be the same as another one takes a way of its own (`admit`), so that all the others stay as cheap as
-they are.
+A call that may be the same as another one takes a way of its own (`admit`), and so does one that waits for others
+(`plant`), so that all the rest stay as cheap as they are.
 """
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 from weakref import WeakKeyDictionary
@@ -15,21 +16,26 @@ from msgspec import UNSET, structs
 from headrace.core import codec, ids
 from headrace.core.admission import Candidate, Rule, Verdict
 from headrace.core.clock import Clock
+from headrace.core.kinship import Bond, FlowRow, Policy
 from headrace.core.limits import Gate, gates_of, lane_of
 from headrace.core.model import JobRow, NewJob
 from headrace.core.options import Options
+from headrace.core.promises import MARK
 from headrace.core.states import State
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
-from headrace.errors import DuplicateJob, InvalidJob
+from headrace.errors import DuplicateJob, InvalidJob, JobNotFound
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
+from headrace.runtime.planting import Planting, bonds_of, planting
 from headrace.runtime.recipe import Recipe, recipe_of
+from headrace.runtime.refusals import Wording, not_itself, refuse
 from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread
 
 if TYPE_CHECKING:
     from asyncio import AbstractEventLoop
 
+    from headrace.core.flow import Node
     from headrace.runtime.lane import Lane
     from headrace.runtime.spool import Fate, Spool
 
@@ -62,11 +68,21 @@ class Submitter:
         self._insert_lanes: Lanes = WeakKeyDictionary()
         self._admission_lanes: Lanes = WeakKeyDictionary()
 
+    @property
+    def hub(self) -> Hub:
+        return self._hub
+
+    def new_id(self) -> str:
+        """An id for a job that is to be."""
+        return ids.new_id(self._clock.now())
+
     # -- one job
 
     def submit(self, call: Call[Any]) -> Job[Any]:
         """Store one job, in one commit with whatever else is submitted just now."""
-        new, rule = self._new(call, self._clock.now())
+        new, rule, bonds = self._new(call, self._clock.now())
+        if bonds:
+            return self.plant(planting([new], bonds, None, call.options.connection))[0]
         if rule is not None:
             return self._submit_under(rule, call, new)
         if self._joins(call):
@@ -80,7 +96,9 @@ class Submitter:
         if self.intercept is not None and not joins:
             # Whoever intercepts runs the job here and now, which would block the loop.
             return await in_thread(self.submit, call)
-        new, rule = self._new(call, self._clock.now())
+        new, rule, bonds = self._new(call, self._clock.now())
+        if bonds:
+            return (await self.aplant(planting([new], bonds, None, call.options.connection)))[0]
         if rule is not None:
             return await self._asubmit_under(rule, call, new)
         if joins:
@@ -111,11 +129,11 @@ class Submitter:
         candidate = Candidate(new, rule)
         joins = self._joins(call)
         if joins:
-            with _Wording([call], [new]):
+            with Wording([call], [new]):
                 [verdict] = self._engine.joined(call.options.connection).admit([candidate])
         else:
             verdict = self._admissions.call(candidate)
-        _refuse(call, new, verdict)
+        refuse(call, new, verdict)
         [job] = self._standing([new], [verdict], joins)
         return self._handed(job)
 
@@ -123,11 +141,11 @@ class Submitter:
         candidate = Candidate(new, rule)
         joins = self._joins(call)
         if joins:
-            with _Wording([call], [new]):
+            with Wording([call], [new]):
                 [verdict] = await self._engine.joined(call.options.connection).aadmit([candidate])
         else:
             verdict = await _lane(self._admission_lanes, self._admit).call(candidate)
-        _refuse(call, new, verdict)
+        refuse(call, new, verdict)
         if verdict.id == new.id:
             return Job(self._hub, new)
         [job] = await in_thread(self._standing, [new], [verdict], joins)
@@ -151,8 +169,10 @@ class Submitter:
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Store all jobs in one commit, or none if any of them is not valid."""
         listed = list(calls)
-        news, rules = self._news(listed)
+        news, rules, bonds = self._news(listed)
         joins = self._all_join(listed)
+        if bonds:
+            return self.plant(planting(news, bonds, None, listed[0].options.connection))
         if rules:
             jobs = self._admit_many(listed, news, rules, joins)
         elif joins:
@@ -169,7 +189,7 @@ class Submitter:
         self, calls: list[Call[Any]], news: list[NewJob], rules: dict[int, Rule], joins: bool
     ) -> list[Job[Any]]:
         candidates = [Candidate(new, rules.get(place)) for place, new in enumerate(news)]
-        with _Wording(calls, news):
+        with Wording(calls, news):
             if joins:
                 verdicts = self._engine.joined(calls[0].options.connection).admit(candidates)
             else:
@@ -181,12 +201,14 @@ class Submitter:
         listed = await in_thread(list, calls)
         if not self._all_join(listed):
             return await in_thread(self.submit_many, listed)
-        news, rules = await in_thread(self._news, listed)
+        news, rules, bonds = await in_thread(self._news, listed)
+        if bonds:
+            return await self.aplant(planting(news, bonds, None, listed[0].options.connection))
         joined = self._engine.joined(listed[0].options.connection)
         if not rules:
             await joined.ainsert(news)
             return [Job(self._hub, new) for new in news]
-        with _Wording(listed, news):
+        with Wording(listed, news):
             verdicts = await joined.aadmit([Candidate(new, rules.get(place)) for place, new in enumerate(news)])
         return await in_thread(self._standing, news, verdicts, True)
 
@@ -197,29 +219,116 @@ class Submitter:
         return bool(calls) and self._joins(calls[0])
 
     def _joins(self, call: Call[Any]) -> bool:
+        return self._leads_here(call.options.connection)
+
+    def _leads_here(self, connection: Any) -> bool:
         # Not in a test that runs its jobs at once, or on a store of its own: no transaction leads there.
-        return call.options.connection is not UNSET and self.intercept is None and self._engine is self._home
+        return connection is not UNSET and self.intercept is None and self._engine is self._home
+
+    # -- jobs that wait for jobs
+
+    def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> Planting:
+        """What it takes to store the calls of these nodes as one flow."""
+        self._all_join(list(calls))
+        now = self._clock.now()
+        drafts = [
+            self._new(call, now, node.id, node.waits_for, node.policy) for call, node in zip(calls, nodes, strict=True)
+        ]
+        for call, (_, rule, _) in zip(calls, drafts, strict=True):
+            if rule is not None:
+                raise not_itself(call)
+        row = FlowRow(ids.new_id(now), flow, now)
+        bonds = [bond for _, _, some in drafts for bond in some]
+        return planting([new for new, _, _ in drafts], bonds, row, calls[0].options.connection)
+
+    def plant(self, plants: Planting) -> list[Job[Any]]:
+        """Store jobs with their bonds in one commit. Never in the spool: what they wait for can't be asked there."""
+        if self._leads_here(plants.connection):
+            self._engine.joined(plants.connection).plant(plants.news, plants.bonds, plants.flow)
+        else:
+            self._engine.plant(plants.news, plants.bonds, plants.flow)
+        return [self._handed(job) for job in [Job[Any](self._hub, new) for new in plants.news]]
+
+    async def aplant(self, plants: Planting) -> list[Job[Any]]:
+        """The same for coroutines."""
+        if not self._leads_here(plants.connection):
+            return await in_thread(self.plant, plants)
+        await self._engine.joined(plants.connection).aplant(plants.news, plants.bonds, plants.flow)
+        return [Job(self._hub, new) for new in plants.news]
+
+    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Bond]]:
+        """A job that `parent` has to wait for, to be stored with its success; nothing is stored here."""
+        new, bonds = self._under(call, parent, now, ids.new_id(now))
+        plants = planting([new], bonds)
+        return Job(self._hub, plants.news[0]), plants.news[0], plants.bonds
+
+    def sprout_now(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
+        """Store a job that `parent` has to wait for; if an earlier attempt of it has done so, the job it stored."""
+        new, bonds = self._under(call, parent, now, job_id)
+        rows = {row.id: row for row in self._engine.desk.get([parent, new.id])}
+        if parent not in rows:
+            raise JobNotFound(parent)
+        if new.id not in rows:
+            plants = planting([structs.replace(new, flow=rows[parent].flow)], bonds)
+            with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
+                return self.plant(plants)[0]
+        found = self._hub.row(new.id)
+        if found.task != new.task:
+            raise InvalidJob(
+                f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {new.task!r}; "
+                "spawn in the same order in every attempt, or leave at_once out"
+            )
+        return Job(self._hub, found)
+
+    def _under(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Bond]]:
+        options = call.options
+        if options.connection is not UNSET:
+            raise InvalidJob("spawn: it is stored with the job that spawns it; leave connection out")
+        if options.parent not in (UNSET, None):
+            raise InvalidJob("spawn: the parent is the job that runs; leave parent out")
+        new, rule, bonds = self._new(call, now, job_id)
+        if rule is not None:
+            raise not_itself(call)
+        return new, [*bonds, Bond(new.id, parent, self._recipe(call).policy)]
 
     # -- what is stored
 
     def draft(self, call: Call[Any]) -> NewJob:
         """The job that the call would be now, checked and encoded, and not stored."""
-        return self._new(call, self._clock.now())[0]
+        new, _, bonds = self._new(call, self._clock.now())
+        if bonds:
+            raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
+        return new
 
-    def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, Rule]]:
-        """The jobs, and by their places the rules of those that have one."""
+    def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, Rule], list[Bond]]:
+        """The jobs, by their places the rules of those that have one, and what they wait for."""
         now = self._clock.now()
-        both = [self._new(call, now) for call in calls]
-        return [new for new, _ in both], {place: rule for place, (_, rule) in enumerate(both) if rule is not None}
+        drafts = [self._new(call, now) for call in calls]
+        rules = {place: rule for place, (_, rule, _) in enumerate(drafts) if rule is not None}
+        bonds = [bond for _, _, some in drafts for bond in some]
+        if rules and bonds:
+            raise not_itself(calls[next(iter(rules))])
+        return [new for new, _, _ in drafts], rules, bonds
 
-    def _new(self, call: Call[Any], now: int) -> tuple[NewJob, Rule | None]:
+    def _new(
+        self,
+        call: Call[Any],
+        now: int,
+        job_id: str | None = None,
+        after: Sequence[str] = (),
+        policy: Policy | None = None,
+    ) -> tuple[NewJob, Rule | None, Sequence[Bond]]:
+        """The job, the rule it is admitted under, and the bonds it comes with."""
         recipe = self._recipe(call)
         payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
         run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
         admission = recipe.admission
+        has_kin = bool(MARK in payload or recipe.after or recipe.parent or after)
+        if has_kin and admission is not None:
+            raise not_itself(call)
         key = None if admission is None else admission.key.of(call.args, call.kwargs)
         new = NewJob(
-            recipe.job_id or ids.new_id(now),
+            recipe.job_id or job_id or ids.new_id(now),
             recipe.task,
             recipe.queue,
             State.SCHEDULED if run_at > now else State.PENDING,
@@ -238,7 +347,8 @@ class Submitter:
             key,
             recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Gate("key", f"unique {key}")]),
         )
-        return new, None if admission is None else admission.rule(now)
+        rule = None if admission is None else admission.rule(now)
+        return new, rule, bonds_of(new.id, payload, recipe, after, policy) if has_kin else ()
 
     def _recipe(self, call: Call[Any]) -> Recipe:
         # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
@@ -262,34 +372,3 @@ def _lane(lanes: Lanes, flush: Callable[[list[T]], list[R]]) -> Lane[T, R]:
     from headrace.runtime.lane import Lane
 
     return lanes.setdefault(get_running_loop(), Lane(flush))
-
-
-def _refuse(call: Call[Any], new: NewJob, verdict: Verdict) -> None:
-    if verdict.id == new.id and call.options.job_id is UNSET:
-        return  # only this very job can have an id we made ourselves: it had to be stored twice
-    if verdict.kind == "taken":
-        raise DuplicateJob(new.id)
-    if verdict.kind == "refused":
-        raise DuplicateJob(verdict.id, _SAME)
-
-
-_SAME = "a job that counts as the same exists already: {}; nothing was stored"
-_TWICE = "two of these calls count as the same; nothing was stored"
-
-
-class _Wording:
-    """Says of a batch that was refused what the reason was: a store tells only the id of the job in the way."""
-
-    def __init__(self, calls: list[Call[Any]], news: list[NewJob]) -> None:
-        self._calls = calls
-        self._news = news
-
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        if not isinstance(error, DuplicateJob):
-            return
-        places = [place for place, new in enumerate(self._news) if new.id == error.job_id]
-        if any(self._calls[place].options.job_id is not UNSET for place in places):
-            return  # the id was the caller's own, and is taken
-        raise DuplicateJob(error.job_id, _TWICE if places else _SAME) from None

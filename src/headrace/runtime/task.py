@@ -9,7 +9,8 @@ from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
 
 from msgspec import UNSET, Struct
 
-from headrace.core.model import Isolation
+from headrace.core.kinship import Bond
+from headrace.core.model import Isolation, NewJob
 from headrace.core.options import Options, check_task_name, checked
 from headrace.core.retry import Retry
 from headrace.core.signature import Signature
@@ -26,6 +27,8 @@ class Submits(Protocol):
 
     def submit(self, call: Call[Any]) -> Job[Any]: ...
     async def asubmit(self, call: Call[Any]) -> Job[Any]: ...
+    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Bond]]: ...
+    def sprout_now(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
 
 
 class Call(Struct, Generic[R], frozen=True):
@@ -77,6 +80,11 @@ class Task(Generic[P, C, R]):
         copy.__dict__.update(self.__dict__)
         copy.overrides = checked(options).over(self.overrides)
         return copy
+
+    @property
+    def submits(self) -> Submits:
+        """Where its calls go."""
+        return self._submits
 
     @property
     def isolation(self) -> Isolation:

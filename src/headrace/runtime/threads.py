@@ -107,7 +107,7 @@ class Threads:
         token = current.set(run.context)
         try:
             args, kwargs = plan.arguments(claim)
-            return plan.success(claim, plan.task.function(*args, **kwargs), crew.now())
+            return run.context.enclosed(plan.success(claim, plan.task.function(*args, **kwargs), crew.now()))
         except BaseException as error:  # SystemExit of a task must not end the worker
             return conclude(plan, claim, error, crew.now)
         finally:

@@ -17,8 +17,10 @@ from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.crew import Crew
+from headrace.runtime.fulfilling import MISSING, Fulfiller, is_promised
 from headrace.runtime.pace import Pace
 from headrace.runtime.plan import Plan, Planner, describe
+from headrace.runtime.planting import in_their_flows
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
@@ -38,6 +40,7 @@ class Trade:
         self._engine = engine
         self._crew = crew
         self._planner = planner
+        self._fulfiller = Fulfiller(engine.desk, planner.keeps_result)
         self._lease_ms = int(settings.lease * 1000)
         self._concurrency = settings.concurrency
         self._at_most = at_most
@@ -91,7 +94,7 @@ class Trade:
             shares, self.first = (Share(self.first, 1), *shares), None
         want = Want(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy)
         try:
-            answer = self._engine.exchange(done, want, notes)
+            answer = self._engine.exchange(in_their_flows(self._engine.desk, done), want, notes)
         except EngineUnavailable:
             self._in_doubt = room > 0
             self._unanswered = done
@@ -117,17 +120,36 @@ class Trade:
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
         """The claims with their plans; those of unknown tasks are put aside for another worker."""
         planned = []
-        for claim in claims:
+        for claim in self._fulfilled(claims):
             try:
                 plan = self._planner.plan(claim)
             except Exception as error:  # a damaged row must not strand the claims beside it
-                self._refuse(claim, error)
+                self._refuse(claim, "corrupt_options", error)
                 continue
             if plan is None:
                 self._park(claim)
             else:
                 planned.append((claim, plan))
         return planned
+
+    def _fulfilled(self, claims: list[Claim]) -> list[Claim]:
+        """The claims with the results they were promised; those that can't have them fail."""
+        promised = [claim for claim in claims if is_promised(claim)]
+        if not promised:
+            return claims
+        try:
+            answers = self._fulfiller.fulfill(promised)
+        except EngineUnavailable as error:  # nobody else would hand them in: they are not begun
+            log.warning("the results for %d jobs can't be read, so they are given back: %s", len(promised), error)
+            self.give_back(promised)
+            return [claim for claim in claims if not is_promised(claim)]
+        ready = [claim for claim in claims if not is_promised(claim)]
+        for claim, answer in zip(promised, answers, strict=True):
+            if isinstance(answer, Claim):
+                ready.append(answer)
+            else:
+                self._refuse(claim, MISSING, answer)
+        return ready
 
     def idle(self) -> None:
         self._pace.idle()
@@ -168,8 +190,9 @@ class Trade:
     def _is_receipt(self, row: JobRow | None, outcome: Outcome) -> bool:
         if row is None or outcome.finished_at is None:  # a job that goes on may have gone on since
             return False
+        state = outcome.state if row.state is not State.WAITING else State.WAITING  # for those it has to wait for
         settled = (row.version, row.state, row.worker, row.finished_at)
-        return settled == (outcome.version + 1, outcome.state, self._worker_id, outcome.finished_at)
+        return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
 
     def _took(self, claims: list[Claim]) -> None:
         for claim in claims:
@@ -224,7 +247,7 @@ class Trade:
     def _hand_in(self, outcome: Outcome) -> None:
         want = Want(self._worker_id, 0, self._lease_ms)
         try:
-            refused = self._engine.exchange([outcome], want).refused
+            refused = self._engine.exchange(in_their_flows(self._engine.desk, [outcome]), want).refused
         except EngineUnavailable:
             raise
         except Exception as error:
@@ -232,10 +255,10 @@ class Trade:
             refused = self._engine.exchange([_unstorable(outcome, error)], want).refused
         self._settled([outcome], refused)
 
-    def _refuse(self, claim: Claim, error: Exception) -> None:
-        log.warning("job %s: it can't be planned: %s", claim.id, error)
+    def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:
+        log.warning("job %s: it can't be run: %s", claim.id, error)
         told = describe(error)
-        self._crew.done.append(outcomes.fail(claim, "corrupt_options", told, claim.max_attempts, self._crew.now()))
+        self._crew.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._crew.now()))
         self._crew.ring()
 
     def _park(self, claim: Claim) -> None:

@@ -16,15 +16,20 @@ from typing import Any, TypeVar
 from headrace import Headrace, Job
 from headrace.core import outcomes
 from headrace.core.limits import EVERYTHING
-from headrace.core.model import Claim, Note, Outcome, Share, Want
+from headrace.core.model import Claim, Lease, Note, Outcome, Share, Want
+from headrace.core.steps import Step
 from headrace.errors import UnknownTask
 from headrace.runtime.context import JobContext, current
 from headrace.runtime.firing import fire_due
+from headrace.runtime.fulfilling import Fulfiller, MissingResult, is_promised
 from headrace.runtime.plan import Plan, Planner, conclude
+from headrace.runtime.planting import in_their_flows
+from headrace.runtime.steps import Suspended
 
 T = TypeVar("T")
 
 WORKER = "headrace.testing"
+_SUSPENDED = (Suspended, BaseExceptionGroup)
 
 
 class Shift:
@@ -36,6 +41,7 @@ class Shift:
         self._lease = int(app.settings.lease * 1000)
         self._fired = False
         self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload)
+        self._fulfiller = Fulfiller(app.engine.desk, self._planner.keeps_result)
 
     def next(self) -> Claim | None:
         """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
@@ -75,7 +81,16 @@ class Shift:
             self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
 
     def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
-        self._engine.exchange(done, None, notes)
+        self._engine.exchange(in_their_flows(self._engine.desk, list(done)), None, notes)
+
+    def fulfilled(self, claim: Claim) -> Claim:
+        """The claim with the results it was promised, or MissingResult."""
+        if not is_promised(claim):
+            return claim
+        [answer] = self._fulfiller.fulfill([claim])
+        if isinstance(answer, MissingResult):
+            raise answer
+        return answer
 
     def plan(self, claim: Claim) -> Plan:
         """How to run it; in a test, a task nobody knows is a mistake, and parking it would hide that."""
@@ -92,6 +107,12 @@ class Shift:
             )
         return plan
 
+    def steps(self, claim: Claim) -> list[Step]:
+        return self._engine.desk.steps(claim.id)
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self._engine.remember(Lease(claim.id, claim.version), step)
+
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.desk.get([claim.id])
         return bool(rows) and rows[0].version == claim.version
@@ -104,6 +125,8 @@ class Attempt:
         self._shift = shift
         self.claim = claim
         self.plan = shift.plan(claim)
+        timeout = self.plan.timeout
+        self.context = JobContext(claim, None if timeout is None else self.now() + int(timeout * 1000), self)
         self.notes: list[Note] = []
         self.error: BaseException | None = None
 
@@ -117,7 +140,7 @@ class Attempt:
                 if self.plan.task.is_async:
                     value = in_own_thread_if_looping(lambda: asyncio.run(value))
                 outcome = self._success(value)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:  # recorded, as by a worker
+            except (Exception, SystemExit, asyncio.CancelledError, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
         self._shift.settle(outcome, notes=self.notes)
 
@@ -127,7 +150,7 @@ class Attempt:
             try:
                 value = self._call()
                 outcome = self._success(await value if self.plan.task.is_async else value)
-            except (Exception, SystemExit) as error:  # recorded, as by a worker
+            except (Exception, SystemExit, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
         self._shift.settle(outcome, notes=self.notes)
 
@@ -136,11 +159,11 @@ class Attempt:
         self._shift.settle(outcomes.release(self.claim, "its run was broken off", self.now()), notes=self.notes)
 
     def _call(self) -> Any:
-        args, kwargs = self.plan.arguments(self.claim)
+        args, kwargs = self.plan.arguments(self._shift.fulfilled(self.claim))
         return self.plan.task.function(*args, **kwargs)
 
     def _success(self, value: Any) -> Outcome:
-        return self.plan.success(self.claim, value, self.now())
+        return self.context.enclosed(self.plan.success(self.claim, value, self.now()))
 
     def _failure(self, error: BaseException) -> Outcome:
         self.error = error
@@ -154,6 +177,16 @@ class Attempt:
     def note(self, note: Note) -> None:
         self.notes.append(note)
 
+    @property
+    def largest(self) -> int:
+        return self.plan.max_result
+
+    def steps(self, claim: Claim) -> list[Step]:
+        return self._shift.steps(claim)
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self._shift.remember(claim, step)
+
     def renew(self, claim: Claim) -> bool:
         return self._shift.holds(claim)
 
@@ -162,13 +195,10 @@ class _Job:
     """Makes `current_job()` answer with this attempt, and puts the job back if the run is broken off."""
 
     def __init__(self, attempt: Attempt) -> None:
-        timeout = attempt.plan.timeout
-        deadline = None if timeout is None else attempt.now() + int(timeout * 1000)
         self._attempt = attempt
-        self._context = JobContext(attempt.claim, deadline, attempt)
 
     def __enter__(self) -> None:
-        self._token = current.set(self._context)
+        self._token = current.set(self._attempt.context)
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         current.reset(self._token)

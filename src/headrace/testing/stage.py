@@ -13,6 +13,7 @@ from headrace.core.clock import Clock
 from headrace.core.settings import Settings
 from headrace.core.states import State
 from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
+from headrace.runtime.steps import suspension_in
 from headrace.testing.attempts import Attempt, Shift
 from headrace.testing.clock import VirtualClock
 
@@ -27,30 +28,52 @@ def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
 
     What is delayed stays scheduled, and what fails stays to be retried: drain() runs it when its time has come. The
     outcome is recorded as by a worker. With `raise_errors` the task's exception is raised out of enqueue() as well;
-    RetryLater, Snooze and CancelJob are no errors.
+    RetryLater, Snooze and CancelJob are no errors, and neither is a sleep or a wait for an event.
     """
 
     def run(job: Job[Any]) -> None:
-        error = _run_now(app, job)
-        if raise_errors and error is not None and not isinstance(error, _STEERING):
+        error = _run_with_kin(app, job)
+        if error is None or isinstance(error, _STEERING) or suspension_in(error) is not None:
+            return
+        if raise_errors:
             raise error
 
     with app.intercepting(run):
         yield
 
 
-def _run_now(app: Headrace, job: Job[Any]) -> BaseException | None:
+def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
+    """Run the job, and whatever becomes due by its end or that it has to wait for; the first error of all."""
+    first: BaseException | None = None
+    left = [job]
+    seen = {job.id}
+    while left:
+        one = left.pop()
+        ran, error = _run_now(app, one)
+        first = first or error
+        if ran and one.row.kin:
+            kin = sorted([*one.parents(), *one.children()], key=lambda other: other.row.seq)
+            due = [other for other in kin if other.state is State.PENDING and other.id not in seen]
+            left += reversed(due)
+            seen.update(other.id for other in due)
+    return first
+
+
+def _run_now(app: Headrace, job: Job[Any]) -> tuple[bool, BaseException | None]:
+    """Whether it could run, and its error."""
+    if job.state is State.WAITING:  # what it waits for may have ended before it was stored
+        job.refresh()
     if job.state is not State.PENDING:
-        return None
+        return False, None
     shift = Shift(app)
     claim = shift.claim_this(job)
     if claim is None:  # its queue is paused, or somebody was quicker
-        return None
+        return False, None
     attempt = Attempt(shift, claim)
     attempt.run()
     with contextlib.suppress(JobNotFound):
         job.refresh()
-    return attempt.error
+    return True, attempt.error
 
 
 @overload

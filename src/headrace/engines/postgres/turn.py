@@ -12,7 +12,7 @@ import msgspec
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.states import Event, State
 from headrace.engines.postgres.server import Connection
-from headrace.engines.relational import kinship
+from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
@@ -93,6 +93,7 @@ def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 def _settle(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
     applied = set(_leases.decode(ledger.ask("settle", o=as_json(outcomes), kin=kin)))
+    steps.wake_if_come(ledger, outcomes)
     if topics := topics_of(outcomes):
         ledger.run("ring", messages=as_json(topics), channel=channel)
     return applied
@@ -230,6 +231,6 @@ def topics_of(outcomes: Sequence[Outcome]) -> list[str]:
     topics = []
     if any(outcome.finished_at is not None for outcome in outcomes):
         topics.append("done")
-    if any(outcome.state is State.PENDING for outcome in outcomes):
+    if any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes):
         topics.append("work")
     return topics

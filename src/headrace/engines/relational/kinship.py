@@ -24,6 +24,7 @@ from headrace.errors import DuplicateJob, InvalidJob
 K = TypeVar("K")
 V = TypeVar("V")
 
+_names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _named = msgspec.json.Decoder(list[tuple[str, int, State]])
 _pairs = msgspec.json.Decoder(list[tuple[str, str]])
@@ -60,21 +61,29 @@ def plant(
     """Store the jobs with what they wait for, and what waits for them."""
     yield from refuse_if_moved()
     standing = yield from _find_standing(jobs, bonds)
-    yield from _refuse_circles(jobs, bonds, standing)
+    if (path := (yield from _circle(bonds, standing))) is not None:
+        raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
     yield from make_room(jobs, lengths)
     followed = {bond.parent for bond in bonds}
     fresh = yield Store([replace(job, kin=1) if job.id in followed else job for job in jobs])
     if not all(fresh):
+        if not any(fresh) and (yield from _are_ours(jobs)):
+            return Effects()  # they were stored by this very call, whose answer was lost
         raise DuplicateJob(jobs[fresh.index(False)].id)
     if flow is not None:
         yield Ask("add_flow", {"id": flow.id, "name": flow.name, "created_at": flow.created_at})
     return (yield from _tie(bonds, standing, now))
 
 
+def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
+    ours = _names.decode((yield Ask("mine", {"j": as_json(jobs)})))
+    return {job.id for job in jobs} == set(ours)
+
+
 def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[str, tuple[int, State]]]:
     """The jobs that are there already, by id, and locked: none of them ends before this is stored."""
     new = {job.id for job in jobs}
-    elsewhere = {name for bond in bonds for name in (bond.parent, bond.child)} - new
+    elsewhere = set(_names_in(bonds)) - new
     if not elsewhere:
         return {}
     told = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
@@ -87,22 +96,22 @@ def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[
     return standing
 
 
-def _refuse_circles(jobs: Sequence[NewJob], bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[None]:
+def _circle(bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[list[str] | None]:
+    """The path of a circle that these bonds would close."""
     pairs = [(bond.parent, bond.child) for bond in bonds]
     older = sorted({bond.child for bond in bonds if bond.child in standing})
     # Nothing that is new can wait for itself by way of an older job, unless an older one waits for what is new.
     if older and any(bond.parent in standing for bond in bonds):
         pairs += _pairs.decode((yield Ask("bonds_below", {"ids": as_json(older)})))
-    if (path := circle_in(pairs)) is not None:
-        raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
+    return circle_in(pairs)
 
 
 def _tie(bonds: Sequence[Bond], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Effects]:
     if not bonds:
         return Effects()
     yield Ask("tie", {"b": as_json(bonds)})
-    if concerned := {name for bond in bonds for name in (bond.parent, bond.child)} & standing.keys():
-        yield Ask("mark_kin", {"ids": as_json(sorted(concerned))})
+    if concerned := [name for name in _names_in(bonds) if name in standing]:
+        yield Ask("mark_kin", {"ids": as_json(concerned)})
     older = [standing[name] for name in {bond.child for bond in bonds} if name in standing]
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
@@ -110,8 +119,15 @@ def _tie(bonds: Sequence[Bond], standing: Mapping[str, tuple[int, State]], now: 
         yield Ask("hold_back", {"seqs": as_json(back)})
     over = {standing[bond.parent] for bond in bonds if bond.parent in standing}
     completed = sorted(seq for seq, state in over if state is State.COMPLETED)
-    lost = sorted(seq for seq, state in over if state in (State.FAILED, State.CANCELLED))
-    return (yield from follow(completed, lost, now))
+    lost = {seq for seq, state in over if state in (State.FAILED, State.CANCELLED)}
+    return (yield from follow(completed, sorted(lost | set((yield from _lost_before(back)))), now))
+
+
+def _lost_before(waiting: Sequence[int]) -> Steps[list[int]]:
+    """Parents of jobs which wait from now on that ended badly while these did not wait yet."""
+    if not waiting:
+        return []
+    return _numbers.decode((yield Ask("lost_parents", {"seqs": as_json(waiting)})))
 
 
 # -- the end of jobs
@@ -178,7 +194,7 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
             yield _filed(seqs, Event.REVIVE, State.WAITING, f"its parent {name} is to run again", now)
         level = [seq for seq, _ in found]
         if level:
-            yield Ask("revive", {"seqs": as_json(level), "state": State.WAITING.value, "now": now})
+            yield Ask("wait_again", {"seqs": as_json(level)})
             yield Ask("hold_again", {"seqs": as_json(level)})
 
 
@@ -233,6 +249,7 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int
         if outcome.spawned:
             effects.add(run(_spawn(outcome, now), ledger))
     lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
+    lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
     effects.add(run(follow(list(completed), lost, now), ledger))
     return Settlement({place for place, _ in kin.values()}, effects)
 
@@ -241,7 +258,7 @@ def _meant(outcome: Outcome, blocks: int) -> Outcome:
     """A success of a job that has to wait for others is not its end."""
     if outcome.event is not Event.SUCCEED:
         return outcome
-    blocks += len(outcome.spawned)
+    blocks += len([bond for bond in outcome.bonds if bond.child == outcome.id])
     if not blocks:
         return outcome
     jobs = "1 job" if blocks == 1 else f"{blocks} jobs"
@@ -249,12 +266,25 @@ def _meant(outcome: Outcome, blocks: int) -> Outcome:
 
 
 def _spawn(outcome: Outcome, now: int) -> Steps[Effects]:
-    """Store what a job left behind. What is there already was left by a success of it before."""
+    """Store what a job left behind. The job has succeeded, and nothing of this may keep that from being stored.
+
+    What is there already was left by a success of it before; a bond to what is gone, or of what has ended, is left out.
+    """
     fresh = yield Store([replace(job, kin=1) for job in outcome.spawned])
-    standing = yield from _find_standing(outcome.spawned, outcome.bonds)
-    effects = yield from _tie(outcome.bonds, standing, now)
+    told = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.bonds))})))
+    known = {name: (seq, state) for name, seq, state in told}
+    bonds = [b for b in outcome.bonds if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
+    new = {job.id for job, is_new in zip(outcome.spawned, fresh, strict=True) if is_new}
+    standing = {name: found for name, found in known.items() if name not in new}
+    if (yield from _circle(bonds, standing)) is not None:
+        bonds = [bond for bond in bonds if bond.parent in new]
+    effects = yield from _tie(bonds, standing, now)
     effects.work |= any(fresh)
     return effects
+
+
+def _names_in(bonds: Sequence[Bond]) -> list[str]:
+    return sorted({name for bond in bonds for name in (bond.parent, bond.child)})
 
 
 def _filed(seqs: Sequence[int], event: Event, target: State, detail: str, now: int) -> Ask:

@@ -29,11 +29,12 @@ from headrace.core.model import (
     WorkerRow,
 )
 from headrace.core.states import State
+from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.bell import Belfry
 from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, kinship, reaper
+from headrace.engines.relational import admission, kinship, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.gatekeeper import earlier, rulebook
 from headrace.engines.relational.kinship import Effects
@@ -158,7 +159,7 @@ class SqliteEngine:
         if outcomes:
             self._meets_kin = turn.met_kin
         effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
-        effects.work |= any(outcome.state is State.PENDING for outcome in outcomes)
+        effects.work |= any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes)
         # Where rules are minded, whatever ends may let somebody else's job begin.
         effects.work |= bool(outcomes and self._minds_rules)
         effects.ring(self.ring)
@@ -180,6 +181,9 @@ class SqliteEngine:
         taking = Taking(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
         return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
+
+    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        return steps.remember(self, lease, step, self.at(now))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()

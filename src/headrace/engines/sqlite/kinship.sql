@@ -91,6 +91,17 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
               WHERE bond.child = job.seq AND bond.blocks
                 AND parent.state NOT IN ('completed', 'failed', 'cancelled'));
 
+-- name: wait_again
+UPDATE headrace_jobs SET state = 'waiting', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+                         started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
+                         reason = NULL, expires_at = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: lost_parents
+SELECT json_group_array(DISTINCT bond.parent)
+FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+WHERE bond.child IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND parent.state IN ('failed', 'cancelled');
+
 -- name: hold_again
 UPDATE headrace_jobs SET reason = 'held'
 WHERE seq IN (SELECT value FROM json_each(:seqs))

@@ -9,7 +9,7 @@ import msgspec
 
 from headrace.core.model import Note, Outcome
 from headrace.core.states import Event
-from headrace.engines.relational import kinship
+from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
@@ -97,7 +97,9 @@ def _settle(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
         db.execute(SQL["file_outcomes"], {"o": as_json(told)})
     if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL]:
         db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
-    return db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
+    applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
+    steps.wake_if_come(SqliteLedger(db), outcomes)
+    return applied
 
 
 def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:

@@ -18,6 +18,12 @@ JOIN json_each(j.tags) AS tag;
 -- name: taken
 SELECT json_group_array(id) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: mine (each j: NewJob)
+SELECT json_group_array(job.id)
+FROM json_each(:j) AS j
+JOIN headrace_jobs AS job ON job.id = j.id AND job.created_at = j.created_at AND job.checksum = j.checksum
+                         AND job.task = j.task;
+
 -- name: add_queues
 INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT value, :now FROM json_each(:names);
 

@@ -35,6 +35,8 @@ local function tell(cases, child, policy, parent)
   local case = case_of(cases, child)
   if parent.state == 'completed' or policy == 'r' then
     case.freed[#case.freed + 1] = parent.member
+  elseif call('SISMEMBER', blocks_of(child), parent.member) == 0 then
+    return -- it was told to run without this one
   elseif policy == 'h' then
     case.is_held = true
   elseif not case.doomed_by or parent.member < case.doomed_by.member then

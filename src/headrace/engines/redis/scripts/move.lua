@@ -13,7 +13,10 @@ local CHANGES = {
     j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
     j.progress, j.reason, j.expires_at = nil, nil, nil
   end,
-  hurry = function(j) j.state, j.run_at, j.rank = 'pending', now, rank_at(j, now) end,
+  hurry = function(j)
+    j.state, j.run_at, j.rank = 'pending', now, rank_at(j, now)
+    if j.reason == 'held' then j.reason = nil end
+  end,
 }
 local TARGETS = {cancel = 'cancelled', revive = 'pending', hurry = 'pending'}
 

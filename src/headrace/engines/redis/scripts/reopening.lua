@@ -45,7 +45,8 @@ local function revive_child(member, j, now, parent)
   move(member, j, function()
     j.state, j.attempt, j.crashes = 'waiting', 0, 0
     j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
-    j.progress, j.reason = nil, nil
+    j.progress, j.expires_at = nil, nil
+    j.reason = has_lost(member, 'h') and 'held' or nil
   end)
 end
 

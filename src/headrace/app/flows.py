@@ -1,0 +1,30 @@
+"""The facade of all flows: list them, and get the handle of one."""
+
+from __future__ import annotations
+
+import builtins
+
+from headrace.app.hub import AppHub
+from headrace.core.options import check_limit, check_text
+from headrace.runtime.flow_run import FlowRun
+from headrace.runtime.twin import twin
+
+
+class Flows:
+    """`app.flows`."""
+
+    def __init__(self, hub: AppHub) -> None:
+        self._hub = hub
+
+    def get(self, flow_id: str) -> FlowRun:
+        """The flow with this id, or FlowNotFound."""
+        return FlowRun(self._hub, self._hub.tally(check_text("flow id", flow_id)))
+
+    def list(self, limit: int = 50, before: str | None = None) -> builtins.list[FlowRun]:
+        """Flows, newest first; with `before`, those older than the flow of this id."""
+        last = None if before is None else check_text("before", before)
+        tallies = self._hub.engine.desk.flows(check_limit("limit", limit), last)
+        return [FlowRun(self._hub, tally) for tally in tallies]
+
+    aget = twin(get)
+    alist = twin(list)

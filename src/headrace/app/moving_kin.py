@@ -1,0 +1,64 @@
+"""What ties jobs together, on its way from one store to another: flows, and bonds behind all jobs.
+
+Knows stores by the engine seam alone. A bond is carried with its parent, which is marked as having kin.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+
+from headrace.core.kinship import Bond, FlowRow
+from headrace.core.model import Parcel
+from headrace.engines.parts import Desk
+from headrace.engines.protocol import Engine
+
+_AT_ONCE = 500
+
+
+def flow_pages(desk: Desk) -> Iterator[list[FlowRow]]:
+    """Every flow of a store."""
+    last = None
+    while page := desk.flows(_AT_ONCE, last):
+        yield [tally.flow for tally in page]
+        last = page[-1].flow.id
+
+
+def with_kin(page: Sequence[Parcel]) -> list[str]:
+    """The jobs of a page that others wait for."""
+    return [parcel.job.id for parcel in page if parcel.job.kin]
+
+
+def bond_pages(desk: Desk, parents: Sequence[str]) -> Iterator[list[Bond]]:
+    """Every bond of these jobs as parents."""
+    for start in range(0, len(parents), _AT_ONCE):
+        some = parents[start : start + _AT_ONCE]
+        known = set(some)
+        if page := [bond for bond in desk.bonds(some) if bond.parent in known]:
+            yield page
+
+
+def carry_flows(source: Engine, target: Engine) -> None:
+    for page in flow_pages(source.desk):
+        target.porter.unpack_flows(page)
+
+
+def carry_bonds(source: Engine, target: Engine, parents: Sequence[str]) -> None:
+    for page in bond_pages(source.desk, parents):
+        target.porter.unpack_bonds(page)
+
+
+def missing_flows(source: Engine, target: Engine) -> Iterator[str]:
+    """The flows that are at the source only."""
+    for page in flow_pages(source.desk):
+        there = {tally.flow for tally in target.desk.flows(len(page), ids=[flow.id for flow in page])}
+        yield from (flow.id for flow in page if flow not in there)
+
+
+def missing_bonds(source: Engine, target: Engine, parents: Sequence[str], excused: Collection[str]) -> Iterator[str]:
+    """The bonds that are at the source only, in words. Whether they still block may have changed since."""
+    for page in bond_pages(source.desk, parents):
+        asked = list({bond.parent for bond in page})
+        there = {(bond.parent, bond.child, bond.policy) for bond in target.desk.bonds(asked)}
+        for bond in page:
+            if (bond.parent, bond.child, bond.policy) not in there and not {bond.parent, bond.child} & set(excused):
+                yield f"{bond.parent} -> {bond.child}"

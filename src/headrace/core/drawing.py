@@ -1,0 +1,170 @@
+"""Draws a graph of jobs: as Mermaid text, or as an SVG of its own with a layer for each step.
+
+Pure text from plain data. A label is whatever a user called a task, so every one is escaped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from xml.sax.saxutils import escape
+
+from msgspec import Struct
+
+_COLORS = {
+    "scheduled": ("#e8eefc", "#4a6fd0"),
+    "waiting": ("#eef0f3", "#7a8699"),
+    "pending": ("#e6f4fb", "#2b8bc0"),
+    "running": ("#d9f2f7", "#0b8fa8"),
+    "retrying": ("#fdf3d7", "#b7860b"),
+    "completed": ("#def5e4", "#2c8a4b"),
+    "failed": ("#fde2e1", "#c8362f"),
+    "cancelled": ("#f1f1f1", "#8a8a8a"),
+}
+_WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 150, 44, 24, 40, 16
+_LONGEST = 20
+_ARROW = (
+    '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
+    '<path d="M0,0 L8,4 L0,8 z" fill="#7a8699"/></marker></defs>'
+)
+
+
+class Box(Struct, frozen=True):
+    """A job in a drawing."""
+
+    id: str
+    label: str
+    state: str
+
+
+class Picture(Struct, frozen=True):
+    """What is drawn. An edge leads from a job to one that waits for it, by their ids."""
+
+    boxes: Sequence[Box]
+    edges: Sequence[tuple[str, str]]
+
+
+# -- Mermaid
+
+
+def mermaid(picture: Picture) -> str:
+    """The graph as Mermaid, for a Markdown page."""
+    return "\n".join(_mermaid_lines(picture))
+
+
+def _mermaid_lines(picture: Picture) -> Iterator[str]:
+    names = {box.id: f"n{number}" for number, box in enumerate(picture.boxes, 1)}
+    yield "flowchart TD"
+    for box in picture.boxes:
+        yield f'    {names[box.id]}["{_mermaid_text(box.label)}<br/>{_mermaid_text(box.state)}"]:::{box.state}'
+    for parent, child in picture.edges:
+        yield f"    {names[parent]} --> {names[child]}"
+    for state in dict.fromkeys(box.state for box in picture.boxes):
+        fill, line = _COLORS.get(state, _COLORS["waiting"])
+        yield f"    classDef {state} fill:{fill},stroke:{line},color:#1c2530"
+
+
+def _mermaid_text(text: str) -> str:
+    """Whatever is not a plain word as a character code: Mermaid has no other escape inside quotes."""
+    plain = " _-.:/"
+    return "".join(char if char.isalnum() or char in plain else f"#{ord(char)};" for char in text)
+
+
+# -- SVG
+
+
+def svg(picture: Picture) -> str:
+    """The graph as an SVG image, parents above their children."""
+    places = _places(picture)
+    width = max((x for x, _ in places.values()), default=0) + _WIDTH + _MARGIN
+    height = max((y for _, y in places.values()), default=0) + _HEIGHT + _MARGIN
+    head = (
+        f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
+        f'viewBox="0 0 {width} {height}" role="img" font-family="system-ui, sans-serif" font-size="12">'
+    )
+    return "\n".join(
+        [
+            head,
+            _ARROW,
+            *(_line(places[parent], places[child]) for parent, child in picture.edges),
+            *(_box(box, *places[box.id]) for box in picture.boxes),
+            "</svg>",
+        ]
+    )
+
+
+def _line(parent: tuple[int, int], child: tuple[int, int]) -> str:
+    x1, y1 = parent[0] + _WIDTH // 2, parent[1] + _HEIGHT
+    x2, y2 = child[0] + _WIDTH // 2, child[1]
+    middle = (y1 + y2) // 2
+    curve = f"M{x1},{y1} C{x1},{middle} {x2},{middle} {x2},{y2}"
+    return f'<path d="{curve}" fill="none" stroke="#7a8699" stroke-width="1.2" marker-end="url(#tip)"/>'
+
+
+def _box(box: Box, x: int, y: int) -> str:
+    fill, line = _COLORS.get(box.state, _COLORS["waiting"])
+    label = box.label if len(box.label) <= _LONGEST else f"{box.label[: _LONGEST - 1]}…"
+    center = x + _WIDTH // 2
+    return (
+        f"<g><title>{_xml(f'{box.label} {box.id}: {box.state}')}</title>"
+        f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{fill}" stroke="{line}"/>'
+        f'<text x="{center}" y="{y + 19}" text-anchor="middle" fill="#1c2530">{_xml(label)}</text>'
+        f'<text x="{center}" y="{y + 35}" text-anchor="middle" fill="{line}">{_xml(box.state)}</text></g>'
+    )
+
+
+def _xml(text: str) -> str:
+    # XML has no way at all to write most control characters.
+    return escape("".join(char if char.isprintable() else "\ufffd" for char in text), {'"': "&quot;"})
+
+
+def _places(picture: Picture) -> dict[str, tuple[int, int]]:
+    """The upper left corner of each box."""
+    layers = _ordered(layers_of(picture), picture)
+    widest = max((len(layer) for layer in layers), default=0)
+    places = {}
+    for depth, layer in enumerate(layers):
+        indent = (widest - len(layer)) * (_WIDTH + _ACROSS) // 2
+        for place, job_id in enumerate(layer):
+            places[job_id] = (
+                _MARGIN + indent + place * (_WIDTH + _ACROSS),
+                _MARGIN + depth * (_HEIGHT + _DOWN),
+            )
+    return places
+
+
+def layers_of(picture: Picture) -> list[list[str]]:
+    """The jobs by steps: each one a layer below the lowest of those it waits for."""
+    waits: dict[str, int] = {box.id: 0 for box in picture.boxes}
+    children: dict[str, list[str]] = {}
+    for parent, child in picture.edges:
+        waits[child] += 1
+        children.setdefault(parent, []).append(child)
+    layers, layer = [], [job_id for job_id, count in waits.items() if not count]
+    while layer:
+        layers.append(layer)
+        following: list[str] = []
+        for job_id in layer:
+            for child in children.get(job_id, ()):
+                waits[child] -= 1
+                if not waits[child]:
+                    following.append(child)
+        layer = following
+    return layers
+
+
+def _ordered(layers: list[list[str]], picture: Picture) -> list[list[str]]:
+    """Each layer by where the parents are, so that fewer lines cross."""
+    parents: dict[str, list[str]] = {}
+    for parent, child in picture.edges:
+        parents.setdefault(child, []).append(parent)
+    at: dict[str, float] = {}
+
+    def middle(job_id: str) -> float:
+        above = parents.get(job_id)
+        return sum(at[parent] for parent in above) / len(above) if above else 0.0
+
+    ordered = []
+    for layer in layers:
+        ordered.append(sorted(layer, key=middle))
+        at |= {job_id: place - len(layer) / 2 for place, job_id in enumerate(ordered[-1])}
+    return ordered

@@ -1,0 +1,112 @@
+"""A graph of calls before it is stored: nodes, what they wait for, and what can't be: a circle, a stranger's node.
+
+Pure: it holds calls without knowing what they are made of beyond their arguments, and stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any, Protocol
+
+from headrace.core.kinship import Bond, Policy, circle_in
+from headrace.core.options import check_jobs
+from headrace.core.promises import promises_in
+from headrace.core.words import short
+from headrace.errors import InvalidJob
+
+
+class Arguments(Protocol):
+    """What a graph needs of a call."""
+
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, Any]: ...
+
+
+class Node:
+    """A job of a flow that is not stored yet. As an argument of another node it stands for its result."""
+
+    __slots__ = ("_graph", "_others", "call", "id", "policy", "title")
+
+    def __init__(self, graph: Graph, call: Arguments, title: str, node_id: str, policy: Policy | None) -> None:
+        self._graph = graph
+        self._others: list[Node | str] = []
+        self.call = call
+        self.title = title
+        self.id = node_id
+        self.policy = policy
+
+    @property
+    def promised_id(self) -> str:
+        return self.id
+
+    def after(self, *others: Any) -> Node:
+        """Have it wait for these as well, nodes or jobs, without their results; the node itself."""
+        self._graph.ensure_open()
+        for other in others:
+            self._others += [other] if isinstance(other, Node) else check_jobs("after", other)
+        return self
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """The ids of those it waits for beside those whose results it is given."""
+        return tuple(other.id if isinstance(other, Node) else other for other in self._others)
+
+    def nodes(self) -> Iterator[Node]:
+        """Every node it depends on."""
+        yield from (node for node in promises_in([self.call.args, self.call.kwargs]) if isinstance(node, Node))
+        yield from (node for node in self._others if isinstance(node, Node))
+
+    def is_of(self, graph: Graph) -> bool:
+        return self._graph is graph
+
+    @property
+    def graph_name(self) -> str:
+        return self._graph.name
+
+    def __repr__(self) -> str:
+        return f"<Node {self.title} {self.id}>"
+
+
+class Graph:
+    """Nodes in the order they were added."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self.is_closed = False
+
+    def add(self, call: Arguments, title: str, node_id: str, policy: Policy | None = None) -> Node:
+        self.ensure_open()
+        node = Node(self, call, title, node_id, policy)
+        self.nodes.append(node)
+        return node
+
+    def ensure_open(self) -> None:
+        """Refuse a change of a graph that is stored."""
+        if self.is_closed:
+            raise InvalidJob(
+                f"flow {short(self.name)} is enqueued already; build another one, or have a job of its own wait for "
+                "its jobs with using(after=...)"
+            )
+
+    def ensure_whole(self) -> None:
+        """Refuse a graph without nodes, or with a node that depends on one of another graph."""
+        if not self.nodes:
+            raise InvalidJob(f"flow {short(self.name)} has no jobs; add some with flow.add(task.bind(...))")
+        for node in self.nodes:
+            stranger = next((other for other in node.nodes() if not other.is_of(self)), None)
+            if stranger is not None:
+                raise InvalidJob(
+                    f"{node.title} depends on {stranger.title}, which was added to another flow, "
+                    f"{short(stranger.graph_name)}; add it to this one, or pass its job once that flow is enqueued"
+                )
+
+    def ensure_acyclic(self, bonds: Iterable[Bond]) -> None:
+        """Refuse bonds that lead from a node back to itself, and tell the way."""
+        circle = circle_in((bond.parent, bond.child) for bond in bonds)
+        if circle:
+            titles = {node.id: node.title for node in self.nodes}
+            path = " -> ".join(titles.get(job_id, job_id) for job_id in circle)
+            raise InvalidJob(f"flow {short(self.name)}: these jobs would wait for each other for ever: {path}")

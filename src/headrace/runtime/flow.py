@@ -1,0 +1,98 @@
+"""Building flows: calls that wait for calls, stored in one commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from headrace.core.flow import Graph, Node
+from headrace.core.kinship import FlowTally, Policy
+from headrace.core.options import check_policy, check_word
+from headrace.core.promises import promises_in
+from headrace.core.words import short
+from headrace.errors import InvalidJob
+from headrace.runtime.flow_run import Ends, FlowRun
+from headrace.runtime.job import Job
+from headrace.runtime.planting import Planting
+from headrace.runtime.submit import Submitter
+from headrace.runtime.task import Call
+from headrace.runtime.twin import in_thread
+
+
+class Flow:
+    """Jobs that wait for each other, to be enqueued together. `app.flow(name)` makes one."""
+
+    def __init__(self, name: str, submitter: Submitter) -> None:
+        self.name = check_word("flow", name)
+        self._submitter = submitter
+        self._graph = Graph(self.name)
+        self._planting: Planting | None = None
+        self.ends: Ends | None = None  # whose results are the flow's, if that is not told by what waits for what
+
+    def add(self, call: Call[Any], *, on_parent_failure: Policy | None = None, after: Any = ()) -> Node:
+        """Add a job. A node among its arguments, also inside lists and dicts, is waited for and gives its result.
+
+        `after` are nodes or jobs it waits for as well. What becomes of it if one of all these does not complete:
+        "cancel" it (unless the call itself says otherwise), "run" it with a ParentFailure in place of the result, or
+        "hold" it until a person has decided.
+        """
+        if not isinstance(call, Call):
+            raise InvalidJob(f"flow.add: expected a call such as task.bind(1, 2), got {short(call)}")
+        if call.task.submits is not self._submitter:
+            raise InvalidJob(f"flow.add: task {call.task.name!r} is of another app than the flow")
+        policy = None if on_parent_failure is None else check_policy("on_parent_failure", on_parent_failure)
+        given = call.options.job_id
+        node_id = self._submitter.new_id() if given is UNSET else given
+        node = self._graph.add(call, call.task.name, node_id, policy)
+        self._planting = None
+        others = (after,) if isinstance(after, str | Node | Job) else after
+        return node.after(*others)
+
+    def enqueue(self) -> FlowRun:
+        """Store all of its jobs in one commit, or none."""
+        return self._run(self._submitter.plant(self._prepared()))
+
+    async def aenqueue(self) -> FlowRun:
+        """Like enqueue(), without blocking the event loop."""
+        return self._run(await self._submitter.aplant(await in_thread(self._prepared)))
+
+    def _prepared(self) -> Planting:
+        """The same records each time, so that a call whose answer was lost can be repeated and stores nothing twice."""
+        self._graph.ensure_open()
+        if self._planting is None:
+            self._graph.ensure_whole()
+            nodes = self._graph.nodes
+            _ensure_results(nodes)
+            planting = self._submitter.prepare([_call(node) for node in nodes], nodes, self.name)
+            self._graph.ensure_acyclic(planting.bonds)
+            self._planting = planting
+        return self._planting
+
+    def _run(self, jobs: list[Job[Any]]) -> FlowRun:
+        self._graph.is_closed = True
+        assert self._planting is not None
+        assert self._planting.flow is not None
+        counts = Counter(new.state.value for new in self._planting.news)
+        return FlowRun(self._submitter.hub, FlowTally(self._planting.flow, dict(counts)), jobs, self.ends)
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name} of {len(self._graph.nodes)}>"
+
+
+def _ensure_results(nodes: Sequence[Node]) -> None:
+    """Refuse a job that is to be given a result which is not kept."""
+    for node in nodes:
+        for other in promises_in([node.call.args, node.call.kwargs]):
+            if isinstance(other, Node) and _call(other).options.over(_call(other).task.options).keep_result is False:
+                raise InvalidJob(
+                    f"{node.title} is to be given the result of {other.title}, which has keep_result=False; "
+                    "let it be kept, or use node.after(...)"
+                )
+
+
+def _call(node: Node) -> Call[Any]:
+    assert isinstance(node.call, Call)
+    return node.call

@@ -1,0 +1,54 @@
+"""Why calls were not stored, in words: a store tells only an id. Knows neither engines nor handles."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import UNSET
+
+from headrace.core.admission import Verdict
+from headrace.core.model import NewJob
+from headrace.core.options import SAMENESS
+from headrace.errors import DuplicateJob, InvalidJob
+from headrace.runtime.task import Call
+
+_SAME = "a job that counts as the same exists already: {}; nothing was stored"
+_TWICE = "two of these calls count as the same; nothing was stored"
+
+
+def refuse(call: Call[Any], new: NewJob, verdict: Verdict) -> None:
+    """Raise what the verdict on a single call means, if it was not stored and none stands for it."""
+    if verdict.id == new.id and call.options.job_id is UNSET:
+        return  # only this very job can have an id we made ourselves: it had to be stored twice
+    if verdict.kind == "taken":
+        raise DuplicateJob(new.id)
+    if verdict.kind == "refused":
+        raise DuplicateJob(verdict.id, _SAME)
+
+
+def not_itself(call: Call[Any]) -> InvalidJob:
+    """What to raise for a call with kin that another one may stand for."""
+    options = call.options.over(call.task.options)
+    said = next((name for name in SAMENESS if getattr(options, name)), "unique")
+    return InvalidJob(
+        f"{call.task.name}: a job that waits for others, or is waited for, can't be one that counts as the same as "
+        f"another; take that back for this call with using({said}=None), or enqueue it by itself"
+    )
+
+
+class Wording:
+    """Says of a batch that was refused what the reason was: a store tells only the id of the job in the way."""
+
+    def __init__(self, calls: list[Call[Any]], news: list[NewJob]) -> None:
+        self._calls = calls
+        self._news = news
+
+    def __enter__(self) -> None: ...
+
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        if not isinstance(error, DuplicateJob):
+            return
+        places = [place for place, new in enumerate(self._news) if new.id == error.job_id]
+        if any(self._calls[place].options.job_id is not UNSET for place in places):
+            return  # the id was the caller's own, and is taken
+        raise DuplicateJob(error.job_id, _TWICE if places else _SAME) from None

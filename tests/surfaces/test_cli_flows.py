@@ -1,0 +1,112 @@
+"""Flows from the command line: what an operator reads is so, and what they order is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from headrace import FlowRun, Headrace, Task
+from headrace.testing import drain
+from tests.surfaces.command_line import Shell, open_shell
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
+
+
+@pytest.fixture
+def app(shell: Shell) -> Iterator[Headrace]:
+    with shell.app() as app:
+        yield app
+
+
+@pytest.fixture
+def give(app: Headrace) -> Task[..., Any, Any]:
+    @app.task(retry=0)
+    def give(value: Any) -> Any:
+        if value == "broken":
+            raise ValueError("broken")
+        return value
+
+    return give
+
+
+@pytest.fixture
+def run(app: Headrace, give: Task[..., Any, Any]) -> FlowRun:
+    """One job failed, one was cancelled for it, one completed."""
+    flow = app.flow("im port")
+    bad = flow.add(give.bind("broken"))
+    flow.add(give.bind(bad))
+    flow.add(give.bind(1))
+    run = flow.enqueue()
+    drain(app)
+    return run.refresh()
+
+
+def test_flows_are_listed_with_how_far_they_are(shell: Shell, run: FlowRun) -> None:
+    for command in (("flows",), ("flows", "list")):
+        listed = shell(*command)
+        assert listed.code == 0
+        assert f"{run.id}  failed  im port   3/3" in listed.out
+        assert "1 completed, 1 failed, 1 cancelled" in listed.out
+    [record] = shell("flows", "--json").json
+    assert (record["id"], record["state"], record["done"], record["total"]) == (run.id, "failed", 3, 3)
+    assert "there are no flows" in shell("flows", "list", "--before", run.id).err
+
+
+def test_one_flow_is_shown_with_its_jobs(shell: Shell, run: FlowRun) -> None:
+    shown = shell("flows", "show", run.id)
+    assert shown.code == 0
+    assert "3 of 3 jobs" in shown.out
+    assert all(job.id in shown.out for job in run.jobs)
+    record = shell("flows", "show", run.id, "--json").json
+    assert [job["state"] for job in record["jobs"]] == ["failed", "cancelled", "completed"]
+    assert {job["flow"] for job in record["jobs"]} == {run.id}
+
+
+def test_the_failed_part_is_run_again_and_the_rest_cancelled(shell: Shell, run: FlowRun) -> None:
+    assert shell("flows", "retry", run.id).out.startswith("1 job to run again")
+    assert run.refresh().counts == {"pending": 1, "waiting": 1, "completed": 1}
+    refused = shell("flows", "cancel", run.id)
+    assert (refused.code, "--yes" in refused.err) == (2, True)
+    assert shell("flows", "cancel", run.id, "--yes").out == "2 jobs cancelled\n"
+    again = shell("flows", "retry", run.id, "--json").json
+    assert again["changed"] > 0
+    assert again["flow"]["state"] == "running"
+
+
+def test_a_flow_is_drawn(shell: Shell, run: FlowRun) -> None:
+    assert shell("flows", "graph", run.id).out.startswith("flowchart TD\n")
+    picture = ElementTree.fromstring(shell("flows", "graph", run.id, "--format", "svg").out)
+    assert picture.tag.endswith("svg")
+    graph = shell("flows", "graph", run.id, "--format", "json").json
+    assert graph == shell("flows", "graph", run.id, "--json").json
+    assert (len(graph["nodes"]), len(graph["edges"])) == (3, 1)
+
+
+def test_a_job_is_shown_with_its_kin_and_found_by_its_flow(shell: Shell, run: FlowRun) -> None:
+    bad, cancelled, _ = run.jobs
+    shown = shell("jobs", "show", cancelled.id).out
+    assert f"flow      {run.id}" in shown
+    assert f"parents   {bad.id} give failed" in shown
+    assert f"<result of {bad.id}>" in shown
+    record = shell("jobs", "show", bad.id, "--json").json
+    assert record["children"] == [{"id": cancelled.id, "task": "give", "state": "cancelled"}]
+    assert record["parents"] == []
+    assert shell("jobs", "show", cancelled.id, "--json").json["args"] == [{"$result": bad.id}]
+    assert len(shell("jobs", "--flow", run.id, "--json").json["jobs"]) == 3
+
+
+def test_an_unknown_flow_is_told(shell: Shell, run: FlowRun) -> None:
+    for command in ("show", "cancel", "retry", "graph"):
+        told = shell("flows", command, "nowhere")
+        assert (told.code, told.err) == (
+            1,
+            "error: no flow has the id 'nowhere'; all of its jobs may have been deleted\n",
+        )
+    assert shell("flows", "graph", run.id, "--format", "png").code == 2
