@@ -268,7 +268,6 @@ def test_the_history_tells_each_step_where_it_was_done(app: Headrace, worker: Wo
     assert [entry.attempt for entry in job.history() if entry.event == "step"] == [1, 2]
 
 
-@pytest.mark.engines("sqlite", "postgres")
 def test_what_is_remembered_is_carried_to_another_store(app: Headrace, till: Till) -> None:
     @app.task(name="order", retry=SOON)
     def order() -> None:
