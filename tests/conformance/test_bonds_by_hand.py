@@ -221,10 +221,12 @@ def test_a_deleted_job_takes_its_bonds_with_it(engine: Engine, ended: bool) -> N
 
 
 def test_what_was_decided_before_is_not_decided_again_by_a_delete(engine: Engine) -> None:
-    plant_chain(engine, "a", "b", policy="hold")
+    engine.plant([new_job("a"), new_job("b"), child("c")], [Bond("a", "c", "hold"), Bond("b", "c")], now=NOW)
     settle(engine, fail(claim_one(engine)))
     engine.desk.move(the("a"), Event.DELETE, 1, now=NOW)
-    assert (row(engine, "b").state, row(engine, "b").reason) == (State.WAITING, HELD)
+    assert (row(engine, "c").state, row(engine, "c").reason) == (State.WAITING, HELD)
+    settle(engine, succeed(claim_one(engine)))
+    assert (row(engine, "c").state, row(engine, "c").reason) == (State.WAITING, HELD)
 
 
 def test_a_number_of_jobs_that_wait_for_each_other_is_deleted_at_once(engine: Engine) -> None:

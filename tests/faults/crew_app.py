@@ -7,7 +7,7 @@ import sys
 import time
 from pathlib import Path
 
-from headrace import Headrace, current_job
+from headrace import Headrace, PermanentError, Retry, current_job
 
 app = Headrace()
 
@@ -86,6 +86,17 @@ def long_journey(folder: str, name: str) -> int:
         if n == 10:
             job.sleep(0.01)
     return int(job.wait_event("arrive"))
+
+
+@app.task(retry=Retry(limit=50, backoff="fixed", base=0.01, never=(PermanentError,)))
+def fated(fate: str) -> str:
+    """Ends as it was told: done, flaky (done at the second attempt) or lost."""
+    time.sleep(0.003)
+    if fate == "lost":
+        raise PermanentError("as it was told")
+    if fate == "flaky" and current_job().attempt < 2:
+        raise OSError("not yet")
+    return fate
 
 
 if __name__ == "__main__":

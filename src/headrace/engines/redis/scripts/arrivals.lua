@@ -35,7 +35,7 @@ local function submit(member, mark, id, task, queue, state, priority, rank, payl
   if flow then join_flow(member, flow) end
 end
 
--- Every job of the batch but those to skip.
+-- Every job of the batch but those to skip. Whether one has kin, its last value, is told by its bonds here.
 local function submit_all(batch, count, skip, next_number, mark)
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do

@@ -86,7 +86,7 @@ local function decide(cases, now, messages)
     if j and j.state == 'waiting' then
       if case.doomed_by then
         cancel_child(member, j, now, case.doomed_by)
-      elseif call('EXISTS', blocks_of(member)) == 0 and j.reason ~= 'held' then
+      elseif j.reason ~= 'held' and call('EXISTS', blocks_of(member)) == 0 then
         unblock(member, j, now)
         -- Also for what is due later: a worker has to know when.
         if not FINAL[j.state] then messages['work:' .. j.queue] = true end

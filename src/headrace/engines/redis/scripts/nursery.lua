@@ -43,6 +43,7 @@ nursery = function(spawned, bonds, cases, messages)
       fresh[job[1]] = member
       submit(member, mark, unpack(job, 1, 19))
       coming[job[3]] = (coming[job[3]] or 0) + 1
+      if job[4] == 'waiting' then case_of(cases, member) end -- for bonds that may be left out
     end
   end
   local numbers_of, standing = look_up(bonds, fresh)
