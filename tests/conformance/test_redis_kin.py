@@ -8,6 +8,7 @@ from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
 from headrace.core.steps import Step
+from headrace.engines.redis import desk
 from headrace.engines.redis.engine import KEPT_FOR, RedisEngine
 from tests.conformance.build import (
     EVERYTHING,
@@ -80,6 +81,17 @@ def test_nothing_is_left_of_kin_that_is_old(redis_engine: RedisEngine, inside: I
     redis_engine.reap(1, now=NOW + max(KEPT_FOR.values()) + 1)
     assert states(redis_engine) == {}
     assert inside.names() - empty <= KEPT
+
+
+def test_large_flows_are_counted_a_few_at_a_time(redis_engine: RedisEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    for number in range(7):
+        jobs = [new_job(f"{number}-{place}", flow=f"f{number}") for place in range(3)]
+        redis_engine.plant(jobs, [], FlowRow(f"f{number}", "", NOW), now=NOW)
+    whole = redis_engine.desk.flows(9)
+    monkeypatch.setattr(desk, "_LOOKS_AT_FLOWS", 5)
+    for limit in (1, 2, 6, 7, 9):
+        assert redis_engine.desk.flows(limit) == whole[:limit]
+    assert redis_engine.desk.flows(9, before="f4", ids=[f"f{number}" for number in range(9)]) == whole[3:]
 
 
 def test_a_store_without_bonds_has_nothing_of_them(redis_engine: RedisEngine, inside: Inside) -> None:

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _LOOKS = 1000  # jobs that one script looks at; about 2 ms
 _ROWS = 250  # jobs that one script answers with, each of which may be a megabyte
+_LOOKS_AT_FLOWS = 5000  # jobs whose states one script counts, beyond those of the last flow it looks at; about 5 ms
 _EVERYTHING = 1 << 40
 
 _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
@@ -133,9 +134,13 @@ class RedisDesk:
         asked = _storable(ids)
         if limit <= 0 or (ids and not asked) or not records.encodable(before or ""):
             return []
-        found = self._ask(_flows, limit, before or "", len(asked), records.encode(asked))
-        counts = (dict(zip(map(bytes.decode, told[::2]), told[1::2], strict=True)) for told in found[1::2])
-        return [FlowTally(records.flow.decode(row), jobs) for row, jobs in zip(found[::2], counts, strict=True)]
+        tallies: list[FlowTally] = []
+        reached: str | bytes | None = before or ""
+        while reached is not None and len(tallies) < limit:
+            left = (limit - len(tallies), _LOOKS_AT_FLOWS)
+            reached, *found = self._ask(_flows, *left, reached, len(asked), records.encode(asked))
+            tallies += records.tallies(found)
+        return tallies
 
     def steps(self, job_id: str) -> list[Step]:
         found = self._ask(_steps, job_id) if records.encodable(job_id) else ()

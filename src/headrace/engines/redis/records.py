@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from headrace.core.kinship import POLICIES, Bond, FlowRow
+from headrace.core.kinship import POLICIES, Bond, FlowRow, FlowTally
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.regulation import TaskRules
 from headrace.core.states import State
@@ -24,7 +24,7 @@ reaped = msgspec.msgpack.Decoder(list[Reaped])
 filing = msgspec.msgpack.Decoder(Filing)
 line = msgspec.msgpack.Decoder(LogLine)
 step = msgspec.msgpack.Decoder(Step)
-flow = msgspec.msgpack.Decoder(FlowRow)
+_flow = msgspec.msgpack.Decoder(FlowRow)
 worker = msgspec.msgpack.Decoder(WorkerRow)
 letter = msgspec.msgpack.Decoder(DeadRow)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
@@ -139,6 +139,11 @@ def bonds(answer: Sequence[Any]) -> list[Bond]:
         Bond(parent.decode(), child.decode(), _POLICIES[letter], bool(blocks))
         for _, _, child, parent, letter, blocks in parts
     ]
+
+
+def tallies(answer: Sequence[Any]) -> list[FlowTally]:
+    """Flows, each with the states of its jobs behind it."""
+    return [FlowTally(_flow.decode(row), named(told, int)) for row, told in zip(answer[::2], answer[1::2], strict=True)]
 
 
 def named(answer: Sequence[Any], value: Callable[[Any], V]) -> dict[str, V]:

@@ -1,8 +1,10 @@
 -- Flows, newest first.
--- ARGV: limit, the id before which they are or nothing, count, ids or nothing for all
--- Answers: FlowRow, a list of states and how many jobs of the flow are in each, ...
+-- ARGV: limit, how many jobs to look at, the id before which they are or nothing, count, ids or nothing for all
+-- Answers: the id of the last one if there may be more than was looked at, or nothing; FlowRow, a list of states and how
+-- many jobs of the flow are in each, ...
 
-local limit, before, count, asked = tonumber(ARGV[1]), ARGV[2], tonumber(ARGV[3]), cmsgpack.unpack(ARGV[4])
+local limit, looks, before = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local count, asked = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5])
 
 local names = {}
 if count > 0 then
@@ -16,14 +18,20 @@ else
   names = call('ZREVRANGEBYLEX', P .. ':recent', before == '' and '+' or '(' .. before, '-', 'LIMIT', 0, limit)
 end
 
-local answer, told = {}, 0
+local answer, told, looked = {false}, 0, 0
 for i, row in ipairs(ask_in_parts('HMGET', P .. ':flows', names, #names)) do
-  if row and told < limit then
+  if told == limit then break end
+  if looked >= looks then
+    answer[1] = names[i - 1]
+    break
+  end
+  if row then
     local members, counts, states = call('ZRANGE', named('flow', names[i]), 0, -1), {}, {}
     for _, record in ipairs(records_of(members, #members)) do
       local is_whole, _, state = pcall(take, record, 1)
       if is_whole then counts[state] = (counts[state] or 0) + 1 end
     end
+    looked = looked + #members
     for state, jobs in pairs(counts) do states[#states + 1], states[#states + 2] = state, jobs end
     answer[#answer + 1], answer[#answer + 2], told = row, states, told + 1
   end
