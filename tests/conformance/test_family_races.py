@@ -43,7 +43,8 @@ def test_a_child_that_is_added_while_its_parent_ends_is_never_forgotten(engines:
             if n == 0:
                 return settle(engines[0], succeed(held))  # noqa: B023
             child = new_job(f"c{turn}-{n}", state=State.WAITING)
-            return engines[n].plant([child], [Bond(parent, child.id)], now=NOW)
+            engines[n].plant([child], [Bond(parent, child.id)], now=NOW)
+            return None
 
         together(len(engines), act)
         assert {found.id for found in claim(engines[0])} == {f"c{turn}-{n}" for n in (1, 2, 3)}

@@ -43,5 +43,50 @@ def boxed(folder: str) -> str:
     return "done"
 
 
+def _leave_trace(folder: str, name: str) -> str:
+    """What a step does out in the world, where no store takes it back."""
+    with Path(folder, "traces").open("a") as file:
+        file.write(f"{name}\n")
+    return f"{name} done"
+
+
+def _leave_trace_and_hang(folder: str, name: str) -> str:
+    told = _leave_trace(folder, name)
+    while not Path(folder, "go").exists():
+        time.sleep(0.01)
+    return told
+
+
+@app.task(retry=10)
+def journey(folder: str) -> list[str]:
+    """Three steps, with a stop behind each of them."""
+    told = []
+    for name in ("one", "two", "three"):
+        told.append(current_job().step(name, _leave_trace, folder, name))
+        Path(folder, f"behind-{name}").touch()
+        while not Path(folder, f"on-from-{name}").exists():
+            time.sleep(0.01)
+    return told
+
+
+@app.task(retry=10)
+def cut_short(folder: str) -> list[str]:
+    """Two steps, of which the second one hangs in its middle."""
+    job = current_job()
+    return [job.step("one", _leave_trace, folder, "one"), job.step("two", _leave_trace_and_hang, folder, "two")]
+
+
+@app.task(retry=100)
+def long_journey(folder: str, name: str) -> int:
+    """Many short steps, and a nap and an event among them."""
+    job = current_job()
+    for n in range(20):
+        job.step(f"{n}", _leave_trace, folder, f"{name}-{n}")
+        time.sleep(0.02)
+        if n == 10:
+            job.sleep(0.01)
+    return int(job.wait_event("arrive"))
+
+
 if __name__ == "__main__":
     sys.exit(app.run_worker())

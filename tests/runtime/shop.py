@@ -7,11 +7,12 @@ import contextlib
 import os
 import signal
 import sys
+import threading
 import time
 from pathlib import Path
 from typing import Any
 
-from headrace import CancelJob, Headrace, PermanentError, RetryLater, Snooze, current_job
+from headrace import CancelJob, Headrace, LeaseLost, PermanentError, RetryLater, Snooze, current_job
 
 
 def pid() -> int:
@@ -95,6 +96,49 @@ def fork_and_die(path: str) -> None:
         os._exit(0)
     Path(path).write_text(str(child))
     os.kill(os.getpid(), 9)
+
+
+def in_steps(folder: str) -> list[Any]:
+    """Two steps, a sleep and an event; each step leaves a line, and the process dies once between them."""
+    job = current_job()
+
+    def done(name: str) -> str:
+        with Path(folder, "done").open("a") as file:
+            file.write(f"{name}\n")
+        return name
+
+    first = job.step("first", done, "first")
+    if job.attempt == 1:
+        crash()
+    job.sleep(0.02)
+    return [first, job.step("second", done, "second"), job.wait_event("go", timeout=60)]
+
+
+async def async_in_steps() -> Any:
+    await current_job().asleep(0.01)
+    return await current_job().astep("pid", async_pid)
+
+
+def lingering_step(folder: str) -> str:
+    """Ends, and leaves a thread behind that does a step when the next job runs in this process."""
+    job = current_job()
+
+    def linger() -> None:
+        while not Path(folder, "go").exists():
+            time.sleep(0.005)
+        try:
+            job.step("late", lambda: "late")
+        except LeaseLost:
+            Path(folder, "refused").touch()
+
+    threading.Thread(target=linger, daemon=True).start()
+    return "ended"
+
+
+def let_go(folder: str) -> None:
+    Path(folder, "go").touch()
+    while not Path(folder, "refused").exists():
+        time.sleep(0.005)
 
 
 # -- tasks of an app, which a sandbox finds by the names of this module

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, JobFailed, ResultUnavailable, Retry, Worker
+from headrace import EngineUnavailable, Headrace, JobFailed, ResultUnavailable, Retry, Worker
 from tests.runtime import shop
 from tests.runtime.kit import PATIENCE, eventually
 
@@ -131,3 +131,33 @@ def test_stopping_the_worker_ends_its_processes(app: Headrace) -> None:
         pid = process(app, shop.pid).enqueue().result(PATIENCE)
         assert not _is_dead(pid)
     eventually(lambda: _is_dead(pid), "the process's end")
+
+
+def test_its_steps_sleeps_and_events_are_kept_for_it(app: Headrace, worker: Worker, tmp_path: Path) -> None:
+    job = process(app, shop.in_steps, retry=Retry(limit=2, backoff=[0.001], floor=0)).enqueue(str(tmp_path))
+    eventually(lambda: job.refresh().reason == "waits for event 'go'", "the wait")
+    assert app.signal(job, "go", {1, 2})
+    assert job.result(PATIENCE) == ["first", "second", {1, 2}]
+    assert (tmp_path / "done").read_text().split() == ["first", "second"]
+    assert job.attempt == 2
+    assert process(app, shop.async_in_steps).enqueue().result(PATIENCE) != os.getpid()
+
+
+def test_a_step_of_a_job_that_ended_there_is_not_taken_for_the_next_ones(app: Headrace, tmp_path: Path) -> None:
+    with app.worker(concurrency=1):
+        first = process(app, shop.lingering_step).enqueue(str(tmp_path))
+        assert first.result(PATIENCE) == "ended"
+        second = process(app, shop.let_go).enqueue(str(tmp_path))
+        second.result(PATIENCE)
+    assert [app.engine.desk.steps(job.id) for job in (first, second)] == [[], []]
+
+
+def test_a_store_that_stays_away_is_told_there(
+    app: Headrace, worker: Worker, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(*_: Any, **__: Any) -> bool:
+        raise EngineUnavailable("the store is away")
+
+    monkeypatch.setattr("headrace.runtime.remembering.Remembering.remember", away)
+    with pytest.raises(JobFailed, match="EngineUnavailable: the store is away"):
+        process(app, shop.in_steps, retry=0).enqueue(str(tmp_path)).result(PATIENCE)

@@ -682,6 +682,65 @@ def test_every_name_of_the_kit_is_there_and_documented() -> None:
         headrace.testing.nothing_such  # noqa: B018
 
 
+# -- steps
+
+
+def test_a_job_in_steps_goes_on_when_the_clock_is_moved_and_the_event_sent(app: Headrace, clock: VirtualClock) -> None:
+    done: list[str] = []
+
+    @app.task
+    def order() -> Any:
+        job = current_job()
+        job.step("charge", done.append, "charge")
+        job.sleep(timedelta(days=1))
+        job.step("remind", done.append, "remind")
+        return job.wait_event("paid", timeout=timedelta(days=7))
+
+    job = order.enqueue()
+    assert (drain(app), done) == (1, ["charge"])
+    assert job.refresh().run_at == START + timedelta(days=1)
+    assert drain(app) == 0
+    clock.advance(86_400)
+    assert (drain(app), done) == (1, ["charge", "remind"])
+    assert app.signal(job, "paid", 9)
+    assert drain(app) == 1
+    assert (job.result(0), job.attempt) == (9, 1)
+
+
+def test_an_event_that_never_comes_is_over_with_its_time(app: Headrace, clock: VirtualClock) -> None:
+    @app.task
+    async def order() -> str:
+        try:
+            return str(await current_job().await_event("paid", timeout=60))
+        except TimeoutError:
+            return "cancelled"
+
+    job = order.enqueue()
+    assert asyncio.run(adrain(app)) == 1
+    clock.advance(60)
+    assert asyncio.run(adrain(app)) == 1
+    assert job.result(0) == "cancelled"
+
+
+def test_a_suspension_is_no_error_inline(app: Headrace) -> None:
+    @app.task
+    def order() -> Any:
+        return current_job().wait_event("paid")
+
+    @app.task
+    async def group() -> None:
+        async with asyncio.TaskGroup() as waits:
+            waits.create_task(current_job().asleep(60))
+
+    with inline(app):
+        job = order.enqueue()
+        assert group.enqueue().state == "scheduled"
+    assert (job.state, job.attempt) == ("scheduled", 0)
+    app.signal(job, "paid", 1)
+    drain(app)
+    assert job.result(0) == 1
+
+
 # -- flows
 
 

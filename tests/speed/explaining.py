@@ -22,7 +22,7 @@ from headrace.engines.sql import as_json
 from tests import servers
 from tests.conformance.build import NOW, fail, new_job
 
-BIG = ("jobs", "history", "logs", "tags")
+BIG = ("jobs", "history", "logs", "tags", "steps")
 # Read without a condition, these hold only jobs that are at stake now; any other index holds all there ever were.
 OF_THE_OPEN = {"jobs_pending", "jobs_due", "jobs_waiting", "jobs_leased", "jobs_lapsing"}
 _PARAMETER = re.compile(r"%\((\w+)\)s")
@@ -47,6 +47,8 @@ INSERT INTO headrace_history (job, at, event, source, target, version, attempt)
 SELECT n, {NOW}, 'retry', 'running', 'retrying', 2, 1 FROM numbers WHERE n % 10 = 0;
 INSERT INTO headrace_logs (job, at, attempt, level, message)
 SELECT n, {NOW}, 1, 'info', 'a line' FROM numbers WHERE n % 10 = 0;
+INSERT INTO headrace_steps (job, kind, name, number, at)
+SELECT n, kind, 'charge', 1, {NOW} FROM numbers CROSS JOIN unnest(ARRAY['step', 'event']) AS kind WHERE n % 10 = 8;
 INSERT INTO headrace_tags (tag, job) SELECT 't', n FROM numbers WHERE n % 100 = 0;
 """
 
@@ -101,11 +103,12 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "shares": [("q1", size)],
         "p": [(n, *msgspec.structs.astuple(new_job(f"new-{n}", tags=("t",)))) for n in numbers],
         "c": [(f"key-{n}", [[["pending"], None, None]]) for n in numbers],
+        "s": [("step", "charge", 1, NOW, "7", 7)],
         "dead": ["w1"] if name == "lock_overdue" else [],  # who knows of dead workers does not ask first
         "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "unpack_tags" else filed,
     }
     texts = {"id": "job-00000028", "queue": "q1", "worker": "w3", "target": "pending", "state": "pending"}
-    texts |= {"lane": "a lane", "beyond": "a lane"}
+    texts |= {"lane": "a lane", "beyond": "a lane", "kind": "step", "name": "charge"}
     texts |= dict.fromkeys(("channel", "detail", "event", "reason", "by"), "text")
     times = {
         "now": NOW + 5000,
@@ -115,6 +118,7 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "run_at": NOW,
     }
     counts = {"limit": 1000, "expected": size, "priority": 1, "seq": 8, "after": 1000}
+    counts |= {"version": 2, "kin": 0, "at": NOW}
     return {**texts, **times, **counts, **{key: as_json(value) for key, value in batches.items()}}
 
 

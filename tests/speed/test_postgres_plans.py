@@ -27,6 +27,7 @@ SIZES = [1, 100, 1000]
 
 # The indexes of the big tables that a statement may use, and it must use each of them.
 BY_ID, BY_NUMBER, BY_LEASE, IN_LINE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"}, {"jobs_pending"}
+BY_STEP = {"steps_pkey"}
 HOT: dict[str, set[str]] = {
     **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "renew", "lost"], BY_ID),
     **dict.fromkeys(["get", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
@@ -49,6 +50,11 @@ HOT: dict[str, set[str]] = {
     "logs": BY_ID | {"logs_job"},
     "pack_history": {"history_job"},
     "pack_logs": {"logs_job"},
+    **dict.fromkeys(["lock_leased", "lock_open", "unpack_steps"], BY_ID),
+    **dict.fromkeys(["file_step", "is_suspended", "wake"], BY_NUMBER),
+    **dict.fromkeys(["events_so_far", "pack_steps", "forget_steps"], BY_STEP),
+    "forget_steps_of_completed": BY_NUMBER | BY_STEP,
+    **dict.fromkeys(["steps", "wake_if_come"], BY_ID | BY_STEP),
 }
 SETTLING = [name for name, indexes in HOT.items() if indexes >= BY_ID]
 

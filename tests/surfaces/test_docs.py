@@ -404,8 +404,8 @@ RECORDS += ("LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
 # For other parts of headrace, not for users.
 INNER = {
     "Headrace": {"on_another_store", "intercepting"},
-    "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew"},
-    "JobContext": {"relay", "still_held", "tell", "enclosed"},
+    "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew", "steps", "remember"},
+    "JobContext": {"relay", "still_held", "tell", "keeper", "enclosed"},
     "Task": {"submits"},
 }
 

@@ -24,14 +24,14 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks schedules cron every flow flows",
+    "run_worker close settings clock tasks schedules cron every signal asignal flow flows",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
     "apromote delete adelete update aupdate logs alogs history ahistory why awhy flow parents aparents children "
     "achildren __await__",
-    "JobContext": "id attempt progress log cancel_requested lease_version deadline metadata heartbeat aheartbeat "
-    "spawn aspawn",
+    "JobContext": "id attempt progress log cancel_requested lease_version deadline metadata heartbeat aheartbeat step "
+    "astep sleep asleep wait_event await_event spawn aspawn",
     "Flow": "name add enqueue aenqueue",
     "FlowRun": "id name state jobs ajobs results aresults progress counts created_at is_finished refresh arefresh wait "
     "await_ result aresult cancel acancel retry aretry graph agraph mermaid amermaid svg asvg __await__",

@@ -105,6 +105,9 @@ async def main() -> None:
     assert_type(await app.jobs.acount(), int)
     assert_type(await app.aenqueue_many([crawl.bind(1)]), list[Job[list[str]]])
     assert_type(await adrain(app), int)
+    assert_type(await current_job().astep("get", fetch.function, "x"), bytes)
+    assert_type(await current_job().astep("sum", add, 1, b=2), int)
+    assert_type(await app.asignal("id", "paid"), bool)
     async with app as same:
         assert_type(same, Headrace)
 
@@ -112,6 +115,8 @@ async def main() -> None:
 def inside() -> None:
     ctx = current_job()
     assert_type(ctx, JobContext)
+    assert_type(ctx.step("sum", add, 1, b=2), int)
+    assert_type(ctx.sleep(timedelta(days=1)), None)
     assert_type(ctx.attempt, int)
     assert_type(ctx.deadline, datetime | None)
     assert_type(ctx.cancel_requested, bool)
@@ -160,6 +165,7 @@ add.enqueue(1, 2).status  # wrong: attr-defined
 Retry(limits=3)  # wrong: call-arg
 Retry(backoff="quadratic")  # wrong: arg-type
 current_job().progress("half")  # wrong: arg-type
+current_job().step("sum", add, "1", 2)  # wrong: arg-type
 app.enqueue_many(5)  # wrong: arg-type
 app.jobs.find(5)  # wrong: call-arg
 

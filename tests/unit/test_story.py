@@ -165,3 +165,30 @@ def test_errors_are_those_of_the_attempts_that_had_one_oldest_first() -> None:
         (1, "OSError", "away"),
         (2, "KeyError", ""),
     ]
+
+
+def test_what_a_run_remembered_stands_behind_its_claim_and_moves_nothing() -> None:
+    filings = [
+        filed("event", S.PENDING, S.PENDING, 1, 0, started_at=None, worker=None, detail="early"),
+        filed("step", S.RUNNING, S.RUNNING, 2, detail="charge"),
+        filed("sleep", S.RUNNING, S.RUNNING, 2, detail="sleep"),
+        filed(E.SNOOZE, S.RUNNING, S.SCHEDULED, 3, detail="sleeps"),
+        filed("lease lost", S.SCHEDULED, S.SCHEDULED, 2),
+        filed("event", S.SCHEDULED, S.SCHEDULED, 3, 0, detail="paid"),
+        filed("step", S.RUNNING, S.RUNNING, 5, detail="mail"),
+    ]
+    done = row(state=S.COMPLETED, version=6, attempt=1, started_at=1500, finished_at=1700, worker="w1")
+    told = tell(done, filings)
+    assert [str(entry.event) for entry in told] == [
+        "submit", "event", "claim", "step", "sleep", "snooze", "lease lost", "event", "promote", "claim", "step",
+        "succeed",
+    ]  # fmt: skip
+    moves = [entry for entry in told if entry.event not in ("event", "step", "sleep", "lease lost")]
+    assert [entry.version for entry in moves] == [1, 2, 3, 4, 5, 6]
+    assert told[0].to_state == "pending"
+
+
+def test_a_job_that_runs_has_its_claim_before_its_steps() -> None:
+    running = row(state=S.RUNNING, version=2, attempt=1, started_at=1500, worker="w1", lease_until=9000)
+    told = tell(running, [filed("step", S.RUNNING, S.RUNNING, 2, detail="charge")])
+    assert [(str(entry.event), entry.message) for entry in told[1:]] == [("claim", None), ("step", "charge")]

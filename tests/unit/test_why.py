@@ -13,6 +13,7 @@ from headrace.core.kinship import Bond
 from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.regulation import TaskRow
 from headrace.core.states import State
+from headrace.core.steps import NO_DEADLINE
 from headrace.engines.parts import Desk
 from tests.unit.test_story import row
 
@@ -157,3 +158,24 @@ def test_the_sentence_survives_any_reason() -> None:
     for reason in ("", "unknown_task", "a: b: c", "{}"):
         told = why(msgspec.structs.replace(row(state=State.SCHEDULED, run_at=NOW + 1000), reason=reason))
         assert told.endswith(".")
+
+
+@pytest.mark.parametrize(
+    ("reason", "wait", "said"),
+    [
+        ("sleeps", 90_000, "It sleeps until 1970-01-01 00:18:10 UTC, for another 1 min 30 s."),
+        ("sleeps: cool down", 1000, "It sleeps (cool down) until 1970-01-01 00:16:41 UTC, for another 1.0 s."),
+        (
+            "waits for event 'paid'",
+            60_000,
+            "It waits for event 'paid', for at most another 1 min 0 s; send it with `headrace signal job 'paid'`.",
+        ),
+        (
+            "waits for event 'paid'",
+            NO_DEADLINE,
+            "It waits for event 'paid'; send it with `headrace signal job 'paid'`.",
+        ),
+    ],
+)
+def test_a_suspended_job_tells_the_time_or_the_event(reason: str, wait: int, said: str) -> None:
+    assert why(row(state=State.SCHEDULED, run_at=NOW + wait, reason=reason)) == said

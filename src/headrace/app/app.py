@@ -19,8 +19,9 @@ from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Registry, task_options
 from headrace.app.workers import WorkerInfo
+from headrace.core import codec
 from headrace.core.clock import Clock
-from headrace.core.options import check_task_name
+from headrace.core.options import check_name, check_task_name, check_text
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
 from headrace.core.settings import Settings
@@ -152,6 +153,19 @@ class Headrace:
             raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
         return await self._submitter.asubmit_many(map(self._registry.as_call, calls))
 
+    # -- events
+
+    def signal(self, job: Job[Any] | str, name: str, data: Any = None) -> bool:
+        """Send an event to a job, which gets it with `current_job().wait_event(name)`; False if the job is over.
+
+        It need not wait for it yet: events are kept for it, in the order they came. `job` may be its id.
+        """
+        job_id = check_text("job", job.id if isinstance(job, Job) else job)
+        limit = self.settings.max_payload
+        text = None if data is None else codec.encode(data, models=True, limit=limit, where="data")
+        checksum = None if text is None else codec.checksum(text)
+        return self._hub.signal(job_id, check_name("event", name), text, checksum)
+
     # -- looking
 
     def queue(self, name: str) -> Queue:
@@ -212,6 +226,7 @@ class Headrace:
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
         return self.engine.desk.wish(worker_id, wish)
 
+    asignal = twin(signal)
     aqueues = twin(queues)
     aworkers = twin(workers)
     aspooled = twin(spooled)

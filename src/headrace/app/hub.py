@@ -98,6 +98,12 @@ class AppHub:
             self._refuse_if_spooled([job_id])
         return changed
 
+    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None) -> bool:
+        left = self.engine.desk.signal(job_id, name, value, checksum)
+        if not left:
+            self._refuse_if_spooled([job_id])
+        return left
+
     def _refuse_if_spooled(self, ids: Iterable[str]) -> None:
         """What becomes of a job, the store decides; False, as for one that is over, would be a lie."""
         if self._spool is not None and (held := next(filter(self._spool.holds, ids), None)):

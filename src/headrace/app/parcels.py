@@ -13,6 +13,7 @@ from msgspec import Struct
 
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Parcel
 from headrace.core.states import State
+from headrace.core.steps import Step
 from headrace.engines.parts import Porter
 
 T = TypeVar("T")
@@ -79,6 +80,8 @@ def weight(parcel: Parcel) -> int:
         total += _EACH + len(filing.error_message or "") + len(filing.error_traceback or "")
     for line in parcel.logs:
         total += _EACH + len(line.message) + len(line.fields or "")
+    for step in parcel.steps:
+        total += _EACH + len(step.value or "")
     return total
 
 
@@ -146,11 +149,15 @@ def portable(parcel: Parcel) -> Parcel:
     job, history, logs = parcel.job, parcel.history, parcel.logs
     if not history and not logs and "\x00" not in (job.reason or ""):
         return parcel
-    texts = ([_without_nul(entry) for entry in history], [_without_nul(line) for line in logs])
-    return Parcel(_without_nul(job), *texts, parcel.steps)
+    return Parcel(
+        _without_nul(job),
+        [_without_nul(entry) for entry in history],
+        [_without_nul(line) for line in logs],
+        [_without_nul(step) for step in parcel.steps],
+    )
 
 
-R = TypeVar("R", JobRow, Filing, LogLine)
+R = TypeVar("R", JobRow, Filing, LogLine, Step)
 
 
 def _without_nul(record: R) -> R:

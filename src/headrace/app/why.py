@@ -12,6 +12,7 @@ from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import rate_in_words
 from headrace.core.states import FINAL, State
+from headrace.core.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.engines.parts import Desk
 
 
@@ -68,10 +69,23 @@ def _not_due(row: JobRow, now: int) -> str:
             f"It is parked, because {told}; it is offered again in {left}. "
             f"Deploy or start a worker that registers task {row.task!r}."
         )
+    if row.state is State.SCHEDULED and (is_awaiting(row.reason) or is_asleep(row.reason)):
+        return _suspended(row, left, now)
     if row.state is State.RETRYING:
         return f"It is to be retried in {left}: {row.reason}."
     reason = f" ({row.reason})" if row.reason else ""
     return f"It is scheduled to run in {left}{reason}."
+
+
+def _suspended(row: JobRow, left: str, now: int) -> str:
+    """The sentence for a job that has begun and laid itself aside."""
+    reason = row.reason or ""
+    if is_asleep(reason):
+        name = reason.partition(": ")[2]
+        until = to_datetime(row.run_at)
+        return f"It sleeps{f' ({name})' if name else ''} until {until:%Y-%m-%d %H:%M:%S} UTC, for another {left}."
+    patience = "" if row.run_at - now > NO_DEADLINE // 2 else f", for at most another {left}"
+    return f"It {reason}{patience}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
 
 
 def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:

@@ -74,11 +74,13 @@ def list_jobs(session: Session, /, limit: int, cursor: str | None, as_json: bool
 @click.pass_obj
 def show(session: Session, job_id: str, as_json: bool) -> None:
     """Show everything about one job. ID may be its beginning, from 8 characters on."""
-    job = job_of(session.store(), job_id)
+    app = session.store()
+    job = job_of(app, job_id)
+    steps = [] if job.spooled else app.engine.desk.steps(job.id)
     if as_json:
-        print_json(portrait.full_record(job))
+        print_json(portrait.full_record(job, steps))
     else:
-        print_facts(portrait.facts(job))
+        print_facts(portrait.facts(job, steps))
 
 
 @jobs.command("history", epilog=example("headrace jobs history 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))

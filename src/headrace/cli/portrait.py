@@ -16,6 +16,7 @@ from headrace.cli.show import Column, ago, stamp
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.states import State
+from headrace.core.steps import Step
 from headrace.core.story import AttemptError, Entry
 from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.job import LOST_RESULT, Job, LogEntry
@@ -67,13 +68,14 @@ def record(job: Job[Any]) -> dict[str, Any]:
     }
 
 
-def full_record(job: Job[Any]) -> dict[str, Any]:
+def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
     """Everything about a job."""
     row = job.row
     return {
         **record(job),
         **_call_record(job),
         "result": _plain(row.result),
+        "steps": [step_record(step) for step in steps],
         "errors": [error_record(error) for error in job.errors],
         "version": row.version,
         "crashes": row.crashes,
@@ -91,6 +93,11 @@ def _kin_record(job: Job[Any]) -> dict[str, Any]:
 
 def error_record(error: AttemptError) -> dict[str, Any]:
     return msgspec.structs.asdict(error)
+
+
+def step_record(step: Step) -> dict[str, Any]:
+    """What the job remembers, without the value: nobody said which of them are secrets."""
+    return {"kind": step.kind, "name": step.name, "number": step.number, "at": to_datetime(step.at)}
 
 
 def entry_record(entry: Entry) -> dict[str, Any]:
@@ -125,7 +132,7 @@ def log_text(line: LogEntry) -> str:
     return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
 
 
-def facts(job: Job[Any]) -> Iterator[tuple[str, str]]:
+def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]]:
     """A page about the job: names and values."""
     yield "id", job.id
     yield "call", call_text(job)
@@ -136,6 +143,9 @@ def facts(job: Job[Any]) -> Iterator[tuple[str, str]]:
     yield from _times(job)
     yield from _rest(job)
     yield "why", job.why()
+    for step in steps:
+        again = f" ({step.number})" if step.number > 1 else ""
+        yield step.kind, f"{step.name}{again}, {stamp(to_datetime(step.at))}"
     for error in job.errors:
         told = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
         yield "error", f"{told}\n{error.traceback}".rstrip()

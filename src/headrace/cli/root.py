@@ -15,6 +15,7 @@ from headrace.cli.jobs import jobs, why
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
+from headrace.cli.signal import signal
 from headrace.cli.tasks import tasks
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
@@ -56,6 +57,7 @@ for command in (
     enqueue,
     jobs,
     why,
+    signal,
     queues,
     tasks,
     schedules,

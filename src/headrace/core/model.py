@@ -73,6 +73,7 @@ class NewJob(Struct, frozen=True, array_like=True, gc=False):
     unique_key: str | None = None
     lane: str = ""
     flow: str | None = None
+    kin: int = 0
 
 
 class Claim(Struct, frozen=True, array_like=True, gc=False):

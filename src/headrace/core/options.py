@@ -174,6 +174,20 @@ def check_limit(name: str, value: Any) -> int:
     return value
 
 
+def check_name(name: str, value: Any) -> str:
+    """A name that a user gives to something, and that people read."""
+    if not isinstance(value, str) or not _WORD.fullmatch(value):
+        raise InvalidJob(
+            f"{name}: expected a name of 1 to 100 characters, none of them a control character, got {short(value)}"
+        )
+    return value
+
+
+def check_wait(name: str, value: Any) -> int:
+    """How long a job waits, in seconds or as a timedelta."""
+    return _seconds(name, value, 0, _LONGEST_WAIT)
+
+
 def check_patience(name: str, value: Any) -> float | None:
     """How long to wait, in seconds; None, for any length of time, is also what a longer time than can be counted is."""
     if value is None:
@@ -193,10 +207,6 @@ def _seconds(name: str, value: Any, least: float, most: float) -> int:
     if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not least <= seconds <= most:
         raise InvalidJob(f"{name}: expected seconds (or a timedelta) from {least:g} to {most:g}, got {short(value)}")
     return to_ms(seconds)
-
-
-def _delay(name: str, value: Any) -> int:
-    return _seconds(name, value, 0, _LONGEST_WAIT)
 
 
 def _timeout(name: str, value: Any) -> int | None:
@@ -320,7 +330,7 @@ def _connection(name: str, value: Any) -> Any:
 _CHECKS = {
     "queue": check_queue,
     "priority": check_priority,
-    "delay": _delay,
+    "delay": check_wait,
     "run_at": check_run_at,
     "expires": _span,
     "timeout": _timeout,

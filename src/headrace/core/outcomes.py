@@ -57,6 +57,22 @@ def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:
     )
 
 
+def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None = None, number: int = 0) -> Outcome:
+    """Lay a job aside until a time comes, or an event: the `number`-th one of the name it `awaits`."""
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.SNOOZE,
+        State.SCHEDULED,
+        now,
+        run_at=until,
+        refund=1,
+        reason=reason,
+        awaits=awaits,
+        awaited_number=number,
+    )
+
+
 def release(claim: Claim, reason: str, now: int) -> Outcome:
     """Give back a job that was begun, because its worker stops."""
     return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, reason=reason)

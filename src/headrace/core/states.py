@@ -80,7 +80,12 @@ TRANSITIONS: dict[Event, Transition] = {
             "result stored; waiting while jobs that it has to wait for are open",
         ),
         _row(Event.RETRY, {_S.RUNNING}, {_S.RETRYING}, "error kept, run_at from the backoff"),
-        _row(Event.SNOOZE, {_S.RUNNING}, {_S.SCHEDULED}, "spends no attempt"),
+        _row(
+            Event.SNOOZE,
+            {_S.RUNNING},
+            {_S.SCHEDULED, _S.PENDING},
+            "spends no attempt; pending if the event it waits for has come meanwhile",
+        ),
         _row(
             Event.RELEASE,
             {_S.RUNNING},

@@ -14,6 +14,7 @@ from msgspec import Struct
 from headrace.core.clock import to_datetime
 from headrace.core.model import Filing, JobRow
 from headrace.core.states import Event, State
+from headrace.core.steps import KINDS as REMEMBERED
 
 
 class Entry(Struct, frozen=True):
@@ -51,15 +52,32 @@ def errors_of(filings: Sequence[Filing]) -> list[AttemptError]:
 def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
     """All entries, oldest first."""
     entries: list[Entry] = []
+    remembered: list[Entry] = []
     first = version = first_version(row)
     state = None
     for filing in filings:
+        if filing.event in REMEMBERED:  # the job did not move
+            remembered.append(_filed(filing))
+            continue
         if filing.event != "lease lost":  # a late settle changed nothing, so it tells nothing of what came before
             entries += _before(filing, version, state)
             version, state = filing.version, filing.target
         entries.append(_filed(filing))
     entries += _present(row, version, state)
-    return [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), first, 0), *entries]
+    submit = Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), first, 0)
+    return [submit, *_with_remembered(entries, remembered)]
+
+
+def _with_remembered(entries: list[Entry], remembered: list[Entry]) -> Iterator[Entry]:
+    """What a run remembered stands behind its claim, which is told only by what was filed later."""
+    place = 0
+    for entry in entries:
+        if entry.event != "lease lost":
+            while place < len(remembered) and remembered[place].version < entry.version:
+                yield remembered[place]
+                place += 1
+        yield entry
+    yield from remembered[place:]
 
 
 def first_version(row: JobRow) -> int:

@@ -35,9 +35,9 @@ class Desk(Protocol):
         """Apply CANCEL, REVIVE, HURRY or DELETE to at most `limit` matching jobs in a legal state; their ids.
 
         A revived job waits for those of its parents that are open, and no more for those that have ended, however;
-        one that is hurried waits for nobody. The children of a revived job wait again, also those that only its end had cancelled,
-        and theirs. A deleted job counts as cancelled for those that wait for it. A waiting job whose run is over can't
-        be hurried.
+        one that is hurried waits for nobody. The children of a revived job wait again, also those that only its end
+        had cancelled, and theirs. A deleted job counts as cancelled for those that wait for it. A waiting job whose
+        run is over can't be hurried.
         """
         ...
 

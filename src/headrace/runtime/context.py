@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar
-from datetime import datetime
-from typing import Any, Protocol, TypeVar
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
@@ -13,18 +15,20 @@ from headrace.core.model import Claim, Note, Outcome
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.job import Job
 from headrace.runtime.spawning import Spawning
+from headrace.runtime.steps import Keeper, Memory, refuse_awaitable, refuse_coroutines, result_of
 from headrace.runtime.task import Call
 from headrace.runtime.twin import in_thread
 
+P = ParamSpec("P")
 R = TypeVar("R")
 _LONGEST_LINE = 100_000
 LEVELS = ("debug", "info", "warning", "error")
+_making_memory = threading.Lock()
 
 
-class Line(Protocol):
+class Line(Keeper, Protocol):
     """How a context reaches its worker."""
 
-    def now(self) -> int: ...
     def note(self, note: Note) -> None: ...
     def renew(self, claim: Claim) -> bool:
         """Renew this one lease now; False if it is lost."""
@@ -34,12 +38,13 @@ class Line(Protocol):
 class JobContext:
     """The running job: its identity, and the ways to report and to be told."""
 
-    __slots__ = ("_claim", "_deadline_ms", "_line", "_spawning", "_told")
+    __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_spawning", "_told")
 
     def __init__(self, claim: Claim, deadline_ms: int | None, line: Line) -> None:
         self._claim = claim
         self._deadline_ms = deadline_ms
         self._line = line
+        self._memory: Memory | None = None
         self._told: str | None = None
         self._spawning: Spawning | None = None
 
@@ -110,6 +115,85 @@ class JobContext:
     async def aheartbeat(self) -> None:
         """Like heartbeat(), without blocking the event loop."""
         await in_thread(self.heartbeat)
+
+    # -- what outlives this run
+
+    def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function and store what it returns; in later runs of this job, return that without calling it.
+
+        A step that was cut off or raised is not remembered and is done again. What it returns must be storable, as a
+        task's result. A name stands for one step of the job.
+        """
+        refuse_coroutines(name, function)
+        memory = self._remembering()
+        if (known := memory.begin(name)) is not None:
+            value: R = result_of(known, function)
+            return value
+        try:
+            value = function(*args, **kwargs)
+            refuse_awaitable(name, value)
+        except BaseException:
+            memory.undo(name)
+            raise
+        finished: R = memory.finish(name, function, value)
+        return finished
+
+    @overload
+    async def astep(
+        self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    @overload
+    async def astep(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def astep(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Like step(), for a coroutine function, or for a plain one that is then called in a thread."""
+        memory = self._remembering()
+        if (known := await in_thread(memory.begin, name)) is not None:
+            return result_of(known, function)
+        try:
+            plain = not inspect.iscoroutinefunction(function)
+            value = await in_thread(function, *args, **kwargs) if plain else function(*args, **kwargs)
+            if inspect.isawaitable(value):
+                value = await value
+        except BaseException:
+            memory.undo(name)
+            raise
+        return await in_thread(memory.finish, name, function, value)
+
+    def sleep(self, seconds: float | timedelta, name: str | None = None) -> None:
+        """Leave the worker to others, and go on after this time: the task is then called again.
+
+        The time counts from the first run that came here. Without a name, it is the first, second, … sleep of a run.
+        """
+        self._remembering().sleep(seconds, name)
+
+    async def asleep(self, seconds: float | timedelta, name: str | None = None) -> None:
+        """Like sleep(), in a coroutine."""
+        await in_thread(self._remembering().sleep, seconds, name)
+
+    def wait_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        """The data of the next event that `app.signal(job, name, data)` sends; meanwhile the worker is left to others.
+
+        The first wait of a run for a name gets the first event, the second one the second, whenever they came.
+        TimeoutError if none has come in `timeout` seconds from the first run that came here.
+        """
+        return self._remembering().wait_event(name, timeout)
+
+    async def await_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        """Like wait_event(), in a coroutine."""
+        return await in_thread(self._remembering().wait_event, name, timeout)
+
+    def _remembering(self) -> Memory:
+        if self._told is not None:
+            raise LeaseLost(f"job {self.id}: {self._told}; stop working on it")
+        with _making_memory:
+            if self._memory is None:
+                self._memory = Memory(self._claim, self._line)
+            return self._memory
+
+    @property
+    def keeper(self) -> Keeper:
+        """For the worker: who keeps the job's steps, for its sandbox."""
+        return self._line
 
     def spawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
         """Have another job done, which this one has to wait for: it is not completed before. The handle of that job.

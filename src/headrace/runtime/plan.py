@@ -20,6 +20,7 @@ from headrace.core.retry import Retry, from_policy
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, MissingResult
 from headrace.runtime.job import LOST_RESULT
+from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
 
 _LONGEST_TRACEBACK = 20_000
@@ -65,7 +66,9 @@ class Plan(Struct, frozen=True):
 
     def delay(self, claim: Claim, error: BaseException) -> Any:
         """Seconds until the next attempt, None for no retry; or an awaitable of that."""
-        if isinstance(error, _NO_FAILURE) or claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
+        if isinstance(error, _NO_FAILURE) or suspension_in(error) is not None:
+            return None
+        if claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
             return None
         if isinstance(error, RetryLater) and error.delay is not None:
             return error.delay
@@ -73,6 +76,8 @@ class Plan(Struct, frozen=True):
 
     def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
         """The outcome of a run that raised, given the delay that `delay()` answered."""
+        if (rest := suspension_in(error)) is not None:
+            return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits, rest.number)
         if isinstance(error, Snooze):
             return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
         if isinstance(error, CancelJob):
@@ -191,7 +196,7 @@ def run_inline(plan: Plan, claim: Claim, call: Callable[..., Any], now: Callable
     try:
         args, kwargs = plan.arguments(claim)
         return plan.success(claim, call(*args, **kwargs), now())
-    except Exception as error:
+    except (Exception, Suspended, BaseExceptionGroup) as error:
         return conclude(plan, claim, error, now)
 
 

@@ -17,10 +17,11 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.model import Claim, JobOptions, Note, Outcome
+from headrace.core.model import JobOptions, Lease, Note, Outcome
+from headrace.core.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.crew import Run
-from headrace.runtime.plan import Plan, conclude
+from headrace.runtime.plan import conclude
 from headrace.runtime.sandbox_child import Errand, serve
 
 log = logging.getLogger("headrace.sandbox")
@@ -28,6 +29,7 @@ _LOOK = 1.0
 _spawn = multiprocessing.get_context("spawn")
 _outcome = msgspec.json.Decoder(Outcome)
 _note = msgspec.json.Decoder(Note)
+_step = msgspec.json.Decoder(tuple[Lease, Step])
 
 
 class SandboxCrashed(HeadraceError):
@@ -65,7 +67,7 @@ class Sandbox:
 
     def _converse(self, run: Run) -> Outcome:
         """Send the job and pass on its notes and renewals until its outcome comes."""
-        self._pipe.send_bytes(b"J" + msgspec.json.encode(_errand(run.plan, run.claim)))
+        self._pipe.send_bytes(b"J" + msgspec.json.encode(_errand(run)))
         while True:
             # Not only by the pipe's end: a process the job started may hold it open after the job's own death.
             while not self._pipe.poll(_LOOK):
@@ -78,7 +80,9 @@ class Sandbox:
             if kind == b"N":
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
-                self._pipe.send_bytes(b"r" + (b"1" if run.context.still_held() else b"0"))
+                self._pipe.send_bytes(b"a" + (b"true" if run.context.still_held() else b"false"))
+            elif kind in (b"S", b"K"):
+                self._pipe.send_bytes(_answer(run, kind, body))
             elif kind == b"E":
                 raise ConfigError(body.decode())
 
@@ -103,7 +107,20 @@ class Sandbox:
             return self._process.exitcode
 
 
-def _errand(plan: Plan, claim: Claim) -> Errand:
+def _answer(run: Run, kind: bytes, body: bytes) -> bytes:
+    """What the job's memory says. What a thread of an earlier job still sends is not for this one."""
+    try:
+        if kind == b"S":
+            return b"a" + msgspec.json.encode(run.context.keeper.steps(run.claim))
+        lease, step = _step.decode(body)
+        held = lease == Lease(run.claim.id, run.claim.version) and run.context.keeper.remember(run.claim, step)
+        return b"a" + msgspec.json.encode(held)
+    except HeadraceError as error:
+        return b"x" + str(error).encode()
+
+
+def _errand(run: Run) -> Errand:
+    plan, claim = run.plan, run.claim
     function: Any = plan.task.function
     retry = None if callable(plan.retry.backoff) else plan.retry.policy()
     options = JobOptions(
@@ -112,7 +129,9 @@ def _errand(plan: Plan, claim: Claim) -> Errand:
         retry=retry or msgspec.UNSET,
     )
     stored = msgspec.structs.replace(claim, options=msgspec.json.encode(options).decode())
-    return Errand(stored, function.__module__, function.__qualname__, plan.max_result, plan.timeout)
+    return Errand(
+        stored, function.__module__, function.__qualname__, plan.max_result, plan.timeout, run.context.keeper.now()
+    )
 
 
 class Sandboxes:

@@ -16,9 +16,10 @@ from typing import Any
 import msgspec
 
 from headrace.core.clock import SystemClock
-from headrace.core.model import Claim, Note, Outcome
+from headrace.core.model import Claim, Lease, Note, Outcome
 from headrace.core.options import Options
-from headrace.errors import ConfigError
+from headrace.core.steps import Step
+from headrace.errors import ConfigError, EngineUnavailable
 from headrace.runtime.context import JobContext, current
 from headrace.runtime.plan import Planner, run_inline
 from headrace.runtime.task import Task
@@ -27,13 +28,14 @@ _clock = SystemClock()
 
 
 class Errand(msgspec.Struct, frozen=True):
-    """One job, and where its function is found."""
+    """One job, where its function is found, and the time by the worker's clock."""
 
     claim: Claim
     module: str
     qualname: str
     max_result: int
     timeout: float | None
+    now: int
 
 
 class _Parent:
@@ -43,7 +45,10 @@ class _Parent:
         self._pipe = pipe
         self._sending = threading.Lock()
         self.errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
-        self._renewals: queue.SimpleQueue[bool] = queue.SimpleQueue()
+        self._asking = threading.Lock()
+        self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
+        self._ahead = 0
+        self.largest = 0
 
     def listen(self) -> None:
         """Read what the worker sends. When the worker is gone, so are we."""
@@ -53,23 +58,42 @@ class _Parent:
                 kind, body = message[:1], message[1:]
                 if kind == b"J":
                     self.errands.put(msgspec.json.decode(body, type=Errand))
-                elif kind == b"r":
-                    self._renewals.put(body == b"1")
+                else:
+                    self._answers.put((kind, body))
         os._exit(1)
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
         with self._sending:
             self._pipe.send_bytes(kind + body)
 
+    def ask(self, kind: bytes, body: bytes = b"") -> bytes:
+        """Send a question and wait for its answer; threads of the job ask one after the other."""
+        with self._asking:
+            self.send(kind, body)
+            answered, answer = self._answers.get()
+        if answered == b"x":
+            raise EngineUnavailable(answer.decode())
+        return answer
+
+    def prepare(self, errand: Errand) -> None:
+        """Go by the worker's clock, which is the store's: a sleep must not seem unfinished here that is over there."""
+        self._ahead = errand.now - _clock.now()
+        self.largest = errand.max_result
+
     def now(self) -> int:
-        return _clock.now()
+        return _clock.now() + self._ahead
 
     def note(self, note: Note) -> None:
         self.send(b"N", msgspec.json.encode(note))
 
     def renew(self, claim: Claim) -> bool:
-        self.send(b"R")
-        return self._renewals.get()
+        return self.ask(b"R") == b"true"
+
+    def steps(self, claim: Claim) -> list[Step]:
+        return msgspec.json.decode(self.ask(b"S"), type=list[Step])
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self.ask(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
 
 
 def serve(pipe: Connection) -> None:
@@ -90,13 +114,14 @@ def serve(pipe: Connection) -> None:
 
 
 def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
+    parent.prepare(errand)
     plan = Planner(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
     assert plan is not None
-    deadline = None if errand.timeout is None else _clock.now() + int(errand.timeout * 1000)
+    deadline = None if errand.timeout is None else parent.now() + int(errand.timeout * 1000)
     context = JobContext(errand.claim, deadline, parent)
     token = current.set(context)
     try:
-        return context.enclosed(run_inline(plan, errand.claim, _blocking(task), _clock.now))
+        return context.enclosed(run_inline(plan, errand.claim, _blocking(task), parent.now))
     finally:
         current.reset(token)
 

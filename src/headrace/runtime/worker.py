@@ -22,6 +22,7 @@ from headrace.core import outcomes
 from headrace.core.clock import Clock
 from headrace.core.model import Claim, Lease, Note, WorkerRow
 from headrace.core.settings import Settings
+from headrace.core.steps import Step
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.crew import Crew
@@ -30,6 +31,7 @@ from headrace.runtime.memory import resident_megabytes
 from headrace.runtime.plan import Planner
 from headrace.runtime.preemption import run_in_the_way
 from headrace.runtime.pulse import Pulse, end_run
+from headrace.runtime.remembering import Remembering
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.task import Task
 from headrace.runtime.threads import Threads
@@ -68,6 +70,8 @@ class Worker:
         self._drain = drain
         self._at_most = at_most
         self._find_task = find_task
+        self._remembering = Remembering(engine, settings.lease)
+        self.largest = settings.max_payload
         self._started_at = clock.now()
         self._state = "starting"
         self._paused = False
@@ -206,6 +210,12 @@ class Worker:
 
     def renew(self, claim: Claim) -> bool:
         return self._pulse.renew_one(claim)
+
+    def steps(self, claim: Claim) -> list[Step]:
+        return self._remembering.steps(claim)
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self._remembering.remember(claim, step)
 
     # -- the thread
 

@@ -16,17 +16,20 @@ from typing import Any, TypeVar
 from headrace import Headrace, Job
 from headrace.core import outcomes
 from headrace.core.limits import EVERYTHING
-from headrace.core.model import Claim, Note, Outcome, Share, Want
+from headrace.core.model import Claim, Lease, Note, Outcome, Share, Want
+from headrace.core.steps import Step
 from headrace.errors import UnknownTask
 from headrace.runtime.context import JobContext, current
 from headrace.runtime.firing import fire_due
 from headrace.runtime.fulfilling import Fulfiller, MissingResult, is_promised
 from headrace.runtime.plan import Plan, Planner, conclude
 from headrace.runtime.planting import in_their_flows
+from headrace.runtime.steps import Suspended
 
 T = TypeVar("T")
 
 WORKER = "headrace.testing"
+_SUSPENDED = (Suspended, BaseExceptionGroup)
 
 
 class Shift:
@@ -104,6 +107,12 @@ class Shift:
             )
         return plan
 
+    def steps(self, claim: Claim) -> list[Step]:
+        return self._engine.desk.steps(claim.id)
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self._engine.remember(Lease(claim.id, claim.version), step)
+
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.desk.get([claim.id])
         return bool(rows) and rows[0].version == claim.version
@@ -131,7 +140,7 @@ class Attempt:
                 if self.plan.task.is_async:
                     value = in_own_thread_if_looping(lambda: asyncio.run(value))
                 outcome = self._success(value)
-            except (Exception, SystemExit, asyncio.CancelledError) as error:  # recorded, as by a worker
+            except (Exception, SystemExit, asyncio.CancelledError, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
         self._shift.settle(outcome, notes=self.notes)
 
@@ -141,7 +150,7 @@ class Attempt:
             try:
                 value = self._call()
                 outcome = self._success(await value if self.plan.task.is_async else value)
-            except (Exception, SystemExit) as error:  # recorded, as by a worker
+            except (Exception, SystemExit, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
         self._shift.settle(outcome, notes=self.notes)
 
@@ -167,6 +176,16 @@ class Attempt:
 
     def note(self, note: Note) -> None:
         self.notes.append(note)
+
+    @property
+    def largest(self) -> int:
+        return self.plan.max_result
+
+    def steps(self, claim: Claim) -> list[Step]:
+        return self._shift.steps(claim)
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self._shift.remember(claim, step)
 
     def renew(self, claim: Claim) -> bool:
         return self._shift.holds(claim)

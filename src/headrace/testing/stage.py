@@ -13,6 +13,7 @@ from headrace.core.clock import Clock
 from headrace.core.settings import Settings
 from headrace.core.states import State
 from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
+from headrace.runtime.steps import suspension_in
 from headrace.testing.attempts import Attempt, Shift
 from headrace.testing.clock import VirtualClock
 
@@ -27,12 +28,14 @@ def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
 
     What is delayed stays scheduled, and what fails stays to be retried: drain() runs it when its time has come. The
     outcome is recorded as by a worker. With `raise_errors` the task's exception is raised out of enqueue() as well;
-    RetryLater, Snooze and CancelJob are no errors.
+    RetryLater, Snooze and CancelJob are no errors, and neither is a sleep or a wait for an event.
     """
 
     def run(job: Job[Any]) -> None:
         error = _run_with_kin(app, job)
-        if raise_errors and error is not None and not isinstance(error, _STEERING):
+        if error is None or isinstance(error, _STEERING) or suspension_in(error) is not None:
+            return
+        if raise_errors:
             raise error
 
     with app.intercepting(run):

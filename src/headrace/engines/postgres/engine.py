@@ -17,6 +17,7 @@ from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
@@ -29,7 +30,7 @@ from headrace.engines.postgres.line import NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, kinship, reaper
+from headrace.engines.relational import admission, kinship, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
@@ -198,6 +199,9 @@ class PostgresEngine:
         for topic in topics:
             self._tower.ring(topic)
         return answer
+
+    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        return steps.remember(self, lease, step, self.at(now))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         at = self.at(now)

@@ -34,6 +34,7 @@ class Exchange:
         self._channel = channel
         self._cursors: dict[str, str] = {}
         self._minds_rules = False
+        self._meets_kin = False
 
     def __call__(
         self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int
@@ -49,25 +50,32 @@ class Exchange:
             return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else Settled([], Effects())
 
         def settle_alone() -> Settled:
-            if notes or self._minds_rules or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
+            if (
+                notes
+                or self._minds_rules
+                or self._meets_kin
+                or any(outcome.event is not Event.SUCCEED for outcome in outcomes)
+            ):
                 return self._server.transact(settle)
             return self._complete(outcomes, worker, now)
 
         if want is None or want.limit <= 0:
             settled = settle_alone()
-            return Exchanged(settled.refused, []), self._topics(outcomes, settled.effects)
+            return Exchanged(settled.refused, []), self._told(outcomes, settled)
 
         def claim(db: Connection) -> Taken:
             return turn.claim(db, self._sql, want, now)
 
         if min(len(outcomes), want.limit) >= _MANY:
             settled, taken = _side_by_side(settle_alone, lambda: self._server.run(claim))
+            if settled.effects.work:  # too late for this claim
+                taken = taken._replace(due=now)
         elif outcomes or notes:
             settled, taken = self._server.transact(lambda db: (settle(db), claim(db)))
         else:
             settled, taken = Settled([], Effects()), self._server.run(claim)
         answer = self._claimed(want, taken, settled, now)
-        return answer, self._topics(outcomes, settled.effects)
+        return answer, self._told(outcomes, settled)
 
     def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
         """The answer to a claim, when time and rules have had their say."""
@@ -92,9 +100,11 @@ class Exchange:
             return Settled([], Effects())
         return self._server.transact(lambda db: turn.settle_rest(ledger(db), left, worker, self._channel, now))
 
-    def _topics(self, outcomes: Sequence[Outcome], effects: Effects) -> set[str]:
+    def _told(self, outcomes: Sequence[Outcome], settled: Settled) -> set[str]:
         """Whom this concerns. Where rules are minded, whatever ends may let somebody else's job begin."""
-        topics = {*turn.topics_of(outcomes), *effects.topics()}
+        topics = {*turn.topics_of(outcomes), *settled.effects.topics()}
+        if outcomes:
+            self._meets_kin = settled.met_kin
         return topics | {"work"} if outcomes and self._minds_rules else topics
 
     def _mind_rules(self, want: Want, taken: Taken, now: int) -> Taken:

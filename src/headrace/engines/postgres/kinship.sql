@@ -84,8 +84,7 @@ SELECT (SELECT count(*) FROM (
 WITH unbound AS (
     UPDATE headrace_bonds SET blocks = false
     WHERE blocks AND parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND (policy = 'run'
-           OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent) = 'completed')
+      AND (:completed OR policy = 'run')
     RETURNING 1
 )
 SELECT count(*) FROM unbound;
@@ -208,16 +207,22 @@ SELECT coalesce(json_agg(json_build_array(child, id)), '[]')::text FROM (
            LIMIT 1) IS NULL
     ORDER BY bond.child, bond.parent) AS revivable;
 
--- name: revive
+-- name: wait_again
 WITH revived AS (
-    UPDATE headrace_jobs SET state = :state, version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+    UPDATE headrace_jobs SET state = 'waiting', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
                              started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
-                             reason = NULL, expires_at = NULL, run_at = :now,
-                             rank = CASE WHEN rank < 0 THEN -:now::bigint ELSE :now::bigint END
+                             reason = NULL, expires_at = NULL
     WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
     RETURNING 1
 )
 SELECT count(*) FROM revived;
+
+-- name: lost_parents
+SELECT coalesce(json_agg(DISTINCT bond.parent), '[]')::text
+FROM headrace_bonds AS bond
+CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
+WHERE bond.child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+  AND bond.blocks AND parent.state IN ('failed', 'cancelled');
 
 -- name: open_among
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs

@@ -9,7 +9,8 @@ from headrace.engines.relational.records import FILES, RECORDS
 from headrace.engines.sql import load_statements
 
 _TABLE = re.compile(
-    r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences|tasks|buckets|flows|bonds)\b"
+    r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences|tasks|buckets|flows|bonds"
+    r"|steps)\b"
 )
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 

@@ -19,10 +19,10 @@ SELECT count(pg_notify(:channel, message)) FROM jsonb_array_elements_text(:messa
 WITH fresh AS (
     INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                                max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                               lane, flow)
+                               lane, flow, kin)
     SELECT j.id, j.task, j.queue, j.state, j.priority, j.rank, j.payload, j.checksum, j.created_at, j.run_at,
            j.max_attempts, j.expires_at, j.options, j.tags, j.metadata, j.version, j.unique_key,
-           j.lane, j.flow
+           j.lane, j.flow, j.kin
     FROM jsonb_array_elements(:j::jsonb) WITH ORDINALITY AS j(value, key)
     WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ORDER BY j.key
@@ -63,7 +63,7 @@ WITH done AS (
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
-    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND job.kin = 0 AND jsonb_typeof(o.value) = 'array'
+    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND job.kin <= :kin AND jsonb_typeof(o.value) = 'array'
     RETURNING job.id, job.version - 1 AS version
 ), called AS (
     SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done

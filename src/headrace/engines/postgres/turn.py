@@ -12,7 +12,7 @@ import msgspec
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.states import Event, State
 from headrace.engines.postgres.server import Connection
-from headrace.engines.relational import kinship
+from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
@@ -37,17 +37,18 @@ def note(ledger: Ledger, notes: Sequence[Note]) -> None:
 
 
 class Settled(NamedTuple):
-    """What came of outcomes: those that were stale, and whom it concerned beyond the jobs themselves."""
+    """What came of outcomes: those that were stale, whom it concerned beyond the jobs themselves, if any had kin."""
 
     refused: list[Outcome]
     effects: Effects
+    met_kin: bool = False
 
 
 def complete(ledger: Ledger, outcomes: Sequence[Outcome], channel: str) -> list[Outcome]:
     """Settle plain successes in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
-    applied = _complete(ledger, done, channel) if done else set()
+    applied = _complete(ledger, done, channel, 0) if done else set()
     return [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
 
 
@@ -56,29 +57,43 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, chan
     first, again = _first_and_again(outcomes)
     left = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel)
     if unusual := [o for o in first if o.event is not Event.SUCCEED]:
-        left += _without(_settle(ledger, unusual, channel, kin=False), unusual)
+        left += _without(_settle(ledger, unusual, channel, 0), unusual)
     left += again
     return settle_rest(ledger, left, worker, channel, now) if left else Settled([], Effects())
+
+
+def settle_rest(ledger: Ledger, left: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
+    """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
+    settled = kinship.settle(ledger, left, _Scribe(ledger, channel), now)
+    if topics := settled.effects.topics():
+        ledger.run("ring", messages=as_json(topics), channel=channel)
+    stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
+    if stale:
+        ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
+    return Settled(stale, settled.effects, bool(settled.places))
+
+
+class _Scribe:
+    """Settles jobs that have kin."""
+
+    def __init__(self, ledger: Ledger, channel: str) -> None:
+        self._ledger = ledger
+        self._channel = channel
+
+    def complete(self, outcomes: list[Outcome]) -> None:
+        _complete(self._ledger, outcomes, self._channel, 1)
+
+    def settle(self, outcomes: list[Outcome]) -> None:
+        _settle(self._ledger, outcomes, self._channel, 1)
 
 
 def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
     return [outcome for outcome in outcomes if Lease(outcome.id, outcome.version) not in applied]
 
 
-def settle_rest(ledger: Ledger, left: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
-    """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
-    first, again = _first_and_again(left)
-    settled = kinship.settle(ledger, first, lambda kin: _settle(ledger, kin, channel, kin=True), now)
-    if topics := settled.effects.topics():
-        ledger.run("ring", messages=as_json(topics), channel=channel)
-    stale = [*again, *(o for place, o in enumerate(first) if place not in settled.places)]
-    if stale:
-        ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
-    return Settled(stale, settled.effects)
-
-
-def _settle(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, *, kin: bool) -> set[Lease]:
-    applied = set(_leases.decode(ledger.ask("settle", o=as_json(outcomes), kin=int(kin))))
+def _settle(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
+    applied = set(_leases.decode(ledger.ask("settle", o=as_json(outcomes), kin=kin)))
+    steps.wake_if_come(ledger, outcomes)
     if topics := topics_of(outcomes):
         ledger.run("ring", messages=as_json(topics), channel=channel)
     return applied
@@ -96,9 +111,9 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
     return list(first.values()), again
 
 
-def _complete(ledger: Ledger, outcomes: list[Outcome], channel: str) -> set[Lease]:
+def _complete(ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int) -> set[Lease]:
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
-    applied = ledger.ask("complete", o=as_json(done), expected=len(done), channel=channel)
+    applied = ledger.ask("complete", o=as_json(done), expected=len(done), channel=channel, kin=kin)
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(_leases.decode(applied))
 
 
@@ -216,6 +231,6 @@ def topics_of(outcomes: Sequence[Outcome]) -> list[str]:
     topics = []
     if any(outcome.finished_at is not None for outcome in outcomes):
         topics.append("done")
-    if any(outcome.state is State.PENDING for outcome in outcomes):
+    if any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes):
         topics.append("work")
     return topics

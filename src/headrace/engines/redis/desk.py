@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
+from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import Event, State, sources
+from headrace.core.steps import Step, awaiting
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import movable, position, signed, state_after
@@ -30,6 +32,7 @@ _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get")
 _depths, _filings, _workers = load("depths"), load("filings"), load("workers")
 _move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
 _rule_task, _running = load("rule_task"), load("running")
+_bonds, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
 
 
 class Office(Protocol):
@@ -56,7 +59,7 @@ class RedisDesk:
         states = movable(which, sources(event))
         if not states or limit <= 0 or not _is_text(which):
             return []
-        question = _question(which, states)
+        question = _question(which, states, startable=event is Event.HURRY)
         members: list[bytes] = []
         if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
             for found in self._search(question, "up", limit, "members"):
@@ -81,7 +84,7 @@ class RedisDesk:
     # -- jobs
 
     def get(self, ids: Sequence[str]) -> list[JobRow]:
-        known = [job_id for job_id in dict.fromkeys(ids) if records.encodable(job_id)]
+        known = _storable(ids)
         return records.jobs(self._ask(_get, len(known), records.encode(known))) if known else []
 
     def finished(self, ids: Collection[str]) -> set[str]:
@@ -119,6 +122,31 @@ class RedisDesk:
 
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
         return [records.line.decode(entry) for entry in self._entries(job_id, "l", limit)]
+
+    # -- flows and steps
+
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        asked = _storable(ids)
+        return records.bonds(self._ask(_bonds, len(asked), records.encode(asked))) if asked else []
+
+    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowTally]:
+        asked = _storable(ids)
+        if limit <= 0 or (ids and not asked) or not records.encodable(before or ""):
+            return []
+        found = self._ask(_flows, limit, before or "", len(asked), records.encode(asked))
+        counts = (dict(zip(map(bytes.decode, told[::2]), told[1::2], strict=True)) for told in found[1::2])
+        return [FlowTally(records.flow.decode(row), jobs) for row, jobs in zip(found[::2], counts, strict=True)]
+
+    def steps(self, job_id: str) -> list[Step]:
+        found = self._ask(_steps, job_id) if records.encodable(job_id) else ()
+        return [records.step.decode(entry) for entry in found]
+
+    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
+        self._office.prepare()
+        if not records.encodable(job_id):
+            return False
+        told = (awaiting(name), f"event {name!r} came", records.encode((value, checksum)))
+        return bool(self._office.wire.run(_signal, self._office.at(now), job_id, name, *told))
 
     # -- queues and workers
 
@@ -196,12 +224,17 @@ class RedisDesk:
             place = reached
 
 
-def _question(which: Filter, states: Collection[State]) -> bytes:
-    return records.question(which, states, [job_id for job_id in which.ids if records.encodable(job_id)])
+def _storable(ids: Sequence[str]) -> list[str]:
+    """Each of these once, but for those that can't be in a store."""
+    return [job_id for job_id in dict.fromkeys(ids) if records.encodable(job_id)]
+
+
+def _question(which: Filter, states: Collection[State], startable: bool = False) -> bytes:
+    ids = [job_id for job_id in which.ids if records.encodable(job_id)]
+    return records.question(which, states, ids, startable)
 
 
 def _is_text(which: Filter) -> bool:
     """Whether the filter can match at all: a lone surrogate is in no stored text."""
-    return all(
-        records.encodable(text) for text in (which.queue, which.task, which.tag, which.worker, which.text) if text
-    )
+    texts = (which.queue, which.task, which.tag, which.worker, which.text, which.flow)
+    return all(records.encodable(text) for text in texts if text)

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import (
     Exchanged,
     Lease,
@@ -24,6 +25,7 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
+from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
@@ -45,7 +47,7 @@ _DAY = 86_400_000
 KEPT_FOR = {"completed": 7 * _DAY, "cancelled": 7 * _DAY, "failed": 30 * _DAY}
 _TRIMMED_AT_ONCE, _TRIMS = 1000, 20  # about 15 ms each
 
-_exchange, _renew = load("exchange"), load("renew")
+_exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
 _reap, _disown, _trim = load("reap"), load("disown"), load("trim")
 
 
@@ -79,6 +81,18 @@ class RedisEngine:
         self.prepare()
         return intake.admit(self.wire, candidates, whole, self.at(now)) if candidates else []
 
+    def plant(
+        self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
+    ) -> None:
+        self.prepare()
+        intake.plant(self.wire, jobs, bonds, flow, self.at(now))
+
+    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        self.prepare()
+        names = (lease.id, lease.version, step.kind, step.name, step.number)
+        args = (self.at(now), *names, records.encode(step))
+        return bool(self.wire.run(_remember, *args, repeat=args))
+
     def exchange(
         self,
         outcomes: Sequence[Outcome],
@@ -102,6 +116,7 @@ class RedisEngine:
             len(notes),
             records.encode(notes),
             *self._asked(want),
+            int(any(outcome.spawned or outcome.bonds for outcome in outcomes)),
         )
         refused, claims, next_at, queues, weights, memories = answer
         for queue, memory in records.named(memories, bytes.decode).items():

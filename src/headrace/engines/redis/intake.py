@@ -7,17 +7,18 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from headrace.core.admission import Candidate, Verdict
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import NewJob
 from headrace.core.states import Event, sources
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import queue_full
-from headrace.errors import DuplicateJob, StoreMoved
+from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 if TYPE_CHECKING:
     from headrace.engines.redis.wire import Value, Wire
 
-_insert, _admit = load("insert"), load("admit")
+_insert, _admit, _plant = load("insert"), load("admit"), load("plant")
 _AMENDABLE = sorted(state.value for state in sources(Event.AMEND))
 
 
@@ -40,6 +41,15 @@ def admit(wire: Wire, candidates: Sequence[Candidate], whole: bool, now: int) ->
     return [Verdict(kind.decode(), job_id.decode()) for kind, job_id in zip(told[::2], told[1::2], strict=True)]
 
 
+def plant(wire: Wire, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None, now: int) -> None:
+    """Store jobs with their bonds and their flow."""
+    batch = (len(jobs), records.encode([job.id for job in jobs]), records.encode_batch(jobs))
+    named = ("", b"") if flow is None else (flow.id, records.encode(flow))
+    args = (now, secrets.randbits(50), *batch, records.encode_batch(bonds), *named)
+    if answer := wire.run(_plant, *args, repeat=args):
+        raise_refusal(*answer)
+
+
 def _run(wire: Wire, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value) -> list[Any]:
     call = (now, int(whole), secrets.randbits(50))
     batch = (len(jobs), records.encode([job.id for job in jobs]), records.encode_batch(jobs), *more)
@@ -58,3 +68,10 @@ def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
         raise DuplicateJob(what.decode())
     if why == b"full":
         raise queue_full(what.decode(), *figures[:3])
+    if why == b"unknown":
+        raise InvalidJob(f"there is no job {what.decode()!r} to wait for, or to let wait")
+    if why == b"ended":
+        raise InvalidJob(f"job {what.decode()!r} is {figures[0].decode()} already; it can't wait for another one")
+    if why == b"circle":
+        path = " -> ".join(name.decode() for name in (what, *figures))
+        raise InvalidJob(f"these jobs would wait for each other: {path}")

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, cast
 
+from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filter, Notice, Parcel, QueueRow
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import load
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.wire import Value
 
 _post, _pack, _unpack = load("post"), load("pack"), load("unpack")
+_unpack_flows, _unpack_bonds = load("unpack_flows"), load("unpack_bonds")
 _pack_dead, _unpack_dead, _unpack_queues = load("pack_dead"), load("unpack_dead"), load("unpack_queues")
 
 
@@ -46,16 +48,18 @@ class RedisPorter:
                 records.job(row),
                 [records.filing.decode(entry) for entry in history],
                 [records.line.decode(entry) for entry in log],
+                [records.step.decode(entry) for entry in steps],
             )
-            for row, history, log in zip(found[::3], found[1::3], found[2::3], strict=True)
+            for row, history, log, steps in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
         ]
 
     def unpack(self, parcels: Sequence[Parcel]) -> int:
         self._office.prepare()
         args: list[Value] = [self._office.at(None), secrets.randbits(50)]
         for parcel in parcels:
-            history, logs = map(records.encode, parcel.history), map(records.encode, parcel.logs)
-            args += [records.encode(parcel.job), len(parcel.history), *history, len(parcel.logs), *logs]
+            args.append(records.encode(parcel.job))
+            for filed in (parcel.history, parcel.logs, parcel.steps):
+                args += [len(filed), *map(records.encode, filed)]
         return int(self._office.wire.run(_unpack, *args)) if parcels else 0
 
     def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
@@ -72,6 +76,18 @@ class RedisPorter:
         args = [part for row in queues for part in (row.name, int(row.paused), _kept(row))]
         if args:
             self._office.wire.run(_unpack_queues, *args, repeat=args)
+
+    def unpack_flows(self, flows: Sequence[FlowRow]) -> None:
+        self._office.prepare()
+        args = [part for flow in flows for part in (flow.id, records.encode(flow))]
+        if args:
+            self._office.wire.run(_unpack_flows, *args, repeat=args)
+
+    def unpack_bonds(self, bonds: Sequence[Bond]) -> None:
+        self._office.prepare()
+        if bonds:
+            told = records.encode_batch(bonds)
+            self._office.wire.run(_unpack_bonds, told, repeat=(told,))
 
 
 def _kept(row: QueueRow) -> str:

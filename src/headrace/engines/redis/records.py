@@ -8,9 +8,11 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
+from headrace.core.kinship import POLICIES, Bond, FlowRow
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.regulation import TaskRules
 from headrace.core.states import State
+from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence, ScheduleRow
 from headrace.errors import CorruptPayload, PayloadTooLarge
 
@@ -21,6 +23,8 @@ depths = msgspec.msgpack.Decoder(list[Depth])
 reaped = msgspec.msgpack.Decoder(list[Reaped])
 filing = msgspec.msgpack.Decoder(Filing)
 line = msgspec.msgpack.Decoder(LogLine)
+step = msgspec.msgpack.Decoder(Step)
+flow = msgspec.msgpack.Decoder(FlowRow)
 worker = msgspec.msgpack.Decoder(WorkerRow)
 letter = msgspec.msgpack.Decoder(DeadRow)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
@@ -29,7 +33,7 @@ occurrence = msgspec.msgpack.Decoder(Occurrence)
 
 
 class _Kept(Struct, array_like=True, gc=False):
-    """A whole job as the scripts answer with it: its number, its record, its body, the end of its lease."""
+    """A whole job as the scripts answer with it: its number, its record, its body, the end of its lease, its flow."""
 
     seq: str
     state: State
@@ -62,8 +66,11 @@ class _Kept(Struct, array_like=True, gc=False):
     mark: int
     unique_key: str | None
     lease_until: int | None = None
+    flow: str | None = None
+    kin: int = 0
 
 
+_POLICIES = {policy[0].encode(): policy for policy in POLICIES}
 _kept = msgspec.msgpack.Decoder(_Kept)
 _all_kept = msgspec.msgpack.Decoder(list[_Kept])
 _SHARED = [name for name in JobRow.__struct_fields__ if name != "seq"]
@@ -118,11 +125,20 @@ def encode_batch(batch: Sequence[Struct]) -> bytes:
     return encoded
 
 
-def question(which: Filter, states: Collection[State], ids: Sequence[str]) -> bytes:
-    """A filter as `search.lua` reads it."""
+def question(which: Filter, states: Collection[State], ids: Sequence[str], startable: bool = False) -> bytes:
+    """A filter as `search.lua` reads it; if `startable`, not for what waits with its own run behind it."""
     wanted = [State(state).value for state in states]
     texts = (which.queue, which.task, which.tag, which.worker, which.text)
-    return encode([wanted, *texts, which.since, which.until, ids if which.ids else None])
+    return encode([wanted, *texts, which.since, which.until, ids if which.ids else None, which.flow, startable])
+
+
+def bonds(answer: Sequence[Any]) -> list[Bond]:
+    """Bonds by the order of submission of child and parent."""
+    parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda bond: bond[:2])
+    return [
+        Bond(parent.decode(), child.decode(), _POLICIES[letter], bool(blocks))
+        for _, _, child, parent, letter, blocks in parts
+    ]
 
 
 def named(answer: Sequence[Any], value: Callable[[Any], V]) -> dict[str, V]:

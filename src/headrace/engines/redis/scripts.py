@@ -8,18 +8,24 @@ from typing import NamedTuple
 
 _PARTS = {
     "insert": ("uniques", "births", "arrivals"),
+    "plant": ("uniques", "births", "arrivals", "kinship", "planting"),
     "admit": ("uniques", "births", "arrivals"),
-    "exchange": ("letters", "starting", "settling", "passing", "gatekeeper"),
-    "reap": ("letters", "release"),
+    "exchange": ("letters", "starting", "kin", "settling", "passing", "gatekeeper"),
+    "remember": ("memory",),
+    "reap": ("letters", "release", "kinship"),
     "disown": ("release",),
-    "trim": ("uniques", "erase"),
+    "trim": ("uniques", "kinship", "erase"),
     "walk": ("search", "rows"),
     "size": ("search",),
     "get": ("rows",),
     "peek": ("heads", "rows"),
-    "move": ("letters", "uniques", "erase", "search"),
-    "pack": ("search", "rows"),
-    "unpack": ("uniques", "births"),
+    "move": ("letters", "uniques", "kinship", "erase", "reopening", "search"),
+    "bonds": ("kinship",),
+    "steps": ("memory",),
+    "signal": ("memory",),
+    "pack": ("search", "rows", "memory"),
+    "unpack": ("uniques", "births", "memory"),
+    "unpack_bonds": ("kinship", "planting"),
     "unpack_dead": ("letters",),
     "put": ("schedules",),
     "drop": ("schedules",),
@@ -28,7 +34,11 @@ _PARTS = {
 }
 # A part that seldom is needed, with what it is built on and when that is: a plain claim would spend a third of its
 # time only on making the functions.
-_IF_NEEDED = {"gatekeeper": (("heads", "orders", "turns", "limits"), "limit > 0 and (minded or ARGV[14] == '1')")}
+_IF_NEEDED = {
+    "gatekeeper": (("heads", "orders", "turns", "limits"), "limit > 0 and (minded or ARGV[14] == '1')"),
+    "kin": (("kinship", "nursery"), "ARGV[15] == '1' or call('EXISTS', KIN) == 1"),
+    "nursery": (("uniques", "births", "arrivals", "planting"), "ARGV[15] == '1'"),
+}
 
 
 class Script(NamedTuple):
@@ -49,7 +59,7 @@ def _part(name: str) -> str:
     if name not in _IF_NEEDED:
         return _read(name)
     parts, condition = _IF_NEEDED[name]
-    body = "\n".join(_read(part) for part in (*parts, name))
+    body = "\n".join([*map(_part, parts), _read(name)])
     return f"local {name}\nif {condition} then\n{body}\nend"
 
 

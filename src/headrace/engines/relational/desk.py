@@ -12,7 +12,8 @@ from headrace.core.limits import Head, in_turn
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
-from headrace.engines.relational import kinship
+from headrace.core.steps import Step
+from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.admission import run
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger, Office
@@ -114,6 +115,14 @@ class SqlDesk:
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
         return msgspec.json.decode(self._ask("logs", id=job_id, limit=limit), type=list[LogLine])
 
+    # -- what jobs remember
+
+    def steps(self, job_id: str) -> list[Step]:
+        return msgspec.json.decode(self._ask("steps", id=job_id), type=list[Step])
+
+    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
+        return steps.signal(self._office, job_id, name, value, checksum, self._office.at(now))
+
     # -- flows
 
     def bonds(self, ids: Sequence[str]) -> list[Bond]:
@@ -175,6 +184,7 @@ class SqlDesk:
 
 def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int) -> Effects:
     """Move the jobs; whom it concerns beyond themselves."""
+    steps.forget(ledger, seqs, event)
     if event is Event.DELETE:
         return _delete(ledger, seqs, at)
     if event is Event.REVIVE:
@@ -184,7 +194,7 @@ def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int
     batch: dict[str, Any] = {"seqs": as_json(seqs), "now": at}
     if event is Event.CANCEL:
         ledger.run("move_cancel", **batch, reason=f"cancelled{signed(by)}")
-        return kinship.follow_kin(ledger, seqs, at)
+        return kinship.follow_lost(ledger, seqs, at)
     ledger.run("waive", seqs=as_json(seqs), all=True)  # it runs without those it waited for
     ledger.run("move_hurry", **batch)
     return Effects()
@@ -211,7 +221,7 @@ def _delete(ledger: Ledger, seqs: list[int], at: int) -> Effects:
     if kin:
         open_ones = _numbers.decode(ledger.ask("open_among", seqs=as_json(kin)))
         ledger.run("move_cancel", seqs=as_json(open_ones), now=at, reason=DELETED)
-        effects = run(kinship.follow(open_ones, at), ledger)
+        effects = run(kinship.follow([], open_ones, at), ledger)
     ledger.run("move_delete", seqs=as_json(seqs))
     if flows != "[]":
         ledger.run("drop_flows", ids=flows)

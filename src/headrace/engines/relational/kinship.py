@@ -7,7 +7,7 @@ transactions, the second one to get the lock sees what the first one left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -24,6 +24,7 @@ from headrace.errors import DuplicateJob, InvalidJob
 K = TypeVar("K")
 V = TypeVar("V")
 
+_names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _named = msgspec.json.Decoder(list[tuple[str, int, State]])
 _pairs = msgspec.json.Decoder(list[tuple[str, str]])
@@ -60,20 +61,29 @@ def plant(
     """Store the jobs with what they wait for, and what waits for them."""
     yield from refuse_if_moved()
     standing = yield from _find_standing(jobs, bonds)
-    yield from _refuse_circles(jobs, bonds, standing)
+    if (path := (yield from _circle(bonds, standing))) is not None:
+        raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
     yield from make_room(jobs, lengths)
-    fresh = yield Store(list(jobs))
+    followed = {bond.parent for bond in bonds}
+    fresh = yield Store([replace(job, kin=1) if job.id in followed else job for job in jobs])
     if not all(fresh):
+        if not any(fresh) and (yield from _are_ours(jobs)):
+            return Effects()  # they were stored by this very call, whose answer was lost
         raise DuplicateJob(jobs[fresh.index(False)].id)
     if flow is not None:
         yield Ask("add_flow", {"id": flow.id, "name": flow.name, "created_at": flow.created_at})
     return (yield from _tie(bonds, standing, now))
 
 
+def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
+    ours = _names.decode((yield Ask("mine", {"j": as_json(jobs)})))
+    return {job.id for job in jobs} == set(ours)
+
+
 def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[str, tuple[int, State]]]:
     """The jobs that are there already, by id, and locked: none of them ends before this is stored."""
     new = {job.id for job in jobs}
-    elsewhere = {name for bond in bonds for name in (bond.parent, bond.child)} - new
+    elsewhere = set(_names_in(bonds)) - new
     if not elsewhere:
         return {}
     told = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
@@ -86,48 +96,65 @@ def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[
     return standing
 
 
-def _refuse_circles(jobs: Sequence[NewJob], bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[None]:
+def _circle(bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[list[str] | None]:
+    """The path of a circle that these bonds would close."""
     pairs = [(bond.parent, bond.child) for bond in bonds]
     older = sorted({bond.child for bond in bonds if bond.child in standing})
     # Nothing that is new can wait for itself by way of an older job, unless an older one waits for what is new.
     if older and any(bond.parent in standing for bond in bonds):
         pairs += _pairs.decode((yield Ask("bonds_below", {"ids": as_json(older)})))
-    if (path := circle_in(pairs)) is not None:
-        raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
+    return circle_in(pairs)
 
 
 def _tie(bonds: Sequence[Bond], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Effects]:
     if not bonds:
         return Effects()
     yield Ask("tie", {"b": as_json(bonds)})
-    concerned = {bond.parent for bond in bonds} | {bond.child for bond in bonds if bond.child in standing}
-    yield Ask("mark_kin", {"ids": as_json(sorted(concerned))})
+    if concerned := [name for name in _names_in(bonds) if name in standing]:
+        yield Ask("mark_kin", {"ids": as_json(concerned)})
     older = [standing[name] for name in {bond.child for bond in bonds} if name in standing]
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
         yield _filed(back, Event.AMEND, State.WAITING, "it waits for a job that was added", now)
         yield Ask("hold_back", {"seqs": as_json(back)})
-    over = [standing[bond.parent] for bond in bonds if bond.parent in standing]
-    return (yield from follow(sorted({seq for seq, state in over if state in FINAL}), now))
+    over = {standing[bond.parent] for bond in bonds if bond.parent in standing}
+    completed = sorted(seq for seq, state in over if state is State.COMPLETED)
+    lost = {seq for seq, state in over if state in (State.FAILED, State.CANCELLED)}
+    return (yield from follow(completed, sorted(lost | set((yield from _lost_before(back)))), now))
+
+
+def _lost_before(waiting: Sequence[int]) -> Steps[list[int]]:
+    """Parents of jobs which wait from now on that ended badly while these did not wait yet."""
+    if not waiting:
+        return []
+    return _numbers.decode((yield Ask("lost_parents", {"seqs": as_json(waiting)})))
 
 
 # -- the end of jobs
 
 
-def follow(ended: Sequence[int], now: int) -> Steps[Effects]:
-    """Decide over all that waited for jobs which have ended, and for those that end by it."""
+def follow(completed: Sequence[int], lost: Sequence[int], now: int) -> Steps[Effects]:
+    """Decide over all that waited for jobs which were completed, or ended otherwise; and for those that end by it."""
     effects = Effects()
-    while ended:
-        batch = {"seqs": as_json(ended)}
-        if not (yield Ask("lock_children", batch)):
+    while completed or lost:
+        ended = [*completed, *lost]
+        if not (yield Ask("lock_children", {"seqs": as_json(ended)})):
             break
-        yield Ask("unbind", batch)
-        cancelled = yield from _cancel(ended, now)
-        yield Ask("hold", batch)
-        completed = yield from _unblock(ended, now, effects)
-        ended = cancelled + completed
-        effects.done |= bool(ended)
+        if completed:
+            yield Ask("unbind", {"seqs": as_json(completed), "completed": True})
+        cancelled = (yield from _lose(lost, now)) if lost else []
+        completed, lost = (yield from _unblock(ended, now, effects)), cancelled
+        effects.done |= bool(completed or lost)
     return effects
+
+
+def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
+    """What waited for jobs that failed or were cancelled is cancelled, goes on, or is held, as it was agreed."""
+    batch = {"seqs": as_json(lost)}
+    yield Ask("unbind", {**batch, "completed": False})
+    cancelled = yield from _cancel(lost, now)
+    yield Ask("hold", batch)
+    return cancelled
 
 
 def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
@@ -167,7 +194,7 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
             yield _filed(seqs, Event.REVIVE, State.WAITING, f"its parent {name} is to run again", now)
         level = [seq for seq, _ in found]
         if level:
-            yield Ask("revive", {"seqs": as_json(level), "state": State.WAITING.value, "now": now})
+            yield Ask("wait_again", {"seqs": as_json(level)})
             yield Ask("hold_again", {"seqs": as_json(level)})
 
 
@@ -179,10 +206,10 @@ def kin_among(ledger: Ledger, seqs: Sequence[int]) -> list[int]:
     return _numbers.decode(ledger.ask("kin_among", seqs=as_json(seqs))) if seqs else []
 
 
-def follow_kin(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
-    """`follow` for those of these ended jobs that have kin."""
+def follow_lost(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
+    """`follow` for those of these failed or cancelled jobs that have kin."""
     kin = kin_among(ledger, seqs)
-    return run(follow(kin, now), ledger) if kin else Effects()
+    return run(follow([], kin, now), ledger) if kin else Effects()
 
 
 class Settlement(Struct):
@@ -192,42 +219,72 @@ class Settlement(Struct):
     effects: Effects
 
 
-def settle(
-    ledger: Ledger, outcomes: Sequence[Outcome], apply: Callable[[list[Outcome]], object], now: int
-) -> Settlement:
-    """Settle those outcomes whose job has kin; `apply` stores them as they are meant, with their history."""
-    kin = _kin.decode(ledger.ask("kin_outcomes", o=as_json(outcomes)))
+class Scribe(Protocol):
+    """How a store settles jobs that have kin."""
+
+    def complete(self, outcomes: list[Outcome]) -> None:
+        """Store plain successes."""
+        ...
+
+    def settle(self, outcomes: list[Outcome]) -> None:
+        """Store what is not a plain success, with its history."""
+        ...
+
+
+def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int) -> Settlement:
+    """Settle those outcomes whose job has kin, and decide what that means to others."""
+    kin: dict[int, tuple[int, Outcome]] = {}
+    for place, seq, blocks in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(outcomes)))):
+        kin.setdefault(seq, (place, _meant(outcomes[place], blocks)))  # a second one of the same claim is stale
     if not kin:
         return Settlement(set(), Effects())
-    meant = {seq: _meant(outcomes[place], blocks) for place, seq, blocks in kin}
-    apply(list(meant.values()))
+    meant = {seq: outcome for seq, (_, outcome) in kin.items()}
+    completed = {seq: outcome for seq, outcome in meant.items() if outcome.state is State.COMPLETED}
+    if completed:
+        scribe.complete(list(completed.values()))
+    if unusual := [outcome for seq, outcome in meant.items() if seq not in completed]:
+        scribe.settle(unusual)
     effects = Effects()
     for outcome in meant.values():
         if outcome.spawned:
             effects.add(run(_spawn(outcome, now), ledger))
-    ended = [seq for seq, outcome in meant.items() if outcome.state in FINAL]
-    effects.add(run(follow(ended, now), ledger))
-    return Settlement({place for place, _, _ in kin}, effects)
+    lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
+    lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
+    effects.add(run(follow(list(completed), lost, now), ledger))
+    return Settlement({place for place, _ in kin.values()}, effects)
 
 
 def _meant(outcome: Outcome, blocks: int) -> Outcome:
     """A success of a job that has to wait for others is not its end."""
     if outcome.event is not Event.SUCCEED:
         return outcome
-    blocks += len(outcome.spawned)
+    blocks += len([bond for bond in outcome.bonds if bond.child == outcome.id])
     if not blocks:
-        return replace(outcome, quiet=True)  # the row tells it
+        return outcome
     jobs = "1 job" if blocks == 1 else f"{blocks} jobs"
     return replace(outcome, state=State.WAITING, reason=f"its own run is over; it waits for {jobs}")
 
 
 def _spawn(outcome: Outcome, now: int) -> Steps[Effects]:
-    """Store what a job left behind. What is there already was left by a success of it before."""
-    fresh = yield Store(list(outcome.spawned))
-    standing = yield from _find_standing(outcome.spawned, outcome.bonds)
-    effects = yield from _tie(outcome.bonds, standing, now)
+    """Store what a job left behind. The job has succeeded, and nothing of this may keep that from being stored.
+
+    What is there already was left by a success of it before; a bond to what is gone, or of what has ended, is left out.
+    """
+    fresh = yield Store([replace(job, kin=1) for job in outcome.spawned])
+    told = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.bonds))})))
+    known = {name: (seq, state) for name, seq, state in told}
+    bonds = [b for b in outcome.bonds if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
+    new = {job.id for job, is_new in zip(outcome.spawned, fresh, strict=True) if is_new}
+    standing = {name: found for name, found in known.items() if name not in new}
+    if (yield from _circle(bonds, standing)) is not None:
+        bonds = [bond for bond in bonds if bond.parent in new]
+    effects = yield from _tie(bonds, standing, now)
     effects.work |= any(fresh)
     return effects
+
+
+def _names_in(bonds: Sequence[Bond]) -> list[str]:
+    return sorted({name for bond in bonds for name in (bond.parent, bond.child)})
 
 
 def _filed(seqs: Sequence[int], event: Event, target: State, detail: str, now: int) -> Ask:

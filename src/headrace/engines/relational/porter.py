@@ -9,12 +9,14 @@ import msgspec
 
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel, QueueRow
+from headrace.core.steps import Step
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
 from headrace.errors import HeadraceError
 
 _rows = msgspec.json.Decoder(list[JobRow])
 _filings = msgspec.json.Decoder(list[tuple[int, Filing]])
+_steps = msgspec.json.Decoder(list[tuple[int, Step]])
 _lines = msgspec.json.Decoder(list[tuple[int, LogLine]])
 _dead = msgspec.json.Decoder(list[DeadRow])
 _names = msgspec.json.Decoder(list[str])
@@ -51,7 +53,11 @@ class SqlPorter:
             seqs = as_json([job.seq for job in jobs])
             history = _by_job(_filings.decode(ledger.ask("pack_history", seqs=seqs)))
             logs = _by_job(_lines.decode(ledger.ask("pack_logs", seqs=seqs)))
-            return [Parcel(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, [])) for job in jobs]
+            steps = _by_job(_steps.decode(ledger.ask("pack_steps", seqs=seqs)))
+            return [
+                Parcel(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, []), steps.get(job.seq, []))
+                for job in jobs
+            ]
 
         return self._office.read(look)
 
@@ -72,6 +78,7 @@ class SqlPorter:
                 ledger.run("unpack_tags", r=as_json(tagged))
             _file(ledger, "unpack_history", ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history))
             _file(ledger, "unpack_logs", ((parcel.job.id, line) for parcel in fresh for line in parcel.logs))
+            _file(ledger, "unpack_steps", ((parcel.job.id, step) for parcel in fresh for step in parcel.steps))
             return added
 
         try:
@@ -122,7 +129,7 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
     return grouped
 
 
-def _file(ledger: Ledger, statement: str, records: Iterable[tuple[str, Filing | LogLine]]) -> None:
+def _file(ledger: Ledger, statement: str, records: Iterable[tuple[str, Filing | LogLine | Step]]) -> None:
     # The job's id goes in front: its number in this store is found by it.
     if rows := [(job_id, *msgspec.structs.astuple(record)) for job_id, record in records]:
         ledger.run(statement, r=as_json(rows))

@@ -46,7 +46,7 @@ def _reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) ->
         _expire(ledger, failed, State.FAILED, now)
         if len(rows) < limit:
             ledger.run("sign_off", ids=as_json(list(dead)))
-        return _answer(ledger, rows), kinship.follow_kin(ledger, failed, now)
+        return _answer(ledger, rows), kinship.follow_lost(ledger, failed, now)
 
     # The usual case needs no turn to write.
     if not dead and not _overdue.decode(office.read(lambda ledger: ledger.ask("overdue", **question))):
@@ -115,7 +115,7 @@ def lapse(ledger: Ledger, now: int, limit: int) -> tuple[int, kinship.Effects]:
         return 0, kinship.Effects()
     file_moves(ledger, seqs, Event.LAPSE, State.CANCELLED, "expired before it started", now)
     ledger.run("move_cancel", seqs=as_json(seqs), now=now, reason="expired")
-    effects = kinship.follow_kin(ledger, seqs, now)
+    effects = kinship.follow_lost(ledger, seqs, now)
     effects.done = True
     return len(seqs), effects
 

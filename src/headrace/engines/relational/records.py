@@ -21,6 +21,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
+from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
 
@@ -70,11 +71,13 @@ _ALL = (
     Occurrence,
     QueueRow,
     Seeker,
+    Step,
     WorkerRow,
     _numbered("Replacement", NewJob),
     _carried("CarriedFiling", Filing),
     _carried("CarriedLine", LogLine),
+    _carried("CarriedStep", Step),
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
-FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql")
+FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql")

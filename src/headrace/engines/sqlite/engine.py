@@ -28,23 +28,24 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
-from headrace.core.states import Event, State
+from headrace.core.states import State
+from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.bell import Belfry
 from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, kinship, reaper
+from headrace.engines.relational import admission, kinship, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.gatekeeper import earlier, rulebook
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.porter import SqlPorter
-from headrace.engines.relational.records import Completion
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.sql import as_json
-from headrace.engines.sqlite import health, intake, schema
+from headrace.engines.sqlite import health, intake, schema, settling
 from headrace.engines.sqlite.ledger import SqliteLedger
+from headrace.engines.sqlite.settling import Settling
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Durability, Store, explained, scalar
 from headrace.engines.sqlite.taking import Taking
@@ -89,6 +90,7 @@ class SqliteEngine:
         self._regulations = Regulations()
         self._cursors: dict[str, str] = {}
         self._minds_rules = False
+        self._meets_kin = False
         self._ready = False
 
     # -- the hot path
@@ -148,13 +150,16 @@ class SqliteEngine:
     ) -> Exchanged:
         self.prepare()
         at = self.at(now)
-        effects = Effects()
         with self.store.writing() as db:
-            _note(db, notes)
-            refused = _settle_fresh(db, outcomes, want.worker if want else None, at, effects) if outcomes else []
+            settling.note(db, notes)
+            turn = Settling(db, at, kin_first=self._meets_kin)
+            refused = turn.settle(outcomes, want.worker if want else None) if outcomes else []
+            effects = turn.effects
             answer = self._claim(db, want, at, effects) if want and want.limit > 0 else Exchanged([], [])
+        if outcomes:
+            self._meets_kin = turn.met_kin
         effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
-        effects.work |= any(outcome.state is State.PENDING for outcome in outcomes)
+        effects.work |= any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes)
         # Where rules are minded, whatever ends may let somebody else's job begin.
         effects.work |= bool(outcomes and self._minds_rules)
         effects.ring(self.ring)
@@ -176,6 +181,9 @@ class SqliteEngine:
         taking = Taking(db, want, book, self._cursors, now)
         claims = taking.all_that_fits(queues)
         return Exchanged([], claims, earlier(due, taking.next_at), tuple(queues), book.weights)
+
+    def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
+        return steps.remember(self, lease, step, self.at(now))
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()
@@ -316,70 +324,6 @@ def _new_scratch() -> Scratch:
     from headrace.engines.sqlite.scratch import Scratch
 
     return Scratch()
-
-
-def _note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
-    progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
-    if progress:
-        db.execute(SQL["note_progress"], {"n": as_json(list(progress.values()))})
-    if lines := [note for note in notes if note.message is not None]:
-        db.execute(SQL["note_logs"], {"n": as_json(lines)})
-
-
-def _settle_fresh(
-    db: sqlite3.Connection, outcomes: Sequence[Outcome], worker: str | None, now: int, effects: Effects
-) -> list[Outcome]:
-    """Settle what is not stale; file and return what is. Whom it concerned beyond the jobs themselves is added."""
-    if _settle(db, outcomes):
-        return []
-    fresh, stale = _divide(db, outcomes)
-    if fresh:
-        settled = kinship.settle(SqliteLedger(db), fresh, lambda kin: _settle_unusual(db, kin, kin=True), now)
-        effects.add(settled.effects)
-        _settle(db, [outcome for place, outcome in enumerate(fresh) if place not in settled.places])
-    if stale:
-        db.execute(SQL["file_stale"], {"o": as_json(stale), "now": now, "worker": worker})
-    return stale
-
-
-def _settle(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> bool:
-    """Apply the outcomes; False, and nothing done, if any of them is stale or of a job that has kin."""
-    db.execute("SAVEPOINT settle")
-    done = [
-        Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at)
-        for o in outcomes
-        if o.event is Event.SUCCEED
-    ]
-    spawning = any(o.spawned for o in outcomes)
-    applied = db.execute(SQL["complete"], {"o": as_json(done)}).rowcount if done and not spawning else 0
-    if len(done) < len(outcomes) and not spawning:
-        applied += _settle_unusual(db, [o for o in outcomes if o.event is not Event.SUCCEED])
-    whole = applied == len(outcomes)
-    if not whole:
-        db.execute("ROLLBACK TO settle")
-    db.execute("RELEASE settle")
-    return whole
-
-
-def _settle_unusual(db: sqlite3.Connection, outcomes: list[Outcome], *, kin: bool = False) -> int:
-    """Settle what is not a plain success, filing what the row is about to lose; of jobs with kin only if asked to."""
-    if told := [outcome for outcome in outcomes if not outcome.quiet]:
-        db.execute(SQL["file_outcomes"], {"o": as_json(told)})
-    if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL]:
-        db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
-    return db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": int(kin)}).rowcount
-
-
-def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
-    behind = set(_numbers.decode(scalar(db, SQL["stale_outcomes"], {"o": as_json(outcomes)})))
-    fresh: dict[str, Outcome] = {}
-    stale: list[Outcome] = []
-    for index, outcome in enumerate(outcomes):
-        if index in behind or outcome.id in fresh:  # a second settle of one claim is stale as well
-            stale.append(outcome)
-        else:
-            fresh[outcome.id] = outcome
-    return list(fresh.values()), stale
 
 
 def _is_past(moment: int | None, now: int) -> bool:

@@ -49,9 +49,7 @@ WHERE job.kin = 1 OR o.spawned <> '[]';
 
 -- name: unbind
 UPDATE headrace_bonds SET blocks = 0
-WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs))
-  AND (policy = 'run'
-       OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent) = 'completed');
+WHERE blocks AND parent IN (SELECT value FROM json_each(:seqs)) AND (:completed OR policy = 'run');
 
 -- name: doomed
 SELECT json_group_array(json_array(seq, id, task, state, reason)) FROM (
@@ -92,6 +90,17 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
   AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
               WHERE bond.child = job.seq AND bond.blocks
                 AND parent.state NOT IN ('completed', 'failed', 'cancelled'));
+
+-- name: wait_again
+UPDATE headrace_jobs SET state = 'waiting', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
+                         started_at = NULL, worker = NULL, result = NULL, result_checksum = NULL, progress = NULL,
+                         reason = NULL, expires_at = NULL
+WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: lost_parents
+SELECT json_group_array(DISTINCT bond.parent)
+FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+WHERE bond.child IN (SELECT value FROM json_each(:seqs)) AND bond.blocks AND parent.state IN ('failed', 'cancelled');
 
 -- name: hold_again
 UPDATE headrace_jobs SET reason = 'held'

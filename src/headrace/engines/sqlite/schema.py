@@ -8,7 +8,8 @@ from headrace.engines.sql import Migration, load_migrations
 from headrace.errors import SchemaMismatch
 
 MIGRATIONS: list[Migration] = load_migrations(
-    "headrace.engines.sqlite", ("0001_foundation", "0002_moving", "0003_time_and_order", "0004_flows")
+    "headrace.engines.sqlite",
+    ("0001_foundation", "0002_moving", "0003_time_and_order", "0004_flows", "0005_steps"),
 )
 CURRENT = MIGRATIONS[-1].version
 

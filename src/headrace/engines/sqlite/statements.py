@@ -10,4 +10,3 @@ SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=
 SQL["lock_overdue"] = SQL["overdue"]
 SQL["file_changes"] = SQL["file_moves"]
 SQL["cancel"] = SQL["move_cancel"]
-SQL["revive"] = SQL["move_revive"]

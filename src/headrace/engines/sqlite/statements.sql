@@ -4,7 +4,7 @@
 -- name: insert
 INSERT INTO headrace_jobs (id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
                            max_attempts, expires_at, options, tags, metadata, version, unique_key,
-                           lane, flow)
+                           lane, flow, kin)
 VALUES {rows}
 ON CONFLICT (id) DO NOTHING;
 
@@ -17,6 +17,12 @@ JOIN json_each(j.tags) AS tag;
 
 -- name: taken
 SELECT json_group_array(id) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: mine (each j: NewJob)
+SELECT json_group_array(job.id)
+FROM json_each(:j) AS j
+JOIN headrace_jobs AS job ON job.id = j.id AND job.created_at = j.created_at AND job.checksum = j.checksum
+                         AND job.task = j.task;
 
 -- name: add_queues
 INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT value, :now FROM json_each(:names);
@@ -68,7 +74,7 @@ UPDATE headrace_jobs SET state = 'completed', version = headrace_jobs.version + 
                          result_checksum = o.result_checksum, finished_at = o.finished_at, reason = NULL,
                          lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin = 0;
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin <= :kin;
 
 -- name: stale_outcomes (each o: Outcome)
 SELECT json_group_array(o.key) FROM json_each(:o) AS o

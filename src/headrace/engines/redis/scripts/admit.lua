@@ -139,10 +139,10 @@ end
 local function write_new(entry)
   local j, c = entry.job, entry.content
   submit(entry.member, mark, j.id, j.task, j.queue, j.state, j.priority, j.rank, c.payload, c.checksum, j.created_at,
-    j.run_at, j.max_attempts, j.expires_at, c.options, c.tags, c.metadata, j.version, c.unique_key, j.lane)
+    j.run_at, j.max_attempts, j.expires_at, c.options, c.tags, c.metadata, j.version, c.unique_key, j.lane, j.flow)
 end
 
--- The birth's mark stays: a repeated call must know the job again, whoever replaced it meanwhile.
+-- The birth's mark stays: a repeated call must know the job again, whoever replaced it meanwhile. So does its flow.
 local function write_content(member, before, j, c)
   local _, _, _, _, tags, _, own_mark = take(call('HGET', BODIES, member), 6)
   drop(named('queue', before.queue), member)
@@ -167,7 +167,7 @@ local function read_job(offset)
   local n = {attempt = 0}
   offset, n.id, n.task, n.queue, n.state, n.priority, n.rank, n.payload, n.checksum, n.created_at, n.run_at,
     n.max_attempts, n.expires_at, n.options, n.tags, n.metadata, n.version, n.unique_key,
-    n.lane = take(jobs, 18, offset + 3)
+    n.lane, n.flow = take(jobs, 20, offset + 3)
   return offset, n
 end
 

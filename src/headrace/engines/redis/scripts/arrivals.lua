@@ -11,7 +11,7 @@ local function is_own(member, mark)
 end
 
 local function submit(member, mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-  max_attempts, expires_at, options, tags, metadata, version, unique_key, lane)
+  max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)
   local beginning = version == 1 and beginnings[state]
   if not beginning then
     beginning = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil)
@@ -32,19 +32,20 @@ local function submit(member, mark, id, task, queue, state, priority, rank, payl
     })
   end
   if unique_key then add_key(member, unique_key) end
+  if flow then join_flow(member, flow) end
 end
 
--- Every job of the batch but those to skip.
+-- Every job of the batch but those to skip. Whether one has kin, its last value, is told by its bonds here.
 local function submit_all(batch, count, skip, next_number, mark)
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     local id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
-      options, tags, metadata, version, unique_key, lane
+      options, tags, metadata, version, unique_key, lane, flow
     offset, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at, max_attempts, expires_at,
-      options, tags, metadata, version, unique_key, lane = take(batch, 18, offset + 3)
+      options, tags, metadata, version, unique_key, lane, flow = take(batch, 20, offset + 3)
     if not skip[i] then
       submit(next_number(), mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
-        max_attempts, expires_at, options, tags, metadata, version, unique_key, lane)
+        max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)
       coming[queue] = (coming[queue] or 0) + 1
     end
   end

@@ -2,6 +2,7 @@
 
 local ids, bodies, new_count = {}, {}, 0
 local spans, any_number = {}, false
+local origins, origin_count = {}, 0
 
 local function tags_of(tags)
   return tags and cjson.decode(tags) or {}
@@ -44,10 +45,17 @@ local function bear(member, id, task, queue, tags, created_at, record, body)
   remember_span(created_at, member)
 end
 
+local function join_flow(member, flow)
+  add(named('flow', flow), member, member)
+  origins[origin_count + 1], origins[origin_count + 2] = member, flow
+  origin_count = origin_count + 2
+end
+
 local function flush_births()
   if not any_number then guard() end
   in_parts('HSET', IDS, ids, new_count)
   in_parts('HSET', BODIES, bodies, new_count)
+  in_parts('HSET', ORIGINS, origins, origin_count)
   flush()
   for hour, span in pairs(spans) do
     local known = call('HGET', P .. ':spans', hour)
@@ -58,4 +66,5 @@ local function flush_births()
     end
     call('HSET', P .. ':spans', hour, first .. ' ' .. last)
   end
+  ids, bodies, new_count, spans, origins, origin_count = {}, {}, 0, {}, {}, 0
 end

@@ -1,11 +1,13 @@
--- Removing a job with everything that is its own; its dead letters stay.
+-- Removing a job with everything that is its own: its bonds too, and its flow with the last of it. Its dead letters
+-- stay.
 
 local gone, gone_ids, gone_keys = {}, {}, {}
 
 local function erase(member, j)
   local n = #gone + 1
   gone[n], gone_ids[n] = member, j.id
-  gone_keys[2 * n - 1], gone_keys[2 * n] = P .. ':h:' .. member, P .. ':l:' .. member
+  gone_keys[3 * n - 2], gone_keys[3 * n - 1] = P .. ':h:' .. member, P .. ':l:' .. member
+  gone_keys[3 * n] = memory(member)
   leave(member, j)
   drop(named('queue', j.queue), member)
   drop(named('task', j.task), member)
@@ -20,13 +22,51 @@ local function erase(member, j)
   end
 end
 
+-- Take the jobs that are gone out of the bonds of others.
+local function untie()
+  for _, member in ipairs(gone) do
+    for _, parent in ipairs(call('HKEYS', parents_of(member))) do call('HDEL', children_of(parent), member) end
+    for _, child in ipairs(call('HKEYS', children_of(member))) do
+      call('HDEL', parents_of(child), member)
+      call('SREM', blocks_of(child), member)
+    end
+    call('UNLINK', parents_of(member), children_of(member), blocks_of(member))
+  end
+  in_parts('SREM', KIN, gone, #gone)
+end
+
+-- Flows that had jobs among those that are gone, to be looked at when these are.
+local function leave_flows()
+  local flows = {}
+  for i, flow in ipairs(ask_in_parts('HMGET', ORIGINS, gone, #gone)) do
+    if flow then
+      drop(named('flow', flow), gone[i])
+      flows[flow] = true
+    end
+  end
+  if next(flows) then in_parts('HDEL', ORIGINS, gone, #gone) end
+  return flows
+end
+
 -- No guard before it: what frees memory must work when there is none left. Its first write takes something away.
-local function flush_erased()
+-- `ended` are those that had not ended before, for whom others may wait.
+local function flush_erased(ended, now, messages)
   in_parts('HDEL', IDS, gone_ids, #gone_ids)
   in_parts('HDEL', JOBS, gone, #gone)
   in_parts('HDEL', BODIES, gone, #gone)
   for i = 1, #gone_keys, AT_ONCE do
     call('UNLINK', unpack(gone_keys, i, math.min(i + AT_ONCE - 1, #gone_keys)))
   end
+  local flows = leave_flows()
   flush()
+  for flow in pairs(flows) do
+    if call('EXISTS', named('flow', flow)) == 0 then
+      call('HDEL', P .. ':flows', flow)
+      call('ZREM', P .. ':recent', flow)
+    end
+  end
+  if any_kin() then
+    follow(ended, now, messages)
+    untie()
+  end
 end

@@ -27,6 +27,8 @@
 --                      own jobs again.
 --   {p}:h:<number>     list: what was filed about the job, each the array of a Filing
 --   {p}:l:<number>     list: what the job logged, each the array of a LogLine
+--   {p}:steps:<number> hash: what the job remembers, by kind, number and name, see `name_of_step`: twelve digits that tell
+--                      the order, and the array of a Step
 --   {p}:spans          hash: hour of created_at -> the lowest and the highest number of its jobs
 --
 --   Where a job stands, sorted sets of numbers:
@@ -42,11 +44,22 @@
 --   By what a job is found, sorted sets by number:
 --   {p}:queue:<queue>, {p}:task:<task>, {p}:tag:<tag>
 --   {p}:state:<state>        of every state but running: what runs is never much, and found by {p}:leases
---   {p}:worker:<worker>      those that finished with this worker
+--   {p}:worker:<worker>      those that finished with this worker, or whose run is over and that wait for others
+--   {p}:flow:<flow>          those of this flow
 --
 --   Jobs that have a key, sorted sets of numbers; see `uniques`:
 --   {p}:unique:<key>         by number: all that are not in one of the others
 --   {p}:past:<state>:<key>   by finished_at: those that were found to be finished
+--
+--   Jobs that wait for jobs; see `kinship`. A policy is its first letter:
+--   {p}:kin            set of numbers: all parents, and children that were there before a bond of theirs. The end of
+--                      any other job, and its success, concerns nobody else
+--   {p}:parents:<number>     hash: the number of each of its parents -> policy
+--   {p}:children:<number>    hash: the number of each of its children -> policy
+--   {p}:blocks:<number>      set of numbers: those of its parents that it still waits for
+--   {p}:flows          hash: id of a flow -> the array of a FlowRow
+--   {p}:recent         sorted set of these ids, all of score 0: by id
+--   {p}:origins        hash: number of a job that is of a flow -> the flow's id
 --
 --   {p}:queues         hash: name -> created_at and, if it has any, a space and its QueueRules in JSON
 --   {p}:paused         set of names
@@ -71,9 +84,11 @@ local call, pack, take = redis.call, cmsgpack.pack, cmsgpack.unpack_limit
 local IDS, JOBS, BODIES = P .. ':ids', P .. ':jobs', P .. ':bodies'
 local DUE, LEASES, LAPSING = P .. ':due', P .. ':leases', P .. ':lapsing'
 local QUEUES, RULED, LANED, TASKS = P .. ':queues', P .. ':ruled', P .. ':laned', P .. ':tasks'
+local KIN, ORIGINS = P .. ':kin', P .. ':origins'
 
 local PUT_OFF = {scheduled = true, retrying = true}
 local FINAL = {completed = true, failed = true, cancelled = true}
+local HAS_RUN = {completed = true, failed = true, cancelled = true, waiting = true} -- if it has a worker, that is
 
 local AT_ONCE = 4000 -- arguments of one call; Lua's stack has room for some 8000
 
@@ -280,9 +295,8 @@ local function leave(member, j)
     return
   end
   drop(named('state', state), member)
-  if FINAL[state] then
-    if j.worker then drop(named('worker', j.worker), member) end
-  else
+  if HAS_RUN[state] and j.worker then drop(named('worker', j.worker), member) end
+  if not FINAL[state] then
     if PUT_OFF[state] then drop(DUE, member) end
     if j.expires_at then drop(LAPSING, member) end
   end
@@ -296,7 +310,6 @@ local function enter(member, j, lease_until)
     for_each_hold(j.lane, add, member, member)
   elseif FINAL[state] then
     score = text(j.finished_at or 0)
-    if j.worker then add(named('worker', j.worker), member, member) end
   else
     if state == 'pending' then
       score = standing(j.priority, j.rank)
@@ -306,8 +319,10 @@ local function enter(member, j, lease_until)
       score = text(j.run_at)
       add(DUE, score, member)
     end
-    if j.expires_at then add(LAPSING, text(j.expires_at), member) end
+    -- What waits for others after its own run has started in time.
+    if j.expires_at and not j.finished_at then add(LAPSING, text(j.expires_at), member) end
   end
+  if HAS_RUN[state] and j.worker then add(named('worker', j.worker), member, member) end
   if state == 'pending' and j.lane ~= '' then
     for_lane(j.queue, j.lane, add, score, member)
   else
@@ -336,6 +351,15 @@ end
 -- The rank that fits a new time: a job of a LIFO queue stays one.
 local function rank_at(j, run_at)
   return j.rank < 0 and -run_at or run_at
+end
+
+-- Where a job remembers its steps, and under which name each.
+local function memory(member)
+  return P .. ':steps:' .. member
+end
+
+local function name_of_step(kind, number, name)
+  return kind .. ':' .. text(number) .. ':' .. name
 end
 
 -- Tell listeners, once for each message. Who may not publish is found out when the store is opened; an error here

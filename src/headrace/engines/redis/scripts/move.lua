@@ -8,51 +8,63 @@ if by == '' then by = nil end
 
 local CHANGES = {
   cancel = function(j) j.state, j.finished_at, j.reason = 'cancelled', now, reason end,
-  revive = function(j)
-    j.state, j.attempt, j.crashes, j.run_at, j.rank = 'pending', 0, 0, now, rank_at(j, now)
+  revive = function(j, target)
+    j.state, j.attempt, j.crashes, j.run_at, j.rank = target, 0, 0, now, rank_at(j, now)
     j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
     j.progress, j.reason, j.expires_at = nil, nil, nil
   end,
-  hurry = function(j) j.state, j.run_at, j.rank = 'pending', now, rank_at(j, now) end,
+  hurry = function(j)
+    j.state, j.run_at, j.rank = 'pending', now, rank_at(j, now)
+    if j.reason == 'held' then j.reason = nil end
+  end,
 }
 local TARGETS = {cancel = 'cancelled', revive = 'pending', hurry = 'pending'}
 
--- A finished job is about to be open again: by its key, if it has one, it is found among those.
-local function reopen_key(member, j)
-  local body = call('HGET', BODIES, member)
-  local key = body and select(8, take(body, 7))
-  if key then
-    drop(past(j.state, key), member)
-    add(named('unique', key), member, member)
-  end
-end
-
 local members = filter.ids and candidates(nil, true, limit + #filter.ids) or cmsgpack.unpack(ARGV[7])
 local records = records_of(members, #members)
-local moved, messages = {}, {}
+local jobs, moving, moved, messages = {}, {}, {}, {}
 for i, member in ipairs(members) do
   local j = job_of(records[i])
-  if j and #moved < limit and matches(member, j) then
-    moved[#moved + 1] = j.id
-    if event == 'delete' then
-      erase(member, j)
-    else
-      file(member, j, now, event, TARGETS[event], by and 'by ' .. by, j.finished_at)
-      if event == 'revive' then
-        requeue_letter(j.id, now, by)
-        reopen_key(member, j)
-      end
-      move(member, j, CHANGES[event])
-      if j.state == 'pending' then messages['work:' .. j.queue] = true end
-    end
+  if j and #jobs < limit and matches(member, j) then
+    j.member, moving[member] = member, true
+    jobs[#jobs + 1], moved[#moved + 1] = j, j.id
   end
 end
-if #moved == 0 then return moved end
+if #jobs == 0 then return moved end
+
+local has_bonds = any_kin()
+
+local function move_by_hand(member, j)
+  local target = TARGETS[event]
+  if event == 'revive' then
+    if has_bonds then target = state_of_revived(member, moving) end
+    if j.state == 'completed' then deferred[#deferred + 1] = function() call('UNLINK', memory(member)) end end
+    requeue_letter(j.id, now, by)
+    reopen_key(member, j)
+  elseif event == 'hurry' and j.state == 'waiting' then
+    -- Its bonds stay, but nothing of what it runs without may stop it any more.
+    deferred[#deferred + 1] = function() call('UNLINK', blocks_of(member)) end
+  end
+  file(member, j, now, event, target, by and 'by ' .. by, j.finished_at)
+  move(member, j, function() CHANGES[event](j, target) end)
+  if target == 'pending' then messages['work:' .. j.queue] = true end
+end
+
 if event == 'delete' then
-  flush_erased()
+  local ended = {}
+  for _, j in ipairs(jobs) do
+    erase(j.member, j)
+    if not FINAL[j.state] then
+      ended[#ended + 1] = {member = j.member, id = j.id, task = j.task, state = 'cancelled', reason = 'deleted'}
+    end
+  end
+  flush_erased(ended, now, messages)
 else
   guard()
+  for _, j in ipairs(jobs) do move_by_hand(j.member, j) end
   flush()
+  if has_bonds and event == 'cancel' then follow(jobs, now, messages) end
+  if has_bonds and event == 'revive' then reopen(jobs, now) end
 end
 if event == 'cancel' or event == 'delete' then messages.done = true end
 if event == 'cancel' then messages.orders = true end

@@ -18,9 +18,11 @@ local function for_each_due(key, act)
   flush()
 end
 
+local lapsed = {}
 local function lapse(member, j)
   file(member, j, now, 'lapse', 'cancelled', 'expired before it started', j.finished_at)
   move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'expired' end)
+  j.member, lapsed[#lapsed + 1] = member, j
 end
 
 local function promote(member, j)
@@ -48,6 +50,7 @@ local function let_time_pass()
   open, lapses = open_queues(), first_of(LAPSING)
   if lapses and lapses <= now then
     for_each_due(LAPSING, lapse)
+    if kin then kin.follow(lapsed, now, messages) end
     messages.done, is_news, lapses = true, true, first_of(LAPSING)
     if lapses and lapses <= now then return end
   end

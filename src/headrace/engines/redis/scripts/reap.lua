@@ -15,7 +15,7 @@ end
 local members = call('ZRANGEBYSCORE', LEASES, '-inf', any_dead and '+inf' or now, 'LIMIT', 0, any_dead and -1 or limit)
 local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
 local records = records_of(members, #members)
-local reaped, reaped_count, messages = {}, 0, {}
+local reaped, reaped_count, messages, failed = {}, 0, {}, {}
 
 local function expire(member, j)
   local is_last = j.attempt >= j.max_attempts
@@ -51,6 +51,7 @@ for i, member in ipairs(members) do
       expire(member, j)
     end
     messages[j.state == 'pending' and 'work:' .. j.queue or 'done'] = true
+    if j.state == 'failed' then j.member, failed[#failed + 1] = member, j end
     reaped_count = reaped_count + 1
     reaped[reaped_count] = '\148' .. pack(j.id, j.queue, j.state, worker)
   end
@@ -58,6 +59,7 @@ end
 if reaped_count > 0 then
   guard()
   flush()
+  if #failed > 0 and any_kin() then follow(failed, now, messages) end
   if is_minded() then messages.work = true end
   ring(messages)
 end

@@ -6,8 +6,9 @@ local SMALL = 5000 -- sets in another order than that of numbers are put in orde
 local given = cmsgpack.unpack(ARGV[1])
 local filter = {
   queue = given[2], task = given[3], tag = given[4], worker = given[5], text = given[6], since = given[7],
-  before = given[8], ids = given[9],
+  before = given[8], ids = given[9], flow = given[10],
 }
+local is_startable = given[11] -- what waits with its own run behind it is not meant
 local wanted = #given[1] > 0 and {} or nil
 for _, state in ipairs(given[1]) do wanted[state] = true end
 
@@ -50,7 +51,7 @@ local function choose()
       ordered, unordered, size = those, others, in_order + in_disorder
     end
   end
-  for _, name in ipairs({'queue', 'task', 'tag'}) do
+  for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
     if filter[name] then consider({named(name, filter[name])}, {}) end
   end
   if filter.worker then consider({named('worker', filter.worker)}, {LEASES}) end
@@ -138,5 +139,7 @@ local function matches(member, j)
     and (not filter.since or j.created_at >= filter.since)
     and (not filter.before or j.created_at < filter.before)
     and (not filter.tag or call('ZSCORE', named('tag', filter.tag), member))
+    and (not filter.flow or call('ZSCORE', named('flow', filter.flow), member))
     and (not filter.text or has_text(member, j))
+    and not (is_startable and j.state == 'waiting' and j.finished_at)
 end

@@ -1,7 +1,7 @@
 -- The first chapter of a turn: notes are stored, outcomes settled.
 
 local salt, outcome_count, note_count = ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[11])
-local messages, is_news = {}, false
+local messages, is_news, nursing = {}, false, ARGV[15] == '1'
 
 -- Notes. They count only while the version is the job's.
 
@@ -37,6 +37,9 @@ end
 -- Outcomes. By id and version alone; no other predicate decides.
 
 local function settle_unusual(member, j, o)
+  if o.awaits and call('HEXISTS', memory(member), name_of_step('event', o.awaited_number, o.awaits)) == 1 then
+    o.state, o.run_at, o.reason = 'pending', now, nil -- what it is to wait for has come meanwhile
+  end
   if not o.quiet and o.event ~= 'succeed' then
     file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback)
   end
@@ -55,6 +58,16 @@ local function settle_unusual(member, j, o)
   if o.finished_at then messages.done = true end
 end
 
+-- The job's own run is over, but it has to wait for others.
+local function settle_waiting(member, j, at, finished_at, result, result_checksum, others)
+  local detail = string.format('its own run is over; it waits for %d job%s', others, others == 1 and '' or 's')
+  file(member, j, at, 'succeed', 'waiting', detail)
+  move(member, j, function()
+    j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
+    j.reason = nil
+  end)
+end
+
 -- A second settle of one claim is stale as well, and is filed with what the first one made of the job.
 local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
   local j = read(record)
@@ -65,18 +78,27 @@ local function file_stale(member, record, version, event, error_type, error_mess
     worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
 end
 
+-- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds.
+local NO_MORE = '\192\0\144\144'
+
 local function settle(count, ids, outcomes)
   local members = ask_in_parts('HMGET', IDS, ids, count)
   local asked = {}
   for i = 1, count do asked[i] = members[i] or '' end
   local records = records_of(asked, count)
   local settled, refused, late = {}, {}, {}
+  local is_kin, ended, waiting, spawns = kin and kin.has(asked, count), {}, {}, {}
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
-      error_type, error_message, error_traceback, quiet
+      error_type, error_message, error_traceback, quiet, awaits, awaited_number, spawned, bonds
     offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
       error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
+    if outcomes:sub(offset + 1, offset + 4) == NO_MORE then
+      offset = offset + 4
+    else
+      offset, awaits, awaited_number, spawned, bonds = take(outcomes, 4, offset)
+    end
     local member, record = members[i], records[i]
     local is_whole, behind, source, current, held_by, queue, lane, _
     if record then
@@ -88,23 +110,35 @@ local function settle(count, ids, outcomes)
     elseif event == 'succeed' and source == 'running' then
       -- Nearly every outcome is this one: it is spared the way through a table.
       settled[member] = true
-      _, _, _, _, held_by, queue, lane = take(record, 6, behind)
+      local others = kin and kin.awaited(member, id, is_kin[i] == 1, bonds) or 0
+      if nursing and spawned then spawns[#spawns + 1] = {spawned, bonds} end
       finished_at = finished_at or at
-      keep(member, pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
-      drop(LEASES, member)
-      drop(place('running', queue), member)
-      if lane ~= '' then for_each_hold(lane, drop, member) end
-      add(place('completed', queue), text(finished_at), member)
-      add(named('state', 'completed'), member, member)
-      add(named('worker', held_by), member, member)
-      messages.done = true
+      if others > 0 then
+        settle_waiting(member, read(record), at, finished_at, result, result_checksum, others)
+        waiting[#waiting + 1] = member
+      else
+        _, _, _, _, held_by, queue, lane = take(record, 6, behind)
+        keep(member,
+          pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
+        drop(LEASES, member)
+        drop(place('running', queue), member)
+        if lane ~= '' then for_each_hold(lane, drop, member) end
+        add(place('completed', queue), text(finished_at), member)
+        add(named('state', 'completed'), member, member)
+        add(named('worker', held_by), member, member)
+        messages.done = true
+        if kin and is_kin[i] == 1 then ended[#ended + 1] = {member = member, state = 'completed'} end
+      end
     else
       settled[member] = true
-      settle_unusual(member, read(record), {
+      local j = read(record)
+      settle_unusual(member, j, {
         at = at, event = event, state = state, run_at = run_at, refund = refund, result = result,
         result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,
         error_type = error_type, error_message = error_message, error_traceback = error_traceback, quiet = quiet,
+        awaits = awaits, awaited_number = awaited_number,
       })
+      if FINAL[j.state] then j.member, ended[#ended + 1] = member, j end
     end
     is_news = true
   end
@@ -113,6 +147,7 @@ local function settle(count, ids, outcomes)
     file_stale(l[1], call('HGET', JOBS, l[1]), l[2], l[3], l[4], l[5], l[6])
   end
   flush()
+  if kin then kin.settled(ended, waiting, spawns, messages) end
   return refused
 end
 

@@ -3,13 +3,13 @@
 
 if filter.ids or filter.text or filter.worker or filter.since or filter.before then return false end
 if wanted then
-  if filter.task or filter.tag then return false end
+  if filter.task or filter.tag or filter.flow then return false end
   local by_number, others
   if filter.queue then by_number, others = by_queue_and_state() else by_number, others = by_state(wanted) end
   return size_of(by_number) + size_of(others)
 end
 local sets = {}
-for _, name in ipairs({'queue', 'task', 'tag'}) do
+for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
   if filter[name] then sets[#sets + 1] = named(name, filter[name]) end
 end
 if #sets > 1 then return false end

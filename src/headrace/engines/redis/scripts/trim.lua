@@ -22,7 +22,7 @@ for i, member in ipairs(members) do
   local j = job_of(records[i])
   if j then erase(member, j) end
 end
-flush_erased()
+flush_erased({})
 
 -- Hours before the oldest job that is left need not be remembered.
 local oldest

@@ -1,5 +1,6 @@
 -- Store jobs that come from another store as they are; those whose id is there already are left alone.
--- ARGV: now, mark, then for each job: JobRow, number of filings, filings ..., number of log lines, lines ...
+-- ARGV: now, mark, then for each job: JobRow, number of filings, filings ..., number of log lines, lines ...,
+-- number of steps, steps ...
 -- Answers: how many are new
 
 local now, mark = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -16,9 +17,9 @@ end
 while at <= #ARGV do
   local row = ARGV[at]
   at = at + 1
-  local history, log = list(), list()
+  local history, log, steps = list(), list(), list()
   local id = select(3, take(row, 2, 3))
-  if not seen[id] and call('HEXISTS', IDS, id) == 0 then fresh[#fresh + 1] = {row, history, log} end
+  if not seen[id] and call('HEXISTS', IDS, id) == 0 then fresh[#fresh + 1] = {row, history, log, steps} end
   seen[id] = true
 end
 if #fresh == 0 then return 0 end
@@ -35,7 +36,7 @@ end
 for _, parcel in ipairs(fresh) do
   local _, _, id, task, queue, state, priority, rank, version, attempt, max_attempts, crashes, releases, payload,
     checksum, created_at, run_at, expires_at, started_at, finished_at, worker, lease_until, result, result_checksum,
-    progress, reason, options, tags, metadata, unique_key, lane = take(parcel[1], 30, 3)
+    progress, reason, options, tags, metadata, unique_key, lane, flow, kin = take(parcel[1], 32, 3)
   local member = next_number()
   local j = {
     id = id, task = task, queue = queue, lane = lane, state = state, priority = priority, rank = rank,
@@ -50,6 +51,11 @@ for _, parcel in ipairs(fresh) do
   enter(member, j, lease_until)
   file_all(P .. ':h:' .. member, parcel[2])
   file_all(P .. ':l:' .. member, parcel[3])
+  for i, step in ipairs(parcel[4]) do keep_step(member, step, i) end
+  if flow then join_flow(member, flow) end
+  if kin == true or kin == 1 then
+    deferred[#deferred + 1] = function() call('SADD', KIN, member) end
+  end
   queues[queue] = true
 end
 flush_births()

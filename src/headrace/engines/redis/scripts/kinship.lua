@@ -1,0 +1,120 @@
+-- Jobs that wait for jobs: what the end of some means to others. Everything here comes after the first `flush`, when the
+-- records tell how their jobs have ended; and then level by level, because what ends by it has children of its own.
+-- A job that has ended is a table with its `member` and `state`, and unless it completed its `id`, `task` and `reason`.
+
+local ENDS = {expired = 'expired', deleted = 'was deleted'}
+
+local function parents_of(member) return P .. ':parents:' .. member end
+local function children_of(member) return P .. ':children:' .. member end
+local function blocks_of(member) return P .. ':blocks:' .. member end
+
+local function has_kin(members, n)
+  return ask_in_parts('SMISMEMBER', KIN, members, n)
+end
+
+local function any_kin()
+  return call('EXISTS', KIN) == 1
+end
+
+-- Cases are what is to be decided of children, by their numbers.
+local function new_cases()
+  return {list = {}, of = {}}
+end
+
+local function case_of(cases, child)
+  local case = cases.of[child]
+  if not case then
+    case = {child = child, freed = {}}
+    cases.of[child], cases.list[#cases.list + 1] = case, case
+  end
+  return case
+end
+
+-- The child has to know how its parent ended.
+local function tell(cases, child, policy, parent)
+  local case = case_of(cases, child)
+  if parent.state == 'completed' or policy == 'r' then
+    case.freed[#case.freed + 1] = parent.member
+  elseif call('SISMEMBER', blocks_of(child), parent.member) == 0 then
+    return -- it was told to run without this one
+  elseif policy == 'h' then
+    case.is_held = true
+  elseif not case.doomed_by or parent.member < case.doomed_by.member then
+    case.doomed_by = parent
+  end
+end
+
+-- Of the parents that a job still waits for, tell it of those that have ended: they did so before it waited.
+local function tell_of_past(cases, child)
+  case_of(cases, child)
+  local blocking = call('SMEMBERS', blocks_of(child))
+  local policies = ask_in_parts('HMGET', parents_of(child), blocking, #blocking)
+  for i, record in ipairs(records_of(blocking, #blocking)) do
+    local parent = job_of(record)
+    if parent and FINAL[parent.state] then
+      parent.member = blocking[i]
+      tell(cases, child, policies[i], parent)
+    end
+  end
+end
+
+local function cancel_child(member, j, now, parent)
+  local how = parent.state == 'failed' and 'failed' or ENDS[parent.reason] or 'was cancelled'
+  file(member, j, now, 'cancel', 'cancelled', 'its parent ' .. parent.id .. ' (' .. parent.task .. ') ' .. how,
+    j.finished_at)
+  move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'parent_failed' end)
+end
+
+local function unblock(member, j, now)
+  local target = j.finished_at and 'completed' or j.run_at > now and 'scheduled' or 'pending'
+  file(member, j, now, 'unblock', target, 'all that it waited for has ended', j.finished_at)
+  move(member, j, function()
+    j.state, j.reason, j.finished_at = target, nil, j.finished_at and now or nil
+  end)
+end
+
+-- Decide the cases; the children that have ended by it. To be flushed.
+local function decide(cases, now, messages)
+  local members, ended = {}, {}
+  for i, case in ipairs(cases.list) do
+    members[i] = case.child
+    in_parts('SREM', blocks_of(case.child), case.freed, #case.freed)
+  end
+  local records = records_of(members, #members)
+  for i, case in ipairs(cases.list) do
+    local member, j = case.child, job_of(records[i])
+    if j and j.state == 'waiting' then
+      if case.doomed_by then
+        cancel_child(member, j, now, case.doomed_by)
+      elseif j.reason ~= 'held' and call('EXISTS', blocks_of(member)) == 0 then
+        unblock(member, j, now)
+        -- Also for what is due later: a worker has to know when.
+        if not FINAL[j.state] then messages['work:' .. j.queue] = true end
+      elseif case.is_held and j.reason ~= 'held' then
+        j.reason = 'held'
+        keep(member, written(j))
+      end
+      if FINAL[j.state] then
+        j.member, ended[#ended + 1], messages.done = member, j, true
+      end
+    end
+  end
+  return ended
+end
+
+-- Decide over all that waited for jobs which have ended, beside the cases there are, and for those that end by it.
+local function follow(ended, now, messages, cases)
+  cases = cases or new_cases()
+  repeat
+    local members = {}
+    for i, parent in ipairs(ended) do members[i] = parent.member end
+    local is_kin = has_kin(members, #members)
+    for i, parent in ipairs(ended) do
+      local children = is_kin[i] == 1 and call('HGETALL', children_of(parent.member)) or {}
+      for k = 1, #children, 2 do tell(cases, children[k], children[k + 1], parent) end
+    end
+    ended = decide(cases, now, messages)
+    flush()
+    cases = new_cases()
+  until #ended == 0
+end

@@ -1,0 +1,82 @@
+-- Store jobs, the bonds between them and to jobs that are there, and the flow they are of: all or nothing.
+-- ARGV: now, mark, count, ids, jobs (array of NewJob), bonds (array of Bond), the flow's id or nothing, FlowRow
+-- Answers: nothing; or "moved" and the address of the other store; or what `full_queue` says; or "duplicate" and a taken
+-- id; or "unknown" and an id; or "ended", an id and the state of its job; or "circle" and the ids of its jobs in order
+
+local now, mark, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local given, jobs, bonds = cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
+local flow, flow_row = ARGV[7], ARGV[8]
+
+local door = call('HMGET', P .. ':notice', 'kind', 'other')
+if door[1] == 'moved' then return door end
+
+-- Whether the job that has this number is the very one that comes.
+local function is_same(member, checksum, created_at)
+  local j, body = job_of(call('HGET', JOBS, member)), call('HGET', BODIES, member)
+  return j and body and j.created_at == created_at and select(3, take(body, 2)) == checksum
+end
+
+-- The first id that is taken; and whether all are, by the same jobs: then all of it was stored before, by a call whose
+-- answer was lost.
+local function taken()
+  local known, seen, first, is_again = ask_in_parts('HMGET', IDS, given, count), {}, nil, true
+  local offset = count < 16 and 1 or count < 65536 and 3 or 5
+  for i = 1, count do
+    if (known[i] or seen[given[i]]) and not first then first = given[i] end
+    if not known[i] then is_again = false end
+    seen[given[i]] = true
+  end
+  if not first or not is_again then return first, false end
+  for i = 1, count do
+    local job = {take(jobs, 20, offset + 3)} -- behind the place where the next one begins
+    if not is_same(known[i], job[9], job[10]) then return first, false end
+    offset = job[1]
+  end
+  return first, true
+end
+
+local first, is_again = taken()
+if is_again then return {} end
+if first then return {'duplicate', first} end
+
+local fresh, members, next_number = {}, {}, numbers(count)
+for i = 1, count do
+  members[i] = next_number()
+  fresh[given[i]] = members[i]
+end
+
+local numbers_of, standing, unknown = look_up(bonds, fresh)
+if unknown then return {'unknown', unknown} end
+bonds = new_ones(bonds, numbers_of, standing)
+for _, bond in ipairs(bonds) do
+  local child = standing[bond.child]
+  if child and FINAL[child.state] then return {'ended', child.id, child.state} end
+end
+
+-- A circle in words.
+local function ids_on(path)
+  local names, answer = {}, {'circle'}
+  for id, member in pairs(numbers_of) do names[member] = id end
+  for i, member in ipairs(path) do answer[i + 1] = names[member] or read(call('HGET', JOBS, member)).id end
+  return answer
+end
+local circle = circle_in(bonds, standing)
+if circle then return ids_on(circle) end
+
+local place = 0
+submit_all(jobs, count, {}, function()
+  place = place + 1
+  return members[place]
+end, mark)
+local full = full_queue()
+if full then return full end
+
+local messages, cases = {}, new_cases()
+hold_back(bonds, standing, now)
+flush_births()
+tie(bonds, standing)
+if flow ~= '' and call('HSETNX', P .. ':flows', flow, flow_row) == 1 then call('ZADD', P .. ':recent', 0, flow) end
+tell_of_ended(cases, bonds, standing)
+follow({}, now, messages, cases)
+announce(now, messages)
+return {}

@@ -1,0 +1,89 @@
+-- Jobs that are to run again, and those that waited for them.
+
+-- A finished job is about to be open again: by its key, if it has one, it is found among those.
+local function reopen_key(member, j)
+  local body = call('HGET', BODIES, member)
+  local key = body and select(8, take(body, 7))
+  if key then
+    drop(past(j.state, key), member)
+    add(named('unique', key), member, member)
+  end
+end
+
+-- Where a revived job goes: it waits for parents that are open, `reviving` among them. For those that have ended it
+-- does not wait any more, whatever became of them: a person asked for it.
+local function state_of_revived(member, reviving)
+  local blocking, over, target = call('SMEMBERS', blocks_of(member)), {}, 'pending'
+  for i, record in ipairs(records_of(blocking, #blocking)) do
+    local parent = job_of(record)
+    if parent and (reviving[blocking[i]] or not FINAL[parent.state]) then
+      target = 'waiting'
+    else
+      over[#over + 1] = blocking[i]
+    end
+  end
+  deferred[#deferred + 1] = function() in_parts('SREM', blocks_of(member), over, #over) end
+  return target
+end
+
+-- Whether a parent with this policy has ended and did not complete.
+local function has_lost(child, policy)
+  local parents, members = call('HGETALL', parents_of(child)), {}
+  for i = 1, #parents, 2 do
+    if parents[i + 1] == policy then members[#members + 1] = parents[i] end
+  end
+  for _, record in ipairs(records_of(members, #members)) do
+    local j = job_of(record)
+    if j and (j.state == 'failed' or j.state == 'cancelled') then return true end
+  end
+  return false
+end
+
+local function revive_child(member, j, now, parent)
+  file(member, j, now, 'revive', 'waiting', 'its parent ' .. parent.id .. ' is to run again', j.finished_at)
+  reopen_key(member, j)
+  move(member, j, function()
+    j.state, j.attempt, j.crashes = 'waiting', 0, 0
+    j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
+    j.progress, j.expires_at = nil, nil
+    j.reason = has_lost(member, 'h') and 'held' or nil
+  end)
+end
+
+-- The children of these jobs, each with those of them that are its parents.
+local function waiting_for(revived)
+  local members, children, of_child = {}, {}, {}
+  for i, parent in ipairs(revived) do members[i] = parent.member end
+  local is_kin = has_kin(members, #members)
+  for i, parent in ipairs(revived) do
+    for _, child in ipairs(is_kin[i] == 1 and call('HKEYS', children_of(parent.member)) or {}) do
+      if not of_child[child] then of_child[child], children[#children + 1] = {}, child end
+      table.insert(of_child[child], parent)
+    end
+  end
+  return children, of_child
+end
+
+-- Let wait again what waited for these, also what only their end had cancelled; and so on.
+local function reopen(revived, now)
+  while #revived > 0 do
+    local children, of_child = waiting_for(revived)
+    local records = records_of(children, #children)
+    revived = {}
+    for i, child in ipairs(children) do
+      local j = job_of(records[i])
+      local was_cancelled = j and j.state == 'cancelled' and j.reason == 'parent_failed'
+      if j and (j.state == 'waiting' or was_cancelled) then
+        for _, parent in ipairs(of_child[child]) do call('SADD', blocks_of(child), parent.member) end
+      end
+      if was_cancelled and not has_lost(child, 'c') then
+        revive_child(child, j, now, of_child[child][1])
+        j.member, revived[#revived + 1] = child, j
+      elseif j and j.state == 'waiting' and j.reason == 'held' and not has_lost(child, 'h') then
+        j.reason = nil
+        keep(child, written(j))
+      end
+    end
+    flush()
+  end
+end

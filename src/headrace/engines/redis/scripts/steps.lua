@@ -1,0 +1,5 @@
+-- What a job remembers, oldest first.
+-- ARGV: id
+
+local member = call('HGET', IDS, ARGV[1])
+return member and steps_of(member) or {}

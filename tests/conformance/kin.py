@@ -1,0 +1,43 @@
+"""Small builders for jobs that wait for jobs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.core.kinship import Bond, Policy
+from headrace.core.model import Claim, Filter, NewJob, Outcome
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from tests.conformance.build import NOW, new_job, succeed
+
+
+def child(job_id: str, **more: Any) -> NewJob:
+    """A job that has parents, as a client would submit it."""
+    return new_job(job_id, state=State.WAITING, **more)
+
+
+def the(*job_ids: str) -> Filter:
+    """These jobs and no others."""
+    return Filter(ids=job_ids)
+
+
+def plant_chain(engine: Engine, *names: str, policy: Policy = "cancel") -> None:
+    """Jobs that each wait for the one before."""
+    first, *others = names
+    bonds = [Bond(one, next_one, policy) for one, next_one in pairwise(names)]
+    engine.plant([new_job(first), *map(child, others)], bonds, now=NOW)
+
+
+def cancel(engine: Engine, job_id: str) -> list[str]:
+    moved = engine.desk.move(the(job_id), Event.CANCEL, 1, now=NOW)
+    assert moved == [job_id]
+    return moved
+
+
+def spawning(claimed: Claim, jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Outcome:
+    """A success that leaves jobs behind."""
+    return replace(succeed(claimed), spawned=tuple(jobs), bonds=tuple(bonds))

@@ -1,0 +1,147 @@
+"""Redis: what is kept of bonds, flows and steps, that nothing of it is left behind, and what damage may not stop."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.kinship import Bond, FlowRow
+from headrace.core.model import Filter
+from headrace.core.states import Event, State
+from headrace.core.steps import Step
+from headrace.engines.redis.engine import KEPT_FOR, RedisEngine
+from tests.conformance.build import (
+    EVERYTHING,
+    NOTHING,
+    NOW,
+    SECOND,
+    claim,
+    claim_one,
+    fail,
+    ids,
+    lease_of,
+    new_job,
+    row,
+    settle,
+    states,
+    submit_and_claim,
+    succeed,
+    want,
+)
+from tests.conformance.kin import child, plant_chain, spawning, the
+from tests.conformance.stores import StoreUnderTest
+from tests.conformance.test_redis_layout import Inside
+
+pytestmark = pytest.mark.engines("redis")
+
+KEPT = {"seq", "spans", "queues", "dead", "letters", "unresolved"}  # what stays when all jobs are gone
+
+
+@pytest.fixture
+def redis_engine(store: StoreUnderTest) -> RedisEngine:
+    engine = store.open()
+    assert isinstance(engine, RedisEngine)
+    return engine
+
+
+@pytest.fixture
+def inside(store: StoreUnderTest) -> Inside:
+    return Inside(store.address)
+
+
+def fill(engine: RedisEngine) -> None:
+    """A flow with a job in every place that kin can lead to."""
+    flow = FlowRow("f", "all of it", NOW)
+    jobs = [new_job("main", flow="f"), child("lost", flow="f"), child("held", flow="f"), child("free", flow="f")]
+    bonds = [Bond("main", "lost"), Bond("main", "held", "hold"), Bond("main", "free", "run"), Bond("lost", "held")]
+    engine.plant(jobs, bonds, flow, now=NOW)
+    claimed = claim_one(engine)
+    engine.remember(lease_of(claimed), Step("step", "one", 1, NOW, "1"), now=NOW)
+    engine.desk.signal("held", "go", None, None, now=NOW)
+    settle(engine, spawning(claimed, [new_job("part", flow="f")], [Bond("part", "main", "run")]))
+    assert row(engine, "main").state is State.WAITING
+
+
+def test_nothing_is_left_of_kin_that_is_deleted(store: StoreUnderTest, inside: Inside) -> None:
+    engine = store.open()
+    assert isinstance(engine, RedisEngine)
+    engine.desk.count(EVERYTHING)
+    empty = inside.names()
+    fill(engine)
+    for name in ("held", "main", "lost", "free", "part"):
+        assert engine.desk.move(the(name), Event.DELETE, 1, now=NOW) == [name]
+    assert inside.names() - empty <= KEPT
+
+
+def test_nothing_is_left_of_kin_that_is_old(redis_engine: RedisEngine, inside: Inside) -> None:
+    redis_engine.desk.count(EVERYTHING)
+    empty = inside.names()
+    fill(redis_engine)
+    redis_engine.desk.move(EVERYTHING, Event.CANCEL, 99, now=NOW)
+    redis_engine.reap(1, now=NOW + max(KEPT_FOR.values()) + 1)
+    assert states(redis_engine) == {}
+    assert inside.names() - empty <= KEPT
+
+
+def test_a_store_without_bonds_has_nothing_of_them(redis_engine: RedisEngine, inside: Inside) -> None:
+    settle(redis_engine, succeed(submit_and_claim(redis_engine)))
+    assert not {name for name in inside.names() if name.split(":")[0] in {"kin", "parents", "children", "blocks"}}
+
+
+def test_who_waits_after_its_run_is_found_by_its_worker_and_does_not_expire(redis_engine: RedisEngine) -> None:
+    main = submit_and_claim(redis_engine, "main", expires_at=NOW + SECOND)
+    redis_engine.plant([new_job("part")], [Bond("part", "main")], now=NOW)
+    settle(redis_engine, succeed(main))
+    assert [job.id for job in redis_engine.desk.find(Filter(worker="w1"), 9).jobs] == ["main"]
+    redis_engine.exchange([], NOTHING, now=NOW + 2 * SECOND)
+    assert row(redis_engine, "main").state is State.WAITING
+    settle(redis_engine, succeed(claim_one(redis_engine)))
+    assert row(redis_engine, "main").state is State.COMPLETED
+    assert {job.id for job in redis_engine.desk.find(Filter(worker="w1"), 9).jobs} == {"main", "part"}
+
+
+def test_what_a_success_leaves_behind_can_not_keep_it_from_being_stored(redis_engine: RedisEngine) -> None:
+    """Its job has run: bonds that can't be are left out, jobs that are there are not stored again."""
+    main = submit_and_claim(redis_engine, "main")
+    redis_engine.plant([child("after")], [Bond("main", "after")], now=NOW)
+    redis_engine.insert([new_job("there", payload='["first"]', queue="other")], now=NOW)
+    jobs = [child("x"), new_job("there", payload='["second"]', queue="other"), new_job("y")]
+    bonds = [Bond("after", "x"), Bond("x", "main"), Bond("nowhere", "y"), Bond("there", "main"), Bond("y", "y")]
+    assert settle(redis_engine, spawning(main, jobs, bonds)) == []
+    assert row(redis_engine, "there").payload == '["first"]'
+    for _ in range(9):
+        settle(redis_engine, *map(succeed, claim(redis_engine)))
+    assert set(states(redis_engine).values()) == {State.COMPLETED}
+
+
+def test_a_damaged_child_keeps_no_other_from_going_on(redis_engine: RedisEngine, inside: Inside) -> None:
+    redis_engine.plant(
+        [new_job("a"), child("bad"), child("good")], [Bond("a", "bad"), Bond("a", "good"), Bond("bad", "good", "run")]
+    )
+    plant_chain(redis_engine, "b", "c")
+    inside.client.hset(inside.key("jobs"), inside.client.hget(inside.key("ids"), "bad"), "\xff\xffgarbage")
+    done = {claimed.id: claimed for claimed in claim(redis_engine)}
+    assert settle(redis_engine, succeed(done["a"]), fail(done["b"])) == []
+    assert row(redis_engine, "c").state is State.CANCELLED
+    assert [bond.child for bond in redis_engine.desk.bonds(["a"])] == ["good"]
+
+
+def test_a_settle_looks_at_no_kin_where_there_is_none(redis_engine: RedisEngine, inside: Inside) -> None:
+    redis_engine.insert([new_job(f"j{number}") for number in range(200)], now=NOW)
+    done = [succeed(claimed) for claimed in claim(redis_engine, 200)]
+    inside.client.config_resetstat()
+    settle(redis_engine, *done)
+    calls = inside.client.info("commandstats")
+    assert calls["cmdstat_exists"]["calls"] <= 2
+    assert not {"cmdstat_smismember", "cmdstat_scard", "cmdstat_smembers", "cmdstat_hgetall"} & calls.keys()
+
+
+def test_parents_without_parents_cost_one_question_for_a_batch(redis_engine: RedisEngine, inside: Inside) -> None:
+    plant_chain(redis_engine, "a", "b")
+    redis_engine.insert([new_job(f"j{number}") for number in range(200)], now=NOW)
+    claims = redis_engine.exchange([], want(300), now=NOW).claims
+    inside.client.config_resetstat()
+    settle(redis_engine, *(succeed(claimed) for claimed in claims if claimed.id != "a"))
+    calls = inside.client.info("commandstats")
+    assert calls["cmdstat_smismember"]["calls"] == 1
+    assert not {"cmdstat_scard", "cmdstat_smembers", "cmdstat_hgetall"} & calls.keys()
+    assert ids(redis_engine.exchange([succeed(claims[0])], want(), now=NOW).claims) == ["b"]

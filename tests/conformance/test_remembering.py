@@ -1,0 +1,219 @@
+"""remember, steps, signal, and outcomes that wait for an event: what a job knows in its next attempt."""
+
+from __future__ import annotations
+
+import pytest
+from msgspec.structs import replace
+
+from headrace.core.model import Claim, Filter, Lease, Outcome
+from headrace.core.states import FINAL, Event, State
+from headrace.core.steps import Step, awaiting
+from headrace.engines.protocol import Engine
+from tests.conformance.build import (
+    EVERYTHING,
+    LATER,
+    LEASE,
+    NOW,
+    SECOND,
+    bring,
+    claim,
+    claim_one,
+    fail,
+    ids,
+    lease_of,
+    retry,
+    row,
+    settle,
+    snooze,
+    submit_and_claim,
+    succeed,
+    together,
+    want,
+)
+
+CHARGE = Step("step", "charge", 1, NOW, '"paid"', 11)
+
+
+def suspended(claimed: Claim, name: str = "go", number: int = 1, until: int = LATER) -> Outcome:
+    """The attempt ends here, until the event comes or the time."""
+    return replace(snooze(claimed, until), reason=awaiting(name), awaits=name, awaited_number=number)
+
+
+def suspend(engine: Engine, name: str = "go") -> None:
+    settle(engine, suspended(submit_and_claim(engine), name))
+
+
+# -- remember
+
+
+def test_what_is_remembered_is_there_in_every_later_attempt(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    steps = [CHARGE, Step("sleep", "", 1, NOW, "123"), Step("step", "a:b 1", 1, NOW, None), Step("sleep", "", 2, NOW)]
+    assert engine.desk.steps("job") == []
+    assert [engine.remember(lease_of(claimed), step, now=NOW) for step in steps] == [True] * 4
+    assert engine.desk.steps("job") == steps
+    settle(engine, retry(claimed, NOW))
+    assert engine.desk.steps("job") == steps
+    settle(engine, succeed(claim_one(engine)))
+    assert engine.desk.steps("job") == steps
+
+
+def test_what_is_remembered_is_on_record_and_moves_nothing(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    before = row(engine)
+    engine.remember(lease_of(claimed), CHARGE, now=NOW)
+    (entry,) = engine.desk.history("job")
+    assert (entry.at, entry.event, entry.source, entry.target) == (NOW, "step", "running", "running")
+    assert (entry.version, entry.attempt, entry.worker, entry.detail) == (claimed.version, 1, "w1", "charge")
+    assert row(engine) == before
+    assert settle(engine, succeed(claimed)) == []
+
+
+def test_what_is_remembered_already_stays_as_it_is(engine: Engine) -> None:
+    lease = lease_of(submit_and_claim(engine))
+    engine.remember(lease, CHARGE, now=NOW)
+    assert engine.remember(lease, replace(CHARGE, value='"twice"', at=NOW + 1), now=NOW + 1)
+    assert (engine.desk.steps("job"), len(engine.desk.history("job"))) == ([CHARGE], 1)
+
+
+@pytest.mark.parametrize("state", [state for state in State if state is not State.RUNNING])
+def test_nobody_remembers_without_the_lease(engine: Engine, state: State) -> None:
+    lease = bring(engine, state)
+    filed = engine.desk.history("job")
+    for held in (lease, Lease("job", row(engine).version), Lease("job", lease.version + 1), Lease("ghost", 1)):
+        assert not engine.remember(held, CHARGE, now=NOW)
+    assert (engine.desk.steps("job"), engine.desk.history("job")) == ([], filed)
+
+
+def test_a_worker_that_lost_its_job_can_not_write_into_it(engine: Engine) -> None:
+    lost = submit_and_claim(engine)
+    engine.reap(10, now=NOW + LEASE + 1)
+    claim_one(engine, now=NOW + LEASE + 1, worker="w2")
+    assert not engine.remember(lease_of(lost), CHARGE, now=NOW + LEASE + 1)
+    assert engine.desk.steps("job") == []
+
+
+def test_steps_go_with_their_job(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    engine.remember(lease_of(claimed), CHARGE, now=NOW)
+    settle(engine, succeed(claimed))
+    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    assert engine.desk.steps("job") == []
+    submit_and_claim(engine, version=NOW)
+    assert engine.desk.steps("job") == []
+
+
+@pytest.mark.parametrize("end", [succeed, fail])
+def test_a_revived_job_forgets_only_if_it_had_completed(engine: Engine, end: object) -> None:
+    claimed = submit_and_claim(engine)
+    engine.remember(lease_of(claimed), CHARGE, now=NOW)
+    settle(engine, succeed(claimed) if end is succeed else fail(claimed))
+    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW)
+    assert engine.desk.steps("job") == ([] if end is succeed else [CHARGE])
+
+
+def test_steps_are_carried_with_their_job(engine: Engine) -> None:
+    lease = lease_of(submit_and_claim(engine))
+    steps = [CHARGE, *(Step("sleep", "", number, NOW, str(number)) for number in range(1, 12))]
+    for step in steps:
+        engine.remember(lease, step, now=NOW)
+    engine.desk.signal("job", "go", "1", 5, now=NOW)
+    (parcel,) = engine.porter.pack(0, 10)
+    assert parcel.steps == [*steps, Step("event", "go", 1, NOW, "1", 5)]
+    engine.desk.move(EVERYTHING, Event.CANCEL, 1, now=NOW)
+    engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    assert engine.porter.unpack([parcel]) == 1
+    assert engine.desk.steps("job") == parcel.steps
+    assert engine.desk.signal("job", "go", "2", 6, now=NOW)
+    assert engine.desk.steps("job")[-1] == Step("event", "go", 2, NOW, "2", 6)
+
+
+# -- signal
+
+
+def test_every_event_of_a_name_gets_the_next_number(engine: Engine) -> None:
+    bring(engine, State.PENDING)
+    for name, value in (("go", "1"), ("stop", "2"), ("go", "3"), ("go:1", None)):
+        assert engine.desk.signal("job", name, value, None, now=NOW)
+    told = [(step.kind, step.name, step.number, step.value) for step in engine.desk.steps("job")]
+    assert told == [
+        ("event", "go", 1, "1"),
+        ("event", "stop", 1, "2"),
+        ("event", "go", 2, "3"),
+        ("event", "go:1", 1, None),
+    ]
+    entries = [(entry.event, entry.source, entry.target, entry.detail) for entry in engine.desk.history("job")]
+    assert entries[0] == ("event", "pending", "pending", "go")
+    assert row(engine).version == 1
+
+
+def test_an_event_wakes_the_job_that_is_suspended_for_it(engine: Engine) -> None:
+    suspend(engine)
+    before = row(engine)
+    assert (before.state, before.reason) == (State.SCHEDULED, awaiting("go"))
+    assert engine.desk.signal("job", "stop", None, None, now=NOW + SECOND)
+    assert row(engine) == before
+    bell = engine.listen("work")
+    assert engine.desk.signal("job", "go", '"now"', 3, now=NOW + SECOND)
+    assert bell.wait(30)
+    bell.close()
+    after, entry = row(engine), engine.desk.history("job")[-1]
+    assert (after.state, after.run_at, after.reason) == (State.PENDING, NOW + SECOND, None)
+    assert after.version == before.version + 1
+    assert (entry.event, entry.source, entry.target) == (Event.HURRY, "scheduled", "pending")
+    assert entry.detail == "event 'go' came"
+    assert ids(claim(engine, now=NOW + SECOND)) == ["job"]
+
+
+def test_an_event_that_comes_first_is_found_by_the_job_that_suspends_for_it(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    engine.desk.signal("job", "go", "1", None, now=NOW)
+    again = engine.exchange([suspended(claimed)], want(), now=NOW).claims
+    assert ids(again) == ["job"]
+    settle(engine, suspended(again[0], number=2))
+    assert (row(engine).state, row(engine).run_at) == (State.SCHEDULED, LATER)
+    engine.desk.signal("job", "go", "2", None, now=NOW)
+    assert row(engine).state is State.PENDING
+
+
+def test_an_event_is_awaited_by_its_own_name_alone(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    engine.desk.signal("job", "stop", "1", None, now=NOW)
+    settle(engine, suspended(claimed))
+    assert row(engine).state is State.SCHEDULED
+
+
+def test_a_job_that_is_put_off_for_another_reason_is_not_woken(engine: Engine) -> None:
+    settle(engine, snooze(submit_and_claim(engine), LATER))
+    before = row(engine)
+    assert engine.desk.signal("job", "go", None, None, now=NOW)
+    assert row(engine) == before
+
+
+@pytest.mark.parametrize("state", State)
+def test_an_event_is_left_for_a_job_that_is_open_and_for_no_other(engine: Engine, state: State) -> None:
+    bring(engine, state)
+    before = row(engine)
+    assert engine.desk.signal("job", "go", None, None, now=NOW) is (state not in FINAL)
+    assert len(engine.desk.steps("job")) == (state not in FINAL)
+    assert row(engine) == before
+
+
+def test_a_job_that_is_nowhere_gets_no_event(engine: Engine) -> None:
+    assert not engine.desk.signal("ghost", "go", None, None, now=NOW)
+    assert engine.desk.steps("ghost") == []
+
+
+def test_no_event_is_lost_between_a_job_that_suspends_and_one_who_signals(engine: Engine) -> None:
+    for number in range(20):
+        name = f"j{number}"
+        claimed = submit_and_claim(engine, name)
+
+        def act(who: int, claimed: Claim = claimed) -> object:
+            if who:
+                return engine.desk.signal(claimed.id, "go", None, None, now=NOW)
+            return settle(engine, suspended(claimed))
+
+        together(2, act)
+        assert engine.desk.find(Filter(ids=(name,)), 1).jobs[0].state is State.PENDING
+        settle(engine, succeed(claim_one(engine)))

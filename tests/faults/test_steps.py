@@ -1,0 +1,81 @@
+"""kill -9 between steps and in the middle of them: what was done and stored is not done again."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+
+from tests.faults.conftest import until
+from tests.faults.test_kill import _app
+
+WITHIN = 30.0
+
+
+def traces(folder: Path) -> list[str]:
+    return (folder / "traces").read_text().split()
+
+
+def _has_traces(folder: Path, count: int) -> bool:
+    return len(traces(folder)) >= count
+
+
+def test_a_job_killed_behind_each_of_its_steps_does_each_of_them_once(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with _app(url) as app:
+        job = app.enqueue("journey", str(tmp_path))
+        for name in ("one", "two", "three"):
+            worker = fleet.start()
+            until((tmp_path / f"behind-{name}").exists, what=f"step {name}")
+            worker.kill()
+            worker.wait()
+            (tmp_path / f"on-from-{name}").touch()
+        fleet.start()
+        assert job.result(WITHIN) == ["one done", "two done", "three done"]
+        assert traces(tmp_path) == ["one", "two", "three"]
+        assert (job.attempt, job.row.crashes) == (4, 3)
+        told = [(str(entry.event), entry.message) for entry in job.history() if entry.event in ("step", "expire")]
+        steps = [message for event, message in told if event == "step"]
+        assert steps == ["one", "two", "three"]
+        assert [event for event, _ in told] == ["step", "expire"] * 3
+
+
+def test_a_step_killed_in_its_middle_is_done_again_and_the_one_before_is_not(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with _app(url) as app:
+        job = app.enqueue("cut_short", str(tmp_path))
+        worker = fleet.start()
+        until(lambda: (tmp_path / "traces").exists() and "two" in traces(tmp_path), what="the second step")
+        worker.kill()
+        worker.wait()
+        (tmp_path / "go").touch()
+        fleet.start()
+        assert job.result(WITHIN) == ["one done", "two done"]
+        assert traces(tmp_path) == ["one", "two", "two"]
+
+
+def test_a_storm_of_kills_repeats_no_step_that_was_stored(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
+    names, rng = [f"job{n}" for n in range(8)], random.Random(20261115)
+    with _app(url) as app:
+        jobs = [app.enqueue("long_journey", str(tmp_path), name) for name in names]
+        (tmp_path / "traces").touch()
+        for _ in range(4):
+            so_far = len(traces(tmp_path)) + rng.randint(5, 30)
+            worker = fleet.start(concurrency=4)
+            until(partial(_has_traces, tmp_path, so_far), what=f"step {so_far} of all")
+            worker.kill()
+            worker.wait()
+        fleet.start(concurrency=8)
+        assert all(app.signal(job, "arrive", n) for n, job in enumerate(jobs))
+        assert [job.result(WITHIN) for job in jobs] == list(range(8))
+        assert sum(job.row.crashes for job in jobs) >= 4, "a kill hit nobody"
+        done = Counter(traces(tmp_path))
+        for name, job in zip(names, jobs, strict=True):
+            stored = [entry.message for entry in job.history() if entry.event == "step"]
+            assert stored == [str(n) for n in range(20)], "each step counts once, and in its order"
+            repeated = sum(done[f"{name}-{n}"] - 1 for n in range(20))
+            assert 0 <= repeated <= job.row.crashes, "a kill costs at most the step that was under way"

@@ -1,0 +1,74 @@
+"""`headrace signal` sends a job what it waits for; `jobs show` and `history` tell what it has done so far."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Headrace, Job, current_job
+from headrace.testing import drain
+from tests.surfaces.command_line import Shell, open_shell
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
+
+
+@pytest.fixture
+def app(shell: Shell) -> Iterator[Headrace]:
+    with shell.app() as app:
+        yield app
+
+
+@pytest.fixture
+def job(app: Headrace) -> Job[object]:
+    @app.task
+    def order() -> object:
+        current_job().step("charge", lambda: "card 4711")
+        return [current_job().wait_event("approved"), current_job().wait_event("approved")]
+
+    job = order.using(job_id="order-7").enqueue()
+    drain(app)
+    return job
+
+
+def test_an_event_is_sent_with_its_data(shell: Shell, app: Headrace, job: Job[object]) -> None:
+    told = shell.run("signal", job.id, "approved", "--data", '{"by": "ann"}')
+    assert (told.code, told.out) == (0, "event 'approved' sent to job order-7, which is pending\n")
+    drain(app)
+    told = shell.run("signal", job.id, "approved", "--json")
+    assert told.json == {"id": "order-7", "event": "approved", "state": "pending"}
+    drain(app)
+    assert job.result(0) == [{"by": "ann"}, None]
+
+
+def test_what_cannot_be_sent_is_told(shell: Shell, app: Headrace, job: Job[object]) -> None:
+    assert "no JSON" in shell.run("signal", job.id, "approved", "--data", "{ann").err
+    assert "no job has the id" in shell.run("signal", "order-8", "approved").err
+    job.cancel()
+    told = shell.run("signal", job.id, "approved")
+    assert (told.code, told.err) == (1, "error: job order-7 is cancelled; it gets no more events\n")
+
+
+def test_a_job_is_shown_with_its_steps_and_not_what_they_returned(
+    shell: Shell, app: Headrace, job: Job[object]
+) -> None:
+    app.signal(job, "approved")
+    app.signal(job, "approved")
+    shown = shell.run("jobs", "show", job.id).out
+    assert "step      charge, " in shown
+    assert "event     approved (2), " in shown
+    assert "4711" not in shown
+    record = shell.run("jobs", "show", job.id, "--json").json
+    told = [(step["kind"], step["name"], step["number"]) for step in record["steps"]]
+    assert told == [("step", "charge", 1), ("event", "approved", 1), ("event", "approved", 2)]
+    assert "4711" not in str(record)
+    history = [entry["event"] for entry in shell.run("jobs", "history", job.id, "--json").json]
+    assert history == ["submit", "claim", "step", "snooze", "event", "hurry", "event"]
+
+
+def test_why_names_the_event(shell: Shell, job: Job[object]) -> None:
+    assert shell.run("why", job.id).out.startswith("It waits for event 'approved'; send it with `headrace signal")

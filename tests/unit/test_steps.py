@@ -1,0 +1,72 @@
+"""What a suspension is, and what becomes of it, without a store."""
+
+from __future__ import annotations
+
+from typing import cast
+
+import pytest
+
+from headrace.core.model import Claim, Lease
+from headrace.core.outcomes import suspend
+from headrace.core.states import Event, State, is_legal
+from headrace.core.steps import Step, asleep, awaiting, is_asleep, is_awaiting
+from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.remembering import Remembering
+from headrace.runtime.steps import Suspended, suspension_in
+
+CLAIM = Claim("job", 1, "add", "default", 0, 4, 2, 4, "{}", 0, 1000, 1000, 0, 0, None, None)
+
+
+def test_a_suspended_job_comes_again_by_itself_and_spends_no_attempt() -> None:
+    outcome = suspend(CLAIM, 9000, awaiting("paid"), 2000, "paid", 2)
+    assert is_legal(outcome.event, State.RUNNING, outcome.state)
+    assert (outcome.event, outcome.run_at, outcome.refund, outcome.quiet) == (Event.SNOOZE, 9000, 1, False)
+    assert (outcome.awaits, outcome.awaited_number, outcome.reason) == ("paid", 2, "waits for event 'paid'")
+
+
+def test_a_reason_tells_what_is_waited_for() -> None:
+    reasons = [awaiting("a"), asleep(None), asleep("a: b"), "snoozed", "sleepsy", None]
+    assert [is_awaiting(reason) for reason in reasons] == [True, False, False, False, False, False]
+    assert [is_asleep(reason) for reason in reasons] == [False, True, True, False, False, False]
+
+
+def test_a_suspension_is_no_error_that_a_task_might_catch() -> None:
+    assert not issubclass(Suspended, Exception)
+
+
+def test_a_group_is_suspended_if_nothing_in_it_failed() -> None:
+    first, second, failure = Suspended(1, "a"), Suspended(2, "b"), OSError("away")
+    assert suspension_in(first) is first
+    assert suspension_in(BaseExceptionGroup("", [BaseExceptionGroup("", [second]), first])) is second
+    assert suspension_in(failure) is None
+    assert suspension_in(BaseExceptionGroup("", [first, failure])) is None
+    assert suspension_in(ExceptionGroup("", [failure])) is None
+
+
+class Flickering:
+    """A store that is away for a while."""
+
+    def __init__(self, failures: int) -> None:
+        self.failures = failures
+        self.kept: list[tuple[Lease, Step]] = []
+
+    def remember(self, lease: Lease, step: Step) -> bool:
+        if self.failures:
+            self.failures -= 1
+            raise EngineUnavailable("away")
+        self.kept.append((lease, step))
+        return True
+
+
+def test_a_step_that_is_done_is_stored_as_soon_as_the_store_is_back() -> None:
+    store, step = Flickering(2), Step("step", "charge", 1, 1000)
+    assert Remembering(cast(Engine, store), 30.0).remember(CLAIM, step)
+    assert store.kept == [(Lease("job", 4), step)]
+
+
+def test_nobody_waits_for_a_store_longer_than_the_lease_can_hold() -> None:
+    store = Flickering(1000)
+    with pytest.raises(EngineUnavailable, match="away"):
+        Remembering(cast(Engine, store), 0.2).remember(CLAIM, Step("step", "charge", 1, 1000))
+    assert store.failures < 1000
