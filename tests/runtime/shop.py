@@ -155,3 +155,8 @@ def grown(number: int) -> int:
 def spawning(number: int) -> str:
     first = current_job().spawn(grown.bind(number))
     return current_job().spawn(grown.bind(first)).id
+
+
+@family.task(isolation="process", retry=0)
+def spawning_at_once() -> None:
+    current_job().spawn(grown.bind(1), at_once=True)

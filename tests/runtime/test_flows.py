@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -373,6 +374,7 @@ def test_the_result_of_a_flow_raises_the_error_of_the_job_at_fault(
     assert failed.value.job_id == run.jobs[0].id
     with pytest.raises(JobCancelled, match="parent_failed"):
         run.jobs[1].result()
+    assert f"Its parent {run.jobs[0].id} (task broken) failed" in run.jobs[1].why()
     assert "its parent" in str([entry.message for entry in run.jobs[1].history()])
 
 
@@ -539,9 +541,33 @@ def test_a_sandbox_can_spawn_and_be_given_results() -> None:
     app = shop.family
     with app.worker(concurrency=2):
         first = shop.grown.enqueue(1)
-        job = shop.spawning.enqueue(first)
+        job = app.enqueue(shop.spawning, first)
         assert app.jobs.get(job.result(PATIENCE)).result(PATIENCE) == 4
     app.close()
+
+
+@pytest.mark.engines("sqlite")
+def test_what_a_sandbox_can_not_see_it_can_not_store_under() -> None:
+    app = shop.family
+    with app.worker(concurrency=1), pytest.raises(JobFailed, match="leave at_once out"):
+        shop.spawning_at_once.enqueue().result(PATIENCE)
+    app.close()
+
+
+@pytest.mark.engines("postgres", "redis")
+def test_a_spool_takes_no_job_that_waits_for_others(url: str, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any, **__: Any) -> None:
+        raise EngineUnavailable("the server is away")
+
+    with Headrace(url, spool=str(folder / "spool.db")) as app:
+        give = app.task(name="give")(lambda value=None: value)
+        parent = give.enqueue()
+        monkeypatch.setattr(app.engine, "plant", away)
+        with pytest.raises(EngineUnavailable, match="away"):
+            give.enqueue(parent)
+        with pytest.raises(EngineUnavailable, match="away"):
+            chain(give.bind(), give.bind()).enqueue()
+        assert (app.spooled(), app.jobs.count()) == (0, 1)
 
 
 # -- handles
@@ -577,7 +603,7 @@ def test_a_flow_that_takes_too_long_says_how_far_it_is(app: Headrace, give: AnyT
     run = chain(give.bind(1), give.using(delay=3600).bind()).enqueue()
     drain(app)
     for wait in (run.wait, run.result):
-        with pytest.raises(TimeoutError, match="1 of 2 jobs are over"):
+        with pytest.raises(TimeoutError, match=r"1 of 2 jobs are over.*scheduled to run in"):
             wait(0.01)
     with pytest.raises(InvalidJob, match="timeout"):
         run.wait("soon")  # type: ignore[arg-type]
@@ -593,7 +619,7 @@ def test_all_of_it_has_async_twins(app: Headrace, give: AnyTask) -> None:
         assert await run.await_(PATIENCE) == "completed"
         assert len(await run.ajobs()) == len(await run.aresults()) == 2
         assert (await app.flows.aget(run.id), (await app.flows.alist())[0]) == (run, run)
-        assert await chain(give.bind(2), give.bind()).aenqueue()
+        assert await (await chain(give.bind(2), give.bind()).aenqueue()) == 2
         first = await give.aenqueue(3)
         second = await give.aenqueue(first)
         assert await second == 3

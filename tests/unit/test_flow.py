@@ -44,7 +44,8 @@ def test_a_flow_without_jobs_is_refused() -> None:
 def test_a_node_of_another_flow_is_refused_by_name(how: str) -> None:
     stranger = add(Graph("theirs"), "fetch")
     graph = Graph("ours")
-    node = add(graph, "clean", *{"argument": [stranger], "nested": [{"k": [stranger]}], "after": []}[how])
+    arguments: dict[str, list[Any]] = {"argument": [stranger], "nested": [{"k": [stranger]}], "after": []}
+    node = add(graph, "clean", *arguments[how])
     if how == "after":
         node.after(stranger)
     with pytest.raises(InvalidJob, match="clean depends on fetch, which was added to another flow, 'theirs'"):

@@ -118,3 +118,9 @@ def test_a_failure_passes_for_any_annotation_and_stays_what_it_is() -> None:
     args, kwargs = codec.decode_call(filled(text, lambda job_id: failure_text(failure)))
     assert signature.rebuild(args, kwargs) == ((failure, [failure, failure]), {"either": failure})
     assert codec.decode(codec.encode(failure)) == failure
+
+
+def test_a_promise_that_is_not_kept_yet_can_be_looked_at_by_the_annotation() -> None:
+    signature = Signature.of(task)
+    args, kwargs = codec.decode_call(signature.encode((ONE, [ONE, Order(2)]), {"either": OTHER}))
+    assert signature.rebuild(args, kwargs) == ((ONE, [ONE, Order(2)]), {"either": OTHER})

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from headrace.app.why_waiting import explain_waiting
+from headrace.app.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
+from headrace.core.kinship import PARENT_FAILED
 from headrace.core.limits import Gate, gates_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRules
@@ -18,7 +19,7 @@ from headrace.engines.parts import Desk
 def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> str:
     """The sentence. `notice` is what hangs at the door of the store."""
     if row.state in FINAL:
-        return _over(row)
+        return _over(row) + (explain_end(row, desk) if row.reason == PARENT_FAILED else "")
     if row.state is State.RUNNING:
         return _running(row, now)
     if notice is not None:

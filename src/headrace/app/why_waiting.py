@@ -26,6 +26,20 @@ def explain_waiting(row: JobRow, desk: Desk) -> str:
     return f"{begun} waits for {_which(left, bonds)}."
 
 
+def explain_end(row: JobRow, desk: Desk) -> str:
+    """A second sentence for a job that was cancelled because of another, if that one is still there."""
+    rows = rows_of(desk, [bond.parent for bond in desk.bonds([row.id]) if bond.child == row.id and bond.blocks])
+    ended = [parent for parent in rows.values() if parent.state in FINAL]
+    if not ended:
+        return ""
+    parent = min(ended, key=lambda parent: parent.seq)
+    return f" Its parent {parent.id} (task {parent.task}) {_how(parent)}; retry that one and this one waits again."
+
+
+def _how(parent: JobRow) -> str:
+    return "failed" if parent.state is State.FAILED else "was cancelled"
+
+
 def _which(left: Sequence[JobRow], bonds: Sequence[Bond]) -> str:
     first = f"job {left[0].id} (task {left[0].task}), which is {left[0].state}"
     if len(bonds) == 1:
@@ -35,10 +49,9 @@ def _which(left: Sequence[JobRow], bonds: Sequence[Bond]) -> str:
 
 def _held(row: JobRow, ended: Sequence[JobRow]) -> str:
     parent = ended[0]
-    how = "failed" if parent.state is State.FAILED else "was cancelled"
     more = f", and {len(ended) - 1} more did not complete" if len(ended) > 1 else ""
     return (
-        f"It is held for a person to decide, because its parent {parent.id} (task {parent.task}) {how}{more}: "
+        f"It is held for a person to decide, because its parent {parent.id} (task {parent.task}) {_how(parent)}{more}: "
         f"retry the parent with `headrace jobs retry {parent.id}`, run this job without it with "
         f"`headrace jobs promote {row.id}` (job.promote()), or cancel it with `headrace jobs cancel {row.id}`."
     )

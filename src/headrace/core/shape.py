@@ -21,7 +21,7 @@ import msgspec
 
 from headrace.core.fields import field_names, is_model, is_pydantic, struct_tag
 from headrace.core.lowering import step_to
-from headrace.core.promises import ParentFailure, is_promise
+from headrace.core.promises import ParentFailure, Promise, is_promise
 from headrace.core.words import short, why
 
 
@@ -59,8 +59,8 @@ class Shape(msgspec.Struct, frozen=True):
             self.check(value)
 
     def rebuilt(self, value: Any) -> Any:
-        """The value with its models rebuilt; it fits. Raises Misfit. What stands for a missing result stays."""
-        if type(value) is ParentFailure:
+        """The value with its models rebuilt; it fits. Raises Misfit. What stands for a result stays."""
+        if type(value) is ParentFailure or type(value) is Promise:
             return value
         if self.build is not None:
             return self.build(value)

@@ -250,8 +250,12 @@ class FlowRun:
     def _late(self, patience: _Patience) -> TimeoutError:
         self.refresh()
         done, total = self.progress
-        told = f"{done} of {total} jobs are over"
-        return TimeoutError(f"flow {self.id} ({self.name}) is not finished after {patience.seconds:g} s: {told}")
+        late = f"flow {self.id} ({self.name}) is not finished after {patience.seconds:g} s"
+        told = f"{late}: {done} of {total} jobs are over"
+        row = self._hub.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
+        return TimeoutError(
+            told if row is None else f"{told}, and job {row.id} ({row.task}) is not: {self._hub.explain(row)}"
+        )
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, FlowRun) and other.id == self.id

@@ -6,7 +6,6 @@ Knows calls and outcomes. Where they are stored is a matter of the calls' app.
 from __future__ import annotations
 
 import itertools
-from hashlib import sha256
 from typing import Any
 
 from msgspec import structs
@@ -56,4 +55,6 @@ def child_id(parent: str, number: int) -> str:
     plain = f"{parent}.{number}"
     if len(plain) <= _LONGEST_ID:
         return plain
+    from hashlib import sha256  # deferred: only children of children of children come here
+
     return f"{sha256(parent.encode()).hexdigest()}.{number}"

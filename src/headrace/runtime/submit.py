@@ -24,7 +24,7 @@ from headrace.core.promises import MARK
 from headrace.core.states import State
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
-from headrace.errors import DuplicateJob, InvalidJob, JobNotFound
+from headrace.errors import DuplicateJob, InvalidJob
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
 from headrace.runtime.planting import Planting, bonds_of, planting
 from headrace.runtime.recipe import Recipe, recipe_of
@@ -267,7 +267,10 @@ class Submitter:
         new, bonds = self._under(call, parent, now, job_id)
         rows = {row.id: row for row in self._engine.desk.get([parent, new.id])}
         if parent not in rows:
-            raise JobNotFound(parent)
+            raise InvalidJob(
+                f"spawn: job {parent} is not seen in {self._engine.url} from here, so nothing can be stored under it "
+                "at once; leave at_once out (a memory:// store is not seen from other processes, such as a sandbox)"
+            )
         if new.id not in rows:
             plants = planting([structs.replace(new, flow=rows[parent].flow)], bonds)
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
