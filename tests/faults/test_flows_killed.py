@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import FlowRun, Headrace, Job
+from headrace.core.kinship import Policy
 from tests.faults.conftest import until
 from tests.faults.test_kill import _app
 
@@ -93,7 +94,7 @@ def _check_order(run: FlowRun, plan: list[dict[str, Any]], names: dict[str, int]
 
 @pytest.mark.parametrize("policy", ["cancel", "run"])
 def test_a_parent_that_kills_its_worker_again_and_again_leaves_nobody_waiting(
-    fleet: SimpleNamespace, url: str, policy: str
+    fleet: SimpleNamespace, url: str, policy: Policy
 ) -> None:
     with _app(url) as app:
         flow = app.flow("poisoned")
