@@ -222,7 +222,19 @@ def test_a_worker_process_tells_what_it_has(shell: Shell) -> None:
     with shell.app() as app:
         eventually(lambda: [known.capabilities for known in app.workers()] == [["gpu", "region:eu"]], "it signs on")
     assert shell("workers", "--json").json[0]["capabilities"] == ["gpu", "region:eu"]
-    assert end(worker).code == 0
+    head, row = shell("workers").out.splitlines()
+    assert (head.split()[-1], row.split()[-1]) == ("HAS", "gpu,region:eu")
+    ended = end(worker)
+    assert ended.code == 0
+    assert "capabilities gpu, region:eu, tasks mark" in ended.err
+    assert "all queues, has gpu, region:eu" in ended.err
+
+
+def test_one_worker_with_capabilities_gives_the_others_a_dash(shell: Shell) -> None:
+    with shell.app() as app, app.worker(), app.worker(capabilities=["gpu"]):
+        head, *rows = shell("workers").out.splitlines()
+    assert head.split()[-1] == "HAS"
+    assert sorted(row.split()[-1] for row in rows) == ["-", "gpu"]
 
 
 @pytest.mark.parametrize(

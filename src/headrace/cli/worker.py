@@ -13,7 +13,7 @@ from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
 from headrace.cli.logs import LEVELS, set_up
-from headrace.cli.options import duration, example, shared
+from headrace.cli.options import duration, example, names, shared
 from headrace.cli.reload import run_reloading
 from headrace.cli.session import Session
 from headrace.core.limits import STRATEGIES
@@ -29,10 +29,6 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
         return parse_queues(",".join(value)) if value else None
     except ConfigError as error:
         raise click.BadParameter(str(error).removeprefix("queues: "), ctx, param) from None
-
-
-def _capabilities(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    return tuple(name.strip() for part in value for name in part.split(",") if name.strip()) or None
 
 
 @click.command(
@@ -69,7 +65,7 @@ def _capabilities(ctx: click.Context, param: click.Parameter, value: tuple[str, 
     "--needs",
     "capabilities",
     multiple=True,
-    callback=_capabilities,
+    callback=names,
     metavar="NAME,...",
     help="What this worker has for jobs that need it, such as gpu.",
 )
@@ -117,13 +113,14 @@ def _announce(app: Headrace, name: str, given: dict[str, Any]) -> None:
     settings = app.settings
     queues = given["queues"] or settings.queues
     log.info(
-        "headrace %s, app %s, %s, queues %s, concurrency %d, processes %d, tasks %s",
+        "headrace %s, app %s, %s, queues %s, concurrency %d, processes %d, capabilities %s, tasks %s",
         __version__,
         name,
         redacted_url(app.engine.url),
         ", ".join(f"{queue}={weight}" for queue, weight in queues.items()) if queues else "all",
         given["concurrency"] or settings.concurrency,
         given["processes"] or settings.processes,
+        ", ".join(given["capabilities"] or settings.capabilities) or "none",
         _tasks(app),
     )
     if not app.tasks:
