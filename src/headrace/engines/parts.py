@@ -117,6 +117,10 @@ class Desk(Protocol):
         """How many jobs hold a live lease, by queue, task and lane."""
         ...
 
+    def needing(self) -> list[tuple[str, str, int, str]]:
+        """The lanes of pending jobs that need something of their worker: queue, lane, how many, the id of one."""
+        ...
+
     def workers(self) -> list[WorkerRow]:
         """The workers that reported themselves and did not sign off, oldest first.
 

@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from headrace.core.kinship import DELETED, Bond, FlowTally
-from headrace.core.limits import Head, in_turn
+from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
@@ -163,6 +163,10 @@ class SqlDesk:
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         told = self._ask("running", now=self._office.at(now))
         return msgspec.json.decode(told, type=list[tuple[str, str, str, int]])
+
+    def needing(self) -> list[tuple[str, str, int, str]]:
+        found = msgspec.json.decode(self._ask("needing"), type=list[tuple[str, str, int, str]])
+        return sorted(lane for lane in found if needs_of(lane[1]))
 
     def workers(self) -> list[WorkerRow]:
         return msgspec.json.decode(self._ask("workers"), type=list[WorkerRow])
