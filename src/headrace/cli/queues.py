@@ -10,7 +10,7 @@ import click
 
 from headrace.app.queues import Queue
 from headrace.cli import portrait
-from headrace.cli.options import as_json_option, example, shared, yes_option
+from headrace.cli.options import as_json_option, duration, example, shared, yes_option
 from headrace.cli.session import Session
 from headrace.cli.show import Column, ago, confirm, print_json, print_table, remark, say
 from headrace.core.limits import STRATEGIES
@@ -110,7 +110,7 @@ def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     """A rule as the app takes it; the word `none`, which lifts it, stays the text, as None means: not said."""
     if value is None or value == "none":
         return value
-    given: Any = _number(value)
+    given: Any = duration(ctx, param, value) if param.name == "ageing" else _number(value)
     try:
         check_rule(str(param.name), given)
         return given
@@ -134,7 +134,7 @@ _RULES = tuple(
         ("max_length", "N", "How many jobs may wait in it; beyond that, enqueuing raises QueueFull."),
         ("weight", "N", "How many times as many turns it has as other queues."),
         ("strategy", "NAME", f"The order of its jobs: {', '.join(STRATEGIES)}."),
-        ("ageing", "SECONDS", "How long a job waits until that counts as one point of priority."),
+        ("ageing", "TIME", "How long a job waits until that counts as one point of priority: seconds or 10m, 2h."),
         ("rate", "RATE", "How many jobs may start, such as 10/s or 100/min."),
         ("burst", "N", "How many of them may start at once after a rest."),
         ("concurrency", "N", "How many jobs may run at the same time, over all workers."),

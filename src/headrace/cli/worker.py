@@ -16,8 +16,7 @@ from headrace.cli.logs import LEVELS, set_up
 from headrace.cli.options import duration, example, names, shared
 from headrace.cli.reload import run_reloading
 from headrace.cli.session import Session
-from headrace.core.limits import STRATEGIES
-from headrace.core.settings import Queues, parse_queues
+from headrace.core.settings import Queues, choices_of, parse_queues
 from headrace.errors import ConfigError
 
 log = logging.getLogger("headrace.cli")
@@ -56,11 +55,11 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
 @click.option("--max-memory", type=int, metavar="MB", help="Replace a process that uses more memory.")
 @click.option("--prefetch", type=int, help="Most jobs to fetch ahead.")
 @click.option(
-    "--strategy", type=click.Choice(STRATEGIES), help="The order inside a queue, in place of the queue's own."
+    "--strategy",
+    type=click.Choice(choices_of("strategy")),
+    help="The order inside a queue, in place of the queue's own.",
 )
-@click.option(
-    "--queue-order", type=click.Choice(("weighted", "random", "strict")), help="How turns are shared among queues."
-)
+@click.option("--queue-order", type=click.Choice(choices_of("queue_order")), help="How turns are shared among queues.")
 @click.option(
     "--needs",
     "capabilities",
