@@ -11,6 +11,7 @@ from headrace import Headrace
 from headrace.cli.options import duration, duration_or_none, moment, moment_or_age
 from headrace.cli.queues import as_rule
 from headrace.cli.root import root
+from headrace.testing import drain
 from tests.surfaces.command_line import Shell, open_shell
 
 
@@ -45,6 +46,21 @@ def test_rules_are_a_column_of_the_list_where_there_are_any(shell: Shell, app: H
     head, *lines = (line.split() for line in shell("queues").out.splitlines())
     assert {line[0]: line[head.index("RULES")] for line in lines} == {"mail": "max_length=3", "other": "-"}
     assert [queue["rules"] for queue in shell("queues", "--json").json] == [{"max_length": 3}, {}]
+
+
+def test_one_queue_is_shown_with_what_its_rate_has_left(shell: Shell, app: Headrace) -> None:
+    facts = dict(line.split(None, 1) for line in shell("queues", "show", "mail").out.splitlines())
+    assert (facts["queue"], facts["state"], facts["rules"]) == ("mail", "unserved", "none")
+    assert facts["pending"].startswith("1 (oldest ")
+    assert "starts" not in facts
+    assert shell("queues", "show", "mail", "--json").json["starts_left"] is None
+    app.queue("mail").configure(rate="1/h", burst=3)
+    app.task(name="x")(lambda: None)
+    drain(app)
+    assert "starts left  2 now, by its rate" in shell("queues", "show", "mail").out
+    told = shell("queues", "show", "mail", "--json").json
+    assert (told["starts_left"], told["completed"]) == (2, 1)
+    assert shell("queues", "show", "no blanks").code == 2
 
 
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", ""])

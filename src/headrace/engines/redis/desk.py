@@ -6,7 +6,7 @@ several, so that nobody else waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -15,7 +15,7 @@ import msgspec
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.limits import needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
-from headrace.core.regulation import QueueRules, TaskRow, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event, State, sources
 from headrace.core.steps import Step, awaiting
 from headrace.engines.redis import records
@@ -34,6 +34,7 @@ _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get")
 _depths, _filings, _workers = load("depths"), load("filings"), load("workers")
 _move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
 _rule_task, _running, _needing = load("rule_task"), load("running"), load("needing")
+_rested_at = load("rested_at")
 _bonds, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
 
 
@@ -190,6 +191,10 @@ class RedisDesk:
         found = self._ask(_running, self._office.at(now))
         kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
         return sorted((queue.decode(), task.decode(), lane.decode(), jobs) for queue, task, lane, jobs in kinds)
+
+    def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+        asked: list[Value] = [part for name, rate in rates.items() for part in (name, rate.every, rate.burst)]
+        return records.named(self._ask(_rested_at, *asked), int)
 
     def needing(self) -> list[tuple[str, str, int, str]]:
         self._office.prepare()
