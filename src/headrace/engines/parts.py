@@ -156,8 +156,8 @@ class Timetable(Protocol):
         """
         ...
 
-    def delete(self, schedule_id: str) -> bool:
-        """Forget the schedule and its occurrences; False if it was not there."""
+    def delete(self, schedule_id: str, version: int | None = None) -> bool:
+        """Forget the schedule and its occurrences; False if it was not there, or not at this version any more."""
         ...
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:

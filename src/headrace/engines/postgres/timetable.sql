@@ -29,7 +29,7 @@ FROM jsonb_array_elements(:s::jsonb) AS s(value)
 WHERE known.id = s.value ->> 0 AND known.version = (s.value ->> 1)::bigint;
 
 -- name: delete_schedule
-DELETE FROM headrace_schedules WHERE id = :id;
+DELETE FROM headrace_schedules WHERE id = :id AND version = coalesce(:version, version);
 
 -- name: delete_occurrences
 DELETE FROM headrace_occurrences WHERE schedule = :id;

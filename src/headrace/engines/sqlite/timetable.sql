@@ -25,7 +25,7 @@ FROM json_each(:s) AS s
 WHERE headrace_schedules.id = json_extract(s.value, '$[0]') AND version = json_extract(s.value, '$[1]');
 
 -- name: delete_schedule
-DELETE FROM headrace_schedules WHERE id = :id;
+DELETE FROM headrace_schedules WHERE id = :id AND version = coalesce(:version, version);
 
 -- name: delete_occurrences
 DELETE FROM headrace_occurrences WHERE schedule = :id;
