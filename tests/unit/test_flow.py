@@ -64,7 +64,12 @@ def test_a_circle_is_refused_with_the_way_it_takes() -> None:
 
 def test_a_chain_of_any_length_is_looked_through() -> None:
     graph = Graph("long")
-    graph.ensure_acyclic(Bond(str(number), str(number + 1)) for number in range(20_000))
+    for number in range(20_001):
+        add(graph, str(number))
+    forward = [Bond(str(number), str(number + 1)) for number in range(20_000)]
+    graph.ensure_acyclic(forward)
+    with pytest.raises(InvalidJob, match="for ever"):
+        graph.ensure_acyclic([*forward, Bond("20000", "0")])
 
 
 @pytest.mark.parametrize("other", [None, 7, "not an id!", ["job", 3]], ids=repr)

@@ -5,7 +5,7 @@ Pure: it holds calls without knowing what they are made of beyond their argument
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Protocol
 
 from headrace.core.kinship import Bond, Policy, circle_in
@@ -53,9 +53,13 @@ class Node:
         """The ids of those it waits for beside those whose results it is given."""
         return tuple(other.id if isinstance(other, Node) else other for other in self._others)
 
+    def given(self) -> Iterator[Node]:
+        """Every node whose result it is given."""
+        return (node for node in promises_in([self.call.args, self.call.kwargs]) if isinstance(node, Node))
+
     def nodes(self) -> Iterator[Node]:
         """Every node it depends on."""
-        yield from (node for node in promises_in([self.call.args, self.call.kwargs]) if isinstance(node, Node))
+        yield from self.given()
         yield from (node for node in self._others if isinstance(node, Node))
 
     def is_of(self, graph: Graph) -> bool:
@@ -103,8 +107,11 @@ class Graph:
                     f"{short(stranger.graph_name)}; add it to this one, or pass its job once that flow is enqueued"
                 )
 
-    def ensure_acyclic(self, bonds: Iterable[Bond]) -> None:
+    def ensure_acyclic(self, bonds: Sequence[Bond]) -> None:
         """Refuse bonds that lead from a node back to itself, and tell the way."""
+        places = {node.id: place for place, node in enumerate(self.nodes)}
+        if all(places.get(bond.parent, -1) < places.get(bond.child, len(places)) for bond in bonds):
+            return  # nobody waits for one that was added later, as nearly always
         circle = circle_in((bond.parent, bond.child) for bond in bonds)
         if circle:
             titles = {node.id: node.title for node in self.nodes}

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from types import NoneType
 from typing import Any
 
 from msgspec import Struct, json
@@ -17,6 +18,7 @@ from msgspec import Struct, json
 from headrace.core.states import State
 
 MARK = '{"$result'  # no text without it holds a promise
+_PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
 _ID = r'"[A-Za-z0-9_.:@/=-]{1,128}"'
 _PROMISE = re.compile(rf'\{{"\$result":({_ID})\}}|\{{"\$results":\[({_ID}(?:,{_ID})*)\]\}}')
 
@@ -57,6 +59,8 @@ def promises_in(value: Any) -> Iterator[Any]:
     left = [value]
     while left:
         one = left.pop()
+        if type(one) in _PLAIN:
+            continue
         if isinstance(one, dict):
             left += reversed(one.values())
         elif isinstance(one, list | tuple | set | frozenset):

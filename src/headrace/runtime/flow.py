@@ -11,7 +11,6 @@ from msgspec import UNSET
 from headrace.core.flow import Graph, Node
 from headrace.core.kinship import FlowTally, Policy
 from headrace.core.options import check_policy, check_word
-from headrace.core.promises import promises_in
 from headrace.core.words import short
 from headrace.errors import InvalidJob
 from headrace.runtime.flow_run import Ends, FlowRun
@@ -84,13 +83,21 @@ class Flow:
 
 def _ensure_results(nodes: Sequence[Node]) -> None:
     """Refuse a job that is to be given a result which is not kept."""
+    unkept = {node for node in nodes if not _keeps_result(_call(node))}
+    if not unkept:
+        return
     for node in nodes:
-        for other in promises_in([node.call.args, node.call.kwargs]):
-            if isinstance(other, Node) and _call(other).options.over(_call(other).task.options).keep_result is False:
+        for other in node.given():
+            if other in unkept:
                 raise InvalidJob(
                     f"{node.title} is to be given the result of {other.title}, which has keep_result=False; "
                     "let it be kept, or use node.after(...)"
                 )
+
+
+def _keeps_result(call: Call[Any]) -> bool:
+    said = call.options.keep_result
+    return (call.task.options.keep_result if said is UNSET else said) is not False
 
 
 def _call(node: Node) -> Call[Any]:

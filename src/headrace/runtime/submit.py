@@ -247,7 +247,8 @@ class Submitter:
             self._engine.joined(plants.connection).plant(plants.news, plants.bonds, plants.flow)
         else:
             self._engine.plant(plants.news, plants.bonds, plants.flow)
-        return [self._handed(job) for job in [Job[Any](self._hub, new) for new in plants.news]]
+        jobs: list[Job[Any]] = [Job(self._hub, new) for new in plants.news]
+        return [self._handed(job) for job in jobs]
 
     async def aplant(self, plants: Planting) -> list[Job[Any]]:
         """The same for coroutines."""

@@ -148,7 +148,9 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs AS job
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (SELECT 1 FROM headrace_bonds AS bond
        CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-       WHERE bond.child = job.seq AND bond.blocks AND parent.state NOT IN ('completed', 'failed', 'cancelled')
+       WHERE bond.child = job.seq AND bond.blocks
+         AND (parent.state NOT IN ('completed', 'failed', 'cancelled')
+              OR bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)))
        LIMIT 1) = 1;
 
 -- name: hold_again
@@ -166,8 +168,9 @@ SELECT count(*) FROM held;
 -- name: waive
 UPDATE headrace_bonds SET blocks = false
 WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND (:all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
-               IN ('completed', 'failed', 'cancelled'));
+  AND (:all OR (parent <> ALL (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+                AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
+                    IN ('completed', 'failed', 'cancelled')));
 
 -- name: rebind
 WITH bound AS (

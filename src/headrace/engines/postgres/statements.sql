@@ -112,6 +112,7 @@ WITH o AS MATERIALIZED (
         result_checksum = o.result_checksum,
         reason = o.reason,
         finished_at = o.finished_at,
+        expires_at = CASE WHEN o.state = 'waiting' THEN NULL ELSE job.expires_at END,
         worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE job.worker END,
         lease_until = NULL
     FROM o WHERE job.seq = ANY (ARRAY[(o.job).seq])

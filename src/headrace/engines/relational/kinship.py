@@ -61,7 +61,7 @@ def plant(
     """Store the jobs with what they wait for, and what waits for them."""
     yield from refuse_if_moved()
     standing = yield from _find_standing(jobs, bonds)
-    if (path := (yield from _circle(bonds, standing))) is not None:
+    if (path := (yield from _circle(jobs, bonds, standing))) is not None:
         raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
     yield from make_room(jobs, lengths)
     followed = {bond.parent for bond in bonds}
@@ -96,10 +96,13 @@ def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[
     return standing
 
 
-def _circle(bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[list[str] | None]:
+def _circle(jobs: Sequence[NewJob], bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[list[str] | None]:
     """The path of a circle that these bonds would close."""
-    pairs = [(bond.parent, bond.child) for bond in bonds]
     older = sorted({bond.child for bond in bonds if bond.child in standing})
+    place = {job.id: number for number, job in enumerate(jobs)}
+    if not older and all(place.get(bond.parent, -1) < place[bond.child] for bond in bonds):
+        return None  # each waits for those before it: nearly always
+    pairs = [(bond.parent, bond.child) for bond in bonds]
     # Nothing that is new can wait for itself by way of an older job, unless an older one waits for what is new.
     if older and any(bond.parent in standing for bond in bonds):
         pairs += _pairs.decode((yield Ask("bonds_below", {"ids": as_json(older)})))
@@ -276,7 +279,7 @@ def _spawn(outcome: Outcome, now: int) -> Steps[Effects]:
     bonds = [b for b in outcome.bonds if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
     new = {job.id for job, is_new in zip(outcome.spawned, fresh, strict=True) if is_new}
     standing = {name: found for name, found in known.items() if name not in new}
-    if (yield from _circle(bonds, standing)) is not None:
+    if (yield from _circle(outcome.spawned, bonds, standing)) is not None:
         bonds = [bond for bond in bonds if bond.parent in new]
     effects = yield from _tie(bonds, standing, now)
     effects.work |= any(fresh)

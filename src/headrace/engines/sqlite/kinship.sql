@@ -89,7 +89,8 @@ SELECT json_group_array(seq) FROM headrace_jobs AS job
 WHERE seq IN (SELECT value FROM json_each(:seqs))
   AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
               WHERE bond.child = job.seq AND bond.blocks
-                AND parent.state NOT IN ('completed', 'failed', 'cancelled'));
+                AND (parent.state NOT IN ('completed', 'failed', 'cancelled')
+                     OR parent.seq IN (SELECT value FROM json_each(:seqs))));
 
 -- name: wait_again
 UPDATE headrace_jobs SET state = 'waiting', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
@@ -112,8 +113,9 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- name: waive
 UPDATE headrace_bonds SET blocks = 0
 WHERE blocks AND child IN (SELECT value FROM json_each(:seqs))
-  AND (:all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
-               IN ('completed', 'failed', 'cancelled'));
+  AND (:all OR (parent NOT IN (SELECT value FROM json_each(:seqs))
+                AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
+                    IN ('completed', 'failed', 'cancelled')));
 
 -- name: rebind
 UPDATE headrace_bonds SET blocks = 1

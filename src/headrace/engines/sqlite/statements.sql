@@ -64,6 +64,7 @@ UPDATE headrace_jobs SET
     result_checksum = o.result_checksum,
     reason = o.reason,
     finished_at = o.finished_at,
+    expires_at = CASE WHEN o.state = 'waiting' THEN NULL ELSE expires_at END,
     worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE worker END,
     lease_until = NULL
 FROM json_each(:o) AS o
