@@ -82,7 +82,7 @@ FROM jsonb_array_elements(:c::jsonb) WITH ORDINALITY AS c(value, key);
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND state || '' IN ('scheduled', 'waiting', 'pending', 'retrying')
+      AND state || '' IN ('scheduled', 'waiting', 'pending', 'retrying') AND finished_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ORDER BY seq FOR UPDATE) AS unstarted;
 

@@ -49,6 +49,7 @@ class SqlDesk:
 
         def move_them(ledger: Ledger) -> list[str]:
             nonlocal effects
+            ledger.ask("alone_with_kin")
             where, values = _conditions(ledger, which, states)
             if event is Event.HURRY:  # what waits with its own run behind it has nothing to start
                 where = f"{where} AND {ledger.fragment('where_startable')}"

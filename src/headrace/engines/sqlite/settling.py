@@ -44,8 +44,9 @@ class Settling:
         if not left or self._settle_whole(left):
             return []
         fresh, stale = _divide(self._db, left)
-        if rest := self._without_kin(fresh):
-            self._settle_whole(rest)
+        rest = self._without_kin(fresh)
+        while rest and not self._settle_whole(rest):
+            rest = self._without_kin(rest)  # by what others left behind, one has kin that had none before
         if stale:
             self._db.execute(SQL["file_stale"], {"o": as_json(stale), "now": self._now, "worker": worker})
         return stale

@@ -71,7 +71,8 @@ SELECT json_group_array(json_array(c.key, json((
 
 -- name: lock_unstarted
 SELECT json_group_array(seq) FROM headrace_jobs
-WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state IN ('scheduled', 'waiting', 'pending', 'retrying');
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+  AND finished_at IS NULL;
 
 -- name: reschedule_jobs (each p: Replacement)
 UPDATE headrace_jobs SET version = headrace_jobs.version + 1, run_at = p.run_at,
