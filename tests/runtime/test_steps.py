@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, InvalidJob, JobFailed, LeaseLost, ResultUnavailable, Worker, current_job
+from headrace import Headrace, InvalidJob, Job, JobFailed, LeaseLost, ResultUnavailable, Worker, current_job
 from headrace.core.steps import KINDS
 from headrace.engines.protocol import Engine
 from tests.runtime.kit import PATIENCE, SOON, Gate, eventually
@@ -311,3 +311,31 @@ def test_a_store_that_is_away_for_a_moment_costs_no_step(
     assert till.done == ["charge"]
     engine: Engine = app.engine
     assert [step.name for step in engine.desk.steps(job.id)] == ["charge"]
+
+
+@pytest.mark.parametrize("kind", ["step", "astep"])
+def test_a_step_that_enqueues_a_job_does_not_wait_for_it(app: Headrace, till: Till, kind: str) -> None:
+    @app.task
+    def other(number: int) -> int:
+        return number
+
+    def enqueue(number: int) -> Job[int]:
+        till.do("enqueue")
+        return other.enqueue(number)
+
+    @app.task(name="step", retry=SOON)
+    def threaded() -> None:
+        current_job().step("start", enqueue, 1)
+
+    @app.task(name="astep", retry=SOON)
+    async def coroutine() -> None:
+        await current_job().astep("start", enqueue, 1)
+
+    job = (coroutine if kind == "astep" else threaded).enqueue()
+    # With one slot, the other job could never run while this one waits for it.
+    told = "step 'start' was done and is not done again, but .*can't be stored"
+    with app.worker(concurrency=1), pytest.raises(JobFailed, match=told) as caught:
+        job.result(PATIENCE)
+    assert caught.value.error_type == ResultUnavailable.__name__
+    assert till.done == ["enqueue"]
+    assert app.jobs.count(task="other") == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -260,3 +261,23 @@ def test_who_is_over_or_unknown_gets_no_events(app: Headrace, worker: Worker) ->
 def test_a_wrong_event_is_refused(app: Headrace, job: Any, name: str, data: Any, told: str) -> None:
     with pytest.raises(InvalidJob, match=told):
         app.signal(job, name, data)
+
+
+@pytest.mark.parametrize("timeout", [0, 0.02])
+def test_an_event_that_came_while_the_run_went_on_is_found_before_it_gives_up(
+    app: Headrace, worker: Worker, timeout: float
+) -> None:
+    waits = threading.Event()
+
+    @app.task(retry=0)
+    def order() -> Any:
+        job = current_job()
+        job.step("read", lambda: None)  # from here on the run knows what had come before
+        if timeout == 0 or waits.is_set():
+            app.signal(job.id, "paid", 7)
+        waits.set()
+        return job.wait_event("paid", timeout=timeout)
+
+    job = order.enqueue()
+    assert job.result(PATIENCE) == 7
+    assert [step.kind for step in app.engine.desk.steps(job.id)].count("event") == 1

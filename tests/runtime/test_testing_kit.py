@@ -777,3 +777,17 @@ def test_inline_raises_the_error_of_any_job_that_ran() -> None:
         with inline(app), pytest.raises(ValueError, match="not 3"):
             chain(good.bind(3), bad.bind(), good.bind()).enqueue()
         assert app.jobs.count(state="cancelled") == 1
+
+
+def test_what_ran_inline_is_told_as_it_is_without_another_look(app: Headrace, add: Any) -> None:
+    @app.task
+    def makes(number: int) -> int:
+        current_job().spawn(add.bind(number))
+        return number
+
+    with inline(app):
+        run = chain(add.bind(1), add.bind(2)).enqueue()
+        job = makes.enqueue(5)
+    assert (run.state, run.progress, run.counts) == ("completed", (2, 2), {"completed": 2})
+    assert [one.state for one in run.jobs] == ["completed", "completed"]
+    assert (job.state, job.result(0)) == ("completed", 5)

@@ -33,6 +33,11 @@ T = TypeVar("T")
 UserId = NewType("UserId", int)
 
 
+class Account(pydantic.BaseModel):
+    password: str
+    number: int
+
+
 class Color(Enum):
     RED = "red"
     PAIR = (1, 2)
@@ -656,3 +661,19 @@ def test_the_value_of_a_redacted_parameter_is_in_no_error() -> None:
     with pytest.raises(CorruptPayload) as broken:
         signature.rebuild(("ann", 2, "hunter2"), {})
     assert "hunter2" not in str(broken.value)
+
+
+def test_a_secret_inside_of_a_model_is_in_no_error_either() -> None:
+    def login(account: Account, others: list[dict[str, int]] | None = None) -> None: ...
+
+    signature = Signature.of(login, redact=("password",))
+    secret = {"password": "hunter2", "number": "none"}
+    for args in ((secret,), (Account(password="a", number=1), [{"password": "hunter2"}])):
+        with pytest.raises(InvalidJob, match="argument '(account|others)'") as refused:
+            signature.check(args, {})
+        assert "hunter2" not in str(refused.value)
+    with pytest.raises(CorruptPayload, match="argument 'account'") as broken:
+        signature.rebuild((secret,), {})
+    assert "hunter2" not in str(broken.value)
+    with pytest.raises(CorruptPayload, match="hunter2"):  # the one who hides nothing is told all
+        Signature.of(login).rebuild((secret,), {})

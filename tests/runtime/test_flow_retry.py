@@ -1,0 +1,115 @@
+"""A flow that was cancelled or has failed is run again as a flow: in its order, in little time, with the right error."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from headrace import FlowRun, Headrace, JobCancelled, JobFailed, Task, chain, group
+from headrace.runtime import flow_run
+from headrace.testing import drain
+
+AnyTask = Task[..., Any, Any]
+
+
+@pytest.fixture
+def order() -> list[str]:
+    """The names of the jobs that ran, one after the other."""
+    return []
+
+
+@pytest.fixture
+def note(app: Headrace, order: list[str]) -> AnyTask:
+    @app.task(retry=0)
+    def note(name: str, given: Any = None) -> str:
+        order.append(name)
+        if name.startswith("bad"):
+            raise ValueError(f"{name} is broken")
+        return name
+
+    return note
+
+
+def states(run: FlowRun) -> list[str]:
+    return [job.state.value for job in run.refresh().jobs]
+
+
+@pytest.mark.parametrize("one_by_one", [False, True])
+def test_a_chain_that_was_cancelled_is_run_again_in_its_order(
+    app: Headrace, note: AnyTask, order: list[str], one_by_one: bool
+) -> None:
+    flow = app.flow("cancelled")
+    first = flow.add(note.bind("a"))
+    second = flow.add(note.using(priority=50).bind("b", first))
+    flow.add(note.using(priority=100).bind("c", second))
+    run = flow.enqueue()
+    if one_by_one:
+        for job in reversed(run.jobs):  # so that each is cancelled for itself, and none because of another
+            assert job.cancel()
+    else:
+        assert run.cancel() == 3
+    assert run.retry() >= 1
+    assert states(run) == ["pending", "waiting", "waiting"]
+    assert drain(app) == 3
+    assert order == ["a", "b", "c"]
+    assert run.result() == "c"
+
+
+def test_parents_that_were_added_last_are_revived_first(
+    app: Headrace, note: AnyTask, order: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(flow_run, "_AT_ONCE", 2)  # else only thousands of jobs would be revived in several commits
+    flow = app.flow("upside down")
+    children = [flow.add(note.bind(f"child {number}")) for number in range(5)]
+    parent = flow.add(note.bind("parent"))
+    for child in children:
+        child.after(parent)
+    run = flow.enqueue()
+    for job in run.jobs:
+        assert job.cancel()
+    assert run.retry() == 6
+    assert states(run) == ["waiting"] * 5 + ["pending"]
+    drain(app)
+    assert order[0] == "parent"
+    assert len(order) == 6
+
+
+def test_a_wide_fan_in_is_revived_in_little_time(app: Headrace, note: AnyTask) -> None:
+    """The one child has thousands of parents, and must not be looked at anew for each of them."""
+    total: AnyTask = app.task(name="total")(len)
+    run = group(note.bind("x") for _ in range(3000)).then(total.bind()).enqueue()
+    parents = [job.id for job in run.jobs[:-1]]
+    assert app.jobs.cancel(ids=parents) >= 3000
+    assert run.refresh().jobs[-1].reason == "parent_failed"
+    started = time.monotonic()
+    assert run.retry() == 3000
+    took = time.monotonic() - started
+    assert run.counts == {"pending": 3000, "waiting": 1}
+    assert took < 4.0
+
+
+def test_the_result_raises_the_error_of_the_job_at_fault_and_of_no_other(app: Headrace, note: AnyTask) -> None:
+    flow = app.flow("two faults")
+    fault = flow.add(note.bind("bad one"))
+    between = flow.add(note.bind("between", fault))
+    flow.add(note.bind("end", between))
+    flow.add(note.bind("bad other"), after=[flow.add(note.bind("fine"))])
+    run = flow.enqueue()
+    drain(app)
+    assert states(run) == ["failed", "cancelled", "cancelled", "completed", "failed"]
+    with pytest.raises(JobFailed, match="bad one is broken") as failed:
+        run.result()
+    assert failed.value.job_id == fault.id
+
+
+def test_who_was_cancelled_for_a_cancelled_job_does_not_blame_a_failed_one(app: Headrace, note: AnyTask) -> None:
+    waits = chain(note.using(delay=60).bind("first"), note.bind("second"))
+    run = group(waits, note.bind("bad stranger")).enqueue()
+    assert run.jobs[0].cancel()
+    drain(app)
+    assert states(run) == ["cancelled", "cancelled", "failed"]
+    with pytest.raises(JobCancelled) as cancelled:
+        run.result()
+    assert cancelled.value.job_id == run.jobs[1].id

@@ -1,0 +1,92 @@
+"""What a job spawns is what it said, once for each call: in whatever attempt and from whatever thread."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, JobFailed, RetryLater, Task, current_job
+from headrace.runtime import context
+from headrace.runtime.spawning import Spawning
+from headrace.testing import drain
+from tests.runtime.kit import PATIENCE
+
+AnyTask = Task[..., Any, Any]
+
+
+@pytest.fixture
+def give(app: Headrace) -> AnyTask:
+    @app.task
+    def give(value: Any = None) -> Any:
+        return value
+
+    return give
+
+
+def test_a_later_attempt_that_spawns_something_else_at_once_is_refused(app: Headrace, give: AnyTask) -> None:
+    @app.task(retry=1)
+    def parent() -> None:
+        attempt = current_job().attempt
+        current_job().spawn(give.bind(f"of attempt {attempt}"), at_once=True)
+        if attempt == 1:
+            raise RetryLater(delay=60)
+
+    job = parent.enqueue()
+    drain(app)
+    assert job.promote()
+    drain(app)
+    with pytest.raises(JobFailed, match=r"spawned 'give' in this place .*the same with other arguments.*same order"):
+        job.result()
+    assert [child.args for child in app.jobs.find(task="give")] == [("of attempt 1",)]
+
+
+@pytest.mark.parametrize("at_once", [False, True])
+def test_threads_of_one_job_spawn_a_job_each(
+    app: Headrace, give: AnyTask, monkeypatch: pytest.MonkeyPatch, at_once: bool
+) -> None:
+    def slowly(claim: Any) -> Spawning:
+        threading.Event().wait(0.05)  # so that every thread is here before the first is through
+        return Spawning(claim)
+
+    monkeypatch.setattr(context, "Spawning", slowly)
+
+    @app.task(retry=0)
+    def parent() -> list[str]:
+        job, start, spawned = current_job(), threading.Barrier(8), []
+
+        def spawn(number: int) -> None:
+            start.wait(PATIENCE)
+            spawned.append(job.spawn(give.bind(number), at_once=at_once).id)
+
+        threads = [threading.Thread(target=spawn, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(PATIENCE)
+        return spawned
+
+    job = parent.enqueue()
+    drain(app)
+    spawned = job.result()
+    assert len(set(spawned)) == 8
+    assert {child.id for child in job.parents()} == set(spawned)
+    assert sorted(child.result() for child in job.parents()) == list(range(8))
+
+
+def test_a_held_job_whose_own_run_is_over_is_not_to_be_promoted(app: Headrace) -> None:
+    @app.task(retry=0)
+    def broken() -> None:
+        raise ValueError("no such thing")
+
+    @app.task(retry=0)
+    def parent() -> None:
+        current_job().spawn(broken.using(on_parent_failure="hold").bind())
+
+    job = parent.enqueue()
+    drain(app)
+    [child] = job.parents()
+    assert f"held for a person to decide, because its parent {child.id} (task broken) failed" in job.why()
+    assert f"headrace jobs retry {child.id}`, or cancel it" in job.why()
+    assert "promote" not in job.why()
