@@ -1,4 +1,4 @@
-"""A flow that was cancelled or has failed is run again as a flow: in its order, in little time, with the right error."""
+"""A flow that was cancelled or has failed is run again as a flow: in its order, in little time, with its own error."""
 
 from __future__ import annotations
 

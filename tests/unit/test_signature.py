@@ -669,7 +669,7 @@ def test_a_secret_inside_of_a_model_is_in_no_error_either() -> None:
     signature = Signature.of(login, redact=("password",))
     secret = {"password": "hunter2", "number": "none"}
     for args in ((secret,), (Account(password="a", number=1), [{"password": "hunter2"}])):
-        with pytest.raises(InvalidJob, match="argument '(account|others)'") as refused:
+        with pytest.raises(InvalidJob, match=r"argument '(account|others)'") as refused:
             signature.check(args, {})
         assert "hunter2" not in str(refused.value)
     with pytest.raises(CorruptPayload, match="argument 'account'") as broken:
