@@ -176,8 +176,10 @@ class Signature:
         try:
             return parameter.shape.rebuilt(value)
         except Misfit as error:
-            told = error.tell(hide=self._hides(parameter, error))
-            raise CorruptPayload(f"{self._place(parameter)}{told}; the stored data is of another version") from error
+            hide = self._hides(parameter, error)
+            told = f"{self._place(parameter)}{error.tell(hide=hide)}; the stored data is of another version"
+            # The error of a model quotes what it was made of, and a traceback tells the whole chain.
+            raise CorruptPayload(told) from None if hide else error
 
     def rebuild_result(self, value: Any) -> Any:
         """The result as the return annotation describes it, or the plain value if it does not fit."""
