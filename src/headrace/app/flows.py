@@ -21,8 +21,8 @@ class Flows:
         return FlowRun(self._hub, self._hub.tally(check_text("flow id", flow_id)))
 
     def list(self, limit: int = 50, before: str | None = None) -> builtins.list[FlowRun]:
-        """Flows, newest first; with `before`, those older than the flow of this id."""
-        last = None if before is None else check_text("before", before)
+        """Flows, newest first; with `before`, those older than the flow of this id, or FlowNotFound."""
+        last = None if before is None else self._hub.tally(check_text("before", before)).flow.id
         tallies = self._hub.engine.desk.flows(check_limit("limit", limit), last)
         return [FlowRun(self._hub, tally) for tally in tallies]
 

@@ -27,6 +27,7 @@ _PLAIN = frozenset({str, int, bool, NoneType})
 class _Call(msgspec.Struct, forbid_unknown_fields=True):
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
+    given: tuple[int, str] | None = None  # whose results are among the arguments, for the words of an error only
 
 
 _dump = msgspec.json.Encoder().encode

@@ -5,7 +5,7 @@ Pure: it holds calls without knowing what they are made of beyond their argument
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, Protocol
 
 from headrace.core.kinship import Bond, Policy, circle_in
@@ -44,7 +44,7 @@ class Node:
     def after(self, *others: Any) -> Node:
         """Have it wait for these as well, nodes or jobs, without their results; the node itself."""
         self._graph.ensure_open()
-        for other in others:
+        for other in _each(others):  # a node in a list as well: by its id alone no stranger's would be told from ours
             self._others += [other] if isinstance(other, Node) else check_jobs("after", other)
         return self
 
@@ -71,6 +71,14 @@ class Node:
 
     def __repr__(self) -> str:
         return f"<Node {self.title} {self.id}>"
+
+
+def _each(given: Any) -> Iterator[Any]:
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        for one in given:
+            yield from _each(one)
+    else:
+        yield given
 
 
 class Graph:

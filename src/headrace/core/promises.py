@@ -20,6 +20,7 @@ from headrace.core.states import State
 MARK = '{"$result'  # no text without it holds a promise
 _PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
 _ID = r'"[A-Za-z0-9_.:@/=-]{1,128}"'
+_GIVEN = re.compile(r',"given":\[(\d+),"([^"]+)"\]\}$')
 _PROMISE = re.compile(rf'\{{"\$result":({_ID})\}}|\{{"\$results":\[({_ID}(?:,{_ID})*)\]\}}')
 
 
@@ -84,7 +85,18 @@ def filled(text: str, result: Callable[[str], str]) -> str:
         texts = [result(job_id) for job_id in _ids(match)]
         return texts[0] if match[1] else f"[{','.join(texts)}]"
 
-    return _PROMISE.sub(fill, text)
+    parents = ids_in(text)
+    # Beside the arguments, where no one who decodes a call looks, it says whose results they hold.
+    return f'{_PROMISE.sub(fill, text)[:-1]},"given":[{len(parents)},"{parents[0]}"]}}' if parents else text
+
+
+def giver_in(text: str) -> str | None:
+    """Whose results are in this call, in words; None if there are none."""
+    match = _GIVEN.search(text)
+    if match is None:
+        return None
+    one = f"the result of its parent {match[2]}"
+    return one if match[1] == "1" else f"a result of one of its {match[1]} parents, the first of which is {match[2]}"
 
 
 def _ids(match: re.Match[str]) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
@@ -14,7 +15,7 @@ from headrace.core.kinship import PARENT_FAILED, Bond, FlowTally
 from headrace.core.model import Filter, JobRow
 from headrace.core.options import check_patience
 from headrace.core.states import FINAL, OPEN, Event, State
-from headrace.errors import JobCancelled, JobNotFound
+from headrace.errors import JobCancelled, JobNotFound, ResultUnavailable
 from headrace.runtime.job import Hub, Job
 from headrace.runtime.twin import in_thread, twin
 
@@ -91,9 +92,13 @@ class FlowRun:
 
     @property
     def results(self) -> dict[str, Any]:
-        """What its completed jobs returned, by their ids."""
+        """What its completed jobs returned, by their ids; without those whose results could not be stored."""
         rows = self._hub.rows_where(Filter(flow=self.id, states=(State.COMPLETED,)))
-        return {row.id: Job[Any](self._hub, row).outcome() for row in sorted(rows, key=lambda row: row.seq)}
+        found: dict[str, Any] = {}
+        for row in sorted(rows, key=lambda row: row.seq):
+            with contextlib.suppress(ResultUnavailable):
+                found[row.id] = Job[Any](self._hub, row).outcome()
+        return found
 
     # -- following it
 

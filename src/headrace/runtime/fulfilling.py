@@ -21,10 +21,15 @@ from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.planting import rows_of
 
 MISSING = "parent_result_missing"  # the reason of a job that failed for it
+UNFIT = "parent_result_unfit"
 
 
 class MissingResult(PermanentError):
     """A result that the job was promised is not there, and will not be."""
+
+
+class UnfitResult(CorruptPayload):
+    """A result that the job was given is not what its annotation asks for."""
 
 
 def is_promised(claim: Claim) -> bool:

@@ -16,9 +16,10 @@ from msgspec import UNSET, Struct
 from headrace.core import codec, outcomes
 from headrace.core.clock import to_ms
 from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
+from headrace.core.promises import giver_in
 from headrace.core.retry import Retry, from_policy
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
-from headrace.runtime.fulfilling import MISSING, MissingResult
+from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
@@ -45,7 +46,13 @@ class Plan(Struct, frozen=True):
         """The call's arguments as the task wants them, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
         args, kwargs = codec.decode_call(claim.payload)
-        return self.task.signature.rebuild(args, kwargs)
+        try:
+            return self.task.signature.rebuild(args, kwargs)
+        except CorruptPayload as error:
+            giver = giver_in(claim.payload)
+            if giver is None:
+                raise
+            raise UnfitResult(f"{error}, or it is {giver} that does not fit") from error.__cause__
 
     def success(self, claim: Claim, value: Any, now: int) -> Outcome:
         """The outcome of a run that returned."""
@@ -84,14 +91,16 @@ class Plan(Struct, frozen=True):
             return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
         told = describe(error)
         if isinstance(error, CorruptPayload):
-            return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
+            reason = UNFIT if isinstance(error, UnfitResult) else "corrupt_payload"
+            return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
         if isinstance(error, MissingResult):
             return outcomes.fail(claim, MISSING, told, self.retry.max_attempts, now)
         if delay is not None:
             return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
         used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
-        reason = "attempts_used_up" if used_up else "permanent_error"
-        return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
+        return outcomes.fail(
+            claim, "attempts_used_up" if used_up else "permanent_error", told, self.retry.max_attempts, now
+        )
 
 
 def _wait(delay: float | timedelta) -> int:

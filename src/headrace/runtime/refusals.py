@@ -9,10 +9,12 @@ from msgspec import UNSET
 from headrace.core.admission import Verdict
 from headrace.core.model import NewJob
 from headrace.core.options import SAMENESS
-from headrace.errors import DuplicateJob, InvalidJob
+from headrace.core.promises import promises_in
+from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.task import Call
 
 _SAME = "a job that counts as the same exists already: {}; nothing was stored"
+_BYTES_OF_AN_ID = 39  # as we make them, with quotes and a comma
 _TWICE = "two of these calls count as the same; nothing was stored"
 
 
@@ -34,6 +36,17 @@ def not_itself(call: Call[Any]) -> InvalidJob:
         f"{call.task.name}: a job that waits for others, or is waited for, can't be one that counts as the same as "
         f"another; take that back for this call with using({said}=None), or enqueue it by itself"
     )
+
+
+def refuse_too_many_results(call: Call[Any], limit: int) -> None:
+    """Raise if a call is too large for the results it is to be given, which are told by the ids of their jobs."""
+    results = sum(1 for _ in promises_in([call.args, call.kwargs]))
+    if results * _BYTES_OF_AN_ID > limit // 2:  # else it is the rest that is large
+        raise PayloadTooLarge(
+            f"{call.task.name}: the ids of the {results:,} jobs whose results it is to be given take more than the "
+            f"limit of {limit:,} bytes; raise the setting max_payload, or split the group into smaller ones, each "
+            "followed by a job that puts its results together"
+        )
 
 
 class Wording:

@@ -22,13 +22,14 @@ from headrace.core.model import JobRow, NewJob
 from headrace.core.options import Options
 from headrace.core.promises import MARK
 from headrace.core.states import State
+from headrace.core.words import short
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
-from headrace.errors import DuplicateJob, InvalidJob
+from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
 from headrace.runtime.planting import Planting, bonds_of, planting
 from headrace.runtime.recipe import Recipe, recipe_of
-from headrace.runtime.refusals import Wording, not_itself, refuse
+from headrace.runtime.refusals import Wording, not_itself, refuse, refuse_too_many_results
 from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread
 
@@ -212,10 +213,10 @@ class Submitter:
             verdicts = await joined.aadmit([Candidate(new, rules.get(place)) for place, new in enumerate(news)])
         return await in_thread(self._standing, news, verdicts, True)
 
-    def _all_join(self, calls: list[Call[Any]]) -> bool:
+    def _all_join(self, calls: list[Call[Any]], where: str = "enqueue_many") -> bool:
         """Whether these go into a transaction of the caller's, of which there can be only one."""
         if any(call.options.connection is not calls[0].options.connection for call in calls):
-            raise InvalidJob("enqueue_many: give all of its jobs the same connection; a transaction is on one")
+            raise InvalidJob(f"{where}: give all of its jobs the same connection; a transaction is on one")
         return bool(calls) and self._joins(calls[0])
 
     def _joins(self, call: Call[Any]) -> bool:
@@ -229,7 +230,7 @@ class Submitter:
 
     def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> Planting:
         """What it takes to store the calls of these nodes as one flow."""
-        self._all_join(list(calls))
+        self._all_join(list(calls), f"flow {short(flow)}")
         now = self._clock.now()
         drafts = [
             self._new(call, now, node.id, node.waits_for, node.policy) for call, node in zip(calls, nodes, strict=True)
@@ -330,7 +331,11 @@ class Submitter:
     ) -> tuple[NewJob, Rule | None, Sequence[Bond]]:
         """The job, the rule it is admitted under, and the bonds it comes with."""
         recipe = self._recipe(call)
-        payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
+        try:
+            payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
+        except PayloadTooLarge:
+            refuse_too_many_results(call, self._max_payload)
+            raise
         run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
         admission = recipe.admission
         has_kin = bool(MARK in payload or recipe.after or recipe.parent or after)
