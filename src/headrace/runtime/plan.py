@@ -90,17 +90,17 @@ class Plan(Struct, frozen=True):
         if isinstance(error, CancelJob):
             return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
         told = describe(error)
+        if isinstance(error, UnfitResult):
+            return outcomes.fail(claim, UNFIT, told, self.retry.max_attempts, now)
         if isinstance(error, CorruptPayload):
-            reason = UNFIT if isinstance(error, UnfitResult) else "corrupt_payload"
-            return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
+            return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
         if isinstance(error, MissingResult):
             return outcomes.fail(claim, MISSING, told, self.retry.max_attempts, now)
         if delay is not None:
             return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
         used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
-        return outcomes.fail(
-            claim, "attempts_used_up" if used_up else "permanent_error", told, self.retry.max_attempts, now
-        )
+        reason = "attempts_used_up" if used_up else "permanent_error"
+        return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
 
 
 def _wait(delay: float | timedelta) -> int:
