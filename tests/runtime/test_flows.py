@@ -302,8 +302,11 @@ def test_wrong_options_and_arguments_are_refused(app: Headrace, give: AnyTask) -
     with pytest.raises(InvalidJob, match="on_parent_failure"):
         flow.add(give.bind(), on_parent_failure="explode")  # type: ignore[arg-type]
     for after in (3, [None], [[3]], object()):
+        refusing = app.flow("after")
         with pytest.raises(InvalidJob, match="after: expected"):
-            app.flow("after").add(give.bind(), after=after)
+            refusing.add(give.bind(), after=after)
+        with pytest.raises(InvalidJob, match="has no jobs"):
+            refusing.enqueue()
     assert app.flow("after").add(give.bind(), after=None).waits_for == ()
     with pytest.raises(InvalidJob, match="wait for itself"):
         give.using(job_id="me", after=["me"]).enqueue()

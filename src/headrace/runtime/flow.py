@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -47,8 +47,11 @@ class Flow:
         node_id = self._submitter.new_id() if given is UNSET else given
         node = self._graph.add(call, call.task.name, node_id, policy)
         self._planting = None
-        single = isinstance(after, str | Node | Job) or not isinstance(after, Iterable)
-        return node.after(*(() if after is None else (after,) if single else after))
+        try:
+            return node.after(() if after is None else after)
+        except InvalidJob:
+            self._graph.nodes.remove(node)  # what was refused must not be enqueued with the rest
+            raise
 
     def enqueue(self) -> FlowRun:
         """Store all of its jobs in one commit, or none."""
