@@ -17,7 +17,7 @@ from msgspec.structs import replace
 from headrace.core.kinship import PARENT_FAILED, Bond, FlowRow, circle_in, verdict_in_words
 from headrace.core.model import NewJob, Outcome
 from headrace.core.states import FINAL, Event, State
-from headrace.engines.relational.admission import Ask, Steps, Store, make_room, refuse_if_moved, run
+from headrace.engines.relational.admission import Ask, Steps, Store, has_moved, make_room, refuse_if_moved, run
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, InvalidJob
@@ -238,8 +238,11 @@ class Scribe(Protocol):
 def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int) -> Settlement:
     """Settle those outcomes whose job has kin, and decide what that means to others."""
     places: dict[int, int] = {}
+    shut = any(outcome.spawned for outcome in outcomes) and has_moved(ledger.ask("notice"))
     for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(outcomes)))):
-        places.setdefault(seq, place)  # a second one of the same claim is stale
+        # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
+        if not (shut and outcomes[place].spawned):
+            places.setdefault(seq, place)
     # Not in the statement that locks: it would see bonds as they were before it had to wait for a lock.
     blocking = dict(_kin.decode(ledger.ask("blocking", seqs=as_json(list(places))))) if places else {}
     kin = {seq: (place, _meant(outcomes[place], blocking.get(seq, 0))) for seq, place in places.items()}
