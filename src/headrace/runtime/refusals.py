@@ -40,7 +40,7 @@ def not_itself(call: Call[Any]) -> InvalidJob:
 
 def refuse_too_many_results(call: Call[Any], limit: int) -> None:
     """Raise if a call is too large for the results it is to be given, which are told by the ids of their jobs."""
-    results = sum(1 for _ in promises_in([call.args, call.kwargs]))
+    results = sum(1 for _ in promises_in(call.args, call.kwargs))
     if results * _BYTES_OF_AN_ID > limit // 2:  # else it is the rest that is large
         raise PayloadTooLarge(
             f"{call.task.name}: the ids of the {results:,} jobs whose results it is to be given take more than the "
