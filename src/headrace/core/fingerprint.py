@@ -18,8 +18,8 @@ _VARYING = (
     (re.compile(r"[^\s'\"@<>]+@[^\s'\"@<>]+"), "<address>"),
     (re.compile(r"'[^'\n]*'|\"[^\"\n]*\""), "<text>"),
     (re.compile(r"(?:[A-Za-z]:)?(?:[/\\][^\s/\\:,;'\"]+){2,}"), "<path>"),
-    (re.compile(r"\b0[xX][0-9a-fA-F]+\b"), "<hex>"),
-    (re.compile(r"\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{8,}\b"), "<hex>"),
+    (re.compile(r"\b0[xX][0-9a-fA-F]+\b"), "<n>"),
+    (re.compile(r"\b(?=[0-9a-fA-F]*[0-9])[0-9a-fA-F]{8,}\b"), "<n>"),
     (re.compile(r"[0-9]+(?:[.,:][0-9]+)*"), "<n>"),
 )
 _FRAME = re.compile(r'^ *File "([^"\n]+)", line \d+, in (\S+)', re.MULTILINE)

@@ -92,10 +92,13 @@ WITH o AS MATERIALIZED (
            (o.job).id, (o.job).task, (o.job).queue, coalesce(o.reason, 'failed'), o.at,
            json_build_object('state', (o.job).state, 'payload', (o.job).payload, 'checksum', (o.job).checksum,
                              'options', (o.job).options, 'tags', (o.job).tags, 'metadata', (o.job).metadata,
-                             'priority', (o.job).priority, 'attempt', (o.job).attempt, 'max_attempts', coalesce(o.max_attempts, (o.job).max_attempts),
-                             'created_at', (o.job).created_at, 'started_at', (o.job).started_at, 'worker', (o.job).worker,
-                             'error_type', o.error_type, 'error_message', o.error_message, 'error_traceback', o.error_traceback,
-                             'lifo', ((o.job).rank < 0)::integer, 'lane', (o.job).lane, 'unique_key', (o.job).unique_key,
+                             'priority', (o.job).priority, 'attempt', (o.job).attempt,
+                             'max_attempts', coalesce(o.max_attempts, (o.job).max_attempts),
+                             'created_at', (o.job).created_at, 'started_at', (o.job).started_at,
+                             'worker', (o.job).worker, 'error_type', o.error_type,
+                             'error_message', o.error_message, 'error_traceback', o.error_traceback,
+                             'lifo', ((o.job).rank < 0)::integer, 'lane', (o.job).lane,
+                             'unique_key', (o.job).unique_key,
                              'flow', (o.job).flow, 'parents', (
                                  SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
                                  JOIN headrace_jobs AS parent ON parent.seq = bond.parent

@@ -6,9 +6,10 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
        o.at,
        json_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum, 'options', job.options,
                    'tags', job.tags, 'metadata', job.metadata, 'priority', job.priority, 'attempt', job.attempt,
-                   'max_attempts', coalesce(o.max_attempts, job.max_attempts), 'created_at', job.created_at, 'started_at', job.started_at,
-                   'worker', job.worker, 'error_type', o.error_type, 'error_message', o.error_message,
-                   'error_traceback', o.error_traceback, 'lifo', job.rank < 0, 'lane', job.lane, 'unique_key', job.unique_key,
+                   'max_attempts', coalesce(o.max_attempts, job.max_attempts), 'created_at', job.created_at,
+                   'started_at', job.started_at, 'worker', job.worker, 'error_type', o.error_type,
+                   'error_message', o.error_message, 'error_traceback', o.error_traceback, 'lifo', job.rank < 0,
+                   'lane', job.lane, 'unique_key', job.unique_key,
                    'flow', job.flow, 'parents', json((
                        SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq))),
