@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from headrace import DeadLetterClosed, DeadLetterNotFound, Headrace, InvalidJob, Job, PermanentError, State, Task
 from headrace.core.fingerprint import fingerprint_of_lost
-from headrace.core.letters import LetterFilter
+from headrace.core.letters import STATUSES, LetterFilter, id_at
 from headrace.core.model import Want
+from headrace.core.settings import Settings
+from headrace.runtime.requeuing import Requeuing
 from headrace.testing import drain
 
 Making = Callable[..., Job[Any]]
@@ -276,3 +280,80 @@ def test_the_desk_has_async_twins(app: Headrace, failed: Making) -> None:
         assert await app.dead.acount() == 0
 
     asyncio.run(look())
+
+
+# -- by itself
+
+
+def settings(**more: Any) -> Settings:
+    return Settings(dead_requeue_after=3600, dead_requeue_limit=2, **more)
+
+
+def age(app: Headrace, seconds: float) -> None:
+    """Let all letters be older, as if that time had passed."""
+    engine = app.engine
+    rows = engine.letters.find(LetterFilter(), 100)
+    engine.letters.purge(STATUSES, app.clock.now() + 1000, 100)
+    older = [replace(row, entered_at=row.entered_at - int(seconds * 1000)) for row in rows]
+    engine.porter.unpack_dead([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
+
+
+def test_letters_come_back_by_themselves_when_their_time_has_come(app: Headrace, failed: Making) -> None:
+    job = failed(priority=3)
+    requeuing = Requeuing(app.engine, settings())
+    assert requeuing.look() == 0
+    age(app, 3601)
+    assert requeuing.look() == 0, "it looks only now and then"
+    assert Requeuing(app.engine, settings()).look() == 1
+    assert (job.refresh().state, job.priority) == (State.PENDING, 3)
+    letter = app.dead.get(job.id)
+    assert (letter.status, letter.resolved_by, letter.requeues) == ("requeued", "headrace", 1)
+    assert "requeued automatically" in [entry.message for entry in job.history()]
+
+
+def test_the_second_time_takes_longer_and_a_third_is_left_to_people(app: Headrace, failed: Making) -> None:
+    job = failed()
+    for seconds, back in ((3601, 1), (3601, 0), (3601, 1), (10**6, 0)):
+        age(app, seconds)
+        assert Requeuing(app.engine, settings()).look() == back
+        drain(app)
+    assert job.refresh().state is State.FAILED
+    assert (app.dead.get(job.id).requeues, app.dead.get(job.id).status) == (2, "pending")
+
+
+def test_a_letter_that_can_t_be_requeued_is_not_in_the_way(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    jobs = pay_many(app, pay, 3)
+    age(app, 3601)
+    for job in jobs[1:]:
+        job.delete()
+        pay.using(job_id=job.id, delay=60).enqueue(1)  # an open job under its id
+    assert Requeuing(app.engine, settings()).look() == 1
+    assert Requeuing(app.engine, settings()).look() == 0
+    assert app.dead.count() == 2
+
+
+def test_nothing_comes_back_by_itself_unless_asked_for(app: Headrace, failed: Making) -> None:
+    failed()
+    age(app, 10**7)
+    assert Requeuing(app.engine, Settings()).look() == 0
+    assert app.dead.count() == 1
+
+
+def test_a_worker_requeues_in_its_upkeep(app: Headrace) -> None:
+    runs: list[int] = []
+
+    @app.task(name="flaky", retry=0)
+    def flaky() -> int:
+        runs.append(1)
+        if len(runs) == 1:
+            raise ConnectionError("away")
+        return len(runs)
+
+    job = flaky.enqueue()
+    with app.worker(dead_requeue_after=0.2):
+        assert job.wait(20) is State.FAILED
+        deadline = time.monotonic() + 20
+        while job.refresh().state is not State.COMPLETED:
+            assert time.monotonic() < deadline, job.why()
+            time.sleep(0.02)
+    assert job.result() == 2
