@@ -47,7 +47,7 @@ from headrace.runtime.twin import twin
 _AT_ONCE = 500  # records of one commit
 _MOST = 1 << 40
 _FILTERS = ("reason", "task", "queue", "fingerprint", "since", "until")
-KEPT = timedelta(days=30)
+_KEPT = 30 * 86_400  # seconds
 
 
 class Dead:
@@ -234,7 +234,7 @@ class Dead:
     def purge(
         self,
         *,
-        older_than: float | timedelta = KEPT,
+        older_than: float | timedelta = _KEPT,
         status: str | Sequence[str] | None = None,
         dry_run: bool = False,
     ) -> int:

@@ -13,7 +13,7 @@ from headrace.app.dead_records import BulkRequeue
 from headrace.cli.options import as_json_option, chosen, duration, example, moment_or_age, shared, yes_option
 from headrace.cli.session import Session
 from headrace.cli.show import clean, confirm, print_json, say
-from headrace.core.letters import RESOLUTIONS, STATUSES
+from headrace.core.letters import STATUSES
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ID = "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f"
@@ -112,13 +112,13 @@ def requeue(
 
 @click.command("resolve", epilog=example(f"headrace dead resolve {_ID} manually_resolved --by ann --note 'refunded'"))
 @click.argument("letter_id", metavar="ID")
-@click.argument("status", type=click.Choice(RESOLUTIONS))
+@click.argument("status")
 @_signed
 @as_json_option
 @shared
 @click.pass_obj
 def resolve(session: Session, letter_id: str, status: str, by: str | None, note: str | None, as_json: bool) -> None:
-    """Close a pending dead letter; its job stays as it is."""
+    """Close a pending dead letter as manually_resolved, permanently_failed or cancelled; its job stays as it is."""
     letter = session.store().dead.resolve(letter_id, status, by=by, note=note)
     _answer(msgspec.structs.asdict(letter), f"dead letter {letter.id} is {letter.status}", as_json)
 
