@@ -89,10 +89,10 @@ class Family:
 
     def hurry(self, name: str) -> None:
         member = self.members[name]
+        for tie in member.ties.values() if member.state is State.WAITING else ():
+            tie.met = True
         member.state = State.PENDING
         member.held = False
-        for tie in member.ties.values():
-            tie.met = True
 
     def delete(self, name: str) -> None:
         if self.members[name].state not in FINAL:

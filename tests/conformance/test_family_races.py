@@ -50,6 +50,18 @@ def test_a_child_that_is_added_while_its_parent_ends_is_never_forgotten(engines:
         assert {found.id for found in claim(engines[0])} == {f"c{turn}-{n}" for n in (1, 2, 3)}
 
 
+def test_a_job_and_the_last_one_that_it_waits_for_end_at_one_moment(engines: list[Engine]) -> None:
+    """The success of the one must not count the other as open and then be forgotten by it."""
+    for turn in range(2 * ROUNDS):
+        outer, inner = f"outer{turn}", f"inner{turn}"
+        engines[0].insert([new_job(outer)], now=NOW)
+        held = claim_one(engines[0])
+        engines[0].plant([new_job(inner)], [Bond(inner, outer)], now=NOW)
+        claims = [held, claim_one(engines[0])]
+        together(2, lambda n: settle(engines[n], succeed(claims[n])))  # noqa: B023
+        assert states(engines[0])[outer] is states(engines[0])[inner] is State.COMPLETED
+
+
 def test_a_parent_and_an_operator_agree_on_the_end_of_a_child(engines: list[Engine]) -> None:
     for turn in range(ROUNDS):
         parent, child, grandchild = f"p{turn}", f"c{turn}", f"g{turn}"

@@ -613,3 +613,48 @@ def test_a_job_is_carried_to_another_store_with_its_lane(engine: Engine, target:
     assert started(target) == []  # one is still running, and nobody has a gpu
     assert started(target, has=("gpu",)) == ["gpu"]
     assert started(target, now=RAN_OUT, worker="w2") == ["two"]
+
+
+# -- what operators ask
+
+
+def test_what_is_needed_is_told_by_queue_and_lane(engine: Engine) -> None:
+    gpu, both = Gate("needs", "gpu"), [Gate("needs", "gpu"), Gate("needs", "disk")]
+    engine.insert(
+        [
+            needing("a", "gpu"),
+            needing("b", "gpu"),
+            needing("c", "gpu", "disk"),
+            needing("d", "gpu", queue="other"),
+            gated("e", gpu, Gate("key", "k")),
+            keyed("f", 'x"n:y'),
+            new_job("g"),
+            needing("later", "gpu", state=State.SCHEDULED, run_at=NOW + HOUR),
+        ],
+        now=NOW,
+    )
+    assert engine.desk.needing() == sorted(
+        [
+            ("default", lane_of([gpu]), 2, "a"),
+            ("default", lane_of(both), 1, "c"),
+            ("default", lane_of([gpu, Gate("key", "k")]), 1, "e"),
+            ("other", lane_of([gpu]), 1, "d"),
+        ]
+    )
+
+
+@pytest.mark.parametrize("name", ODD_NAMES)
+def test_whatever_is_needed_is_told(engine: Engine, name: str) -> None:
+    engine.insert([needing("a", name)], now=NOW)
+    assert engine.desk.needing() == [("default", lane_of([Gate("needs", name)]), 1, "a")]
+
+
+def test_nothing_is_needed_once_it_runs(engine: Engine) -> None:
+    engine.insert([needing("a", "gpu")], now=NOW)
+    assert started(engine, has=("gpu",)) == ["a"]
+    assert engine.desk.needing() == []
+
+
+def test_needs_in_many_lanes_are_all_told(engine: Engine) -> None:
+    engine.insert([gated(f"j{n}", Gate("needs", "gpu"), Gate("key", f"k{n}")) for n in range(2500)], now=NOW)
+    assert len(engine.desk.needing()) == 2500

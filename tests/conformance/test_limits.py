@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.limits import Gate
+from headrace.core.limits import Gate, allows
 from headrace.core.model import Claim, Filter, Outcome, Share, Want
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event, State
@@ -657,3 +657,41 @@ def test_a_clock_that_was_set_back_does_not_shut_a_rate_for_as_long(engine: Engi
     assert answer.next_at is not None
     assert answer.next_at <= before + 1000
     assert len(engine.exchange([], Want("w1", 10, HOUR), now=answer.next_at).claims) >= 1
+
+
+# -- what operators ask
+
+
+def left(engine: Engine, rate: Rate, now: int, queue: str = "default") -> int:
+    return allows(rate, engine.desk.rested_at({queue: rate}).get(queue, 0), 1000 * now)
+
+
+def test_what_is_left_of_a_rate_is_what_a_claim_would_start(engine: Engine) -> None:
+    rate = per_second(10, burst=5)
+    rated(engine, rate)
+    assert left(engine, rate, NOW) == 5
+    engine.insert(numbered(30), now=NOW)
+    assert len(started(engine, 3)) == 3
+    assert left(engine, rate, NOW) == 2
+    for now in (NOW, NOW + TENTH, NOW + TENTH, NOW + 3 * TENTH, NOW + HOUR):
+        told = left(engine, rate, now)
+        assert len(started(engine, now=now)) == told
+        assert left(engine, rate, now) == 0
+
+
+def test_each_queue_and_each_rate_is_asked_for_by_itself(engine: Engine) -> None:
+    rate, other = per_second(1, burst=5), per_second(2, burst=5)
+    for queue in ("default", "a", 'it"s'):
+        rated(engine, rate, queue)
+    engine.insert([*numbered(2), new_job("a", queue="a")], now=NOW)
+    assert len(started(engine)) == 3
+    rates = {"default": rate, "a": rate, 'it"s': rate, "unknown": rate}
+    rested = engine.desk.rested_at(rates)
+    assert {queue: allows(rate, rested.get(queue, 0), 1000 * NOW) for queue in rates} == {
+        "default": 3,
+        "a": 4,
+        'it"s': 5,
+        "unknown": 5,
+    }
+    assert left(engine, other, NOW) == 5
+    assert engine.desk.rested_at({}) == {}

@@ -190,6 +190,19 @@ def test_what_was_never_there_is_not_deleted(engine: Engine) -> None:
     assert len(engine.timetable.all()) == 1
 
 
+@pytest.mark.parametrize("version", [1, 6, 8])
+def test_a_schedule_of_another_version_is_not_deleted(engine: Engine, version: int) -> None:
+    put_all(engine, schedule(version=6))
+    engine.timetable.fire([firing(schedule(version=6), new_job("a"), due_at=NOW)], now=NOW)
+    assert not engine.timetable.delete("tick", version)
+    assert stored(engine).version == 7
+    assert due(engine) == ["tick"]
+    assert len(engine.timetable.occurrences("tick")) == 1
+    assert engine.timetable.delete("tick", 7)
+    assert not engine.timetable.delete("tick", 7)
+    assert (engine.timetable.all(), due(engine), engine.timetable.occurrences("tick")) == ([], [], [])
+
+
 # -- due and next_due
 
 

@@ -14,9 +14,9 @@ from tests.faults import crew_app
 from tests.faults.conftest import until
 
 MOST, JOBS, KILLS, MOST_ATTEMPTS = 5, 20, 3, 6
-# A start bears the time at which its worker asked for it. It may have had to wait until another worker had handed in
-# what ended meanwhile, which takes milliseconds.
-BLUR = 0.02
+# A start bears the time at which its worker asked for it. It may have had to wait until others had handed in what ended
+# meanwhile, which takes milliseconds, and more on a busy machine; the runs that matter here are held for longer.
+BLUR = 0.3
 
 
 def _app(url: str) -> Headrace:

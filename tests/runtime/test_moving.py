@@ -16,6 +16,7 @@ from headrace.app.moving import Move, Step, reopen
 from headrace.app.why import explain
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Changes, Filter, Notice, Parcel
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event, State
 from headrace.core.timetable import Occurrence
 from headrace.engines.protocol import Engine
@@ -181,6 +182,122 @@ def test_schedules_arrive_with_what_became_of_their_times(
     for name in ("nightly", "weekly"):
         assert target.timetable.occurrences(name) == source.timetable.occurrences(name) != []
     assert [row.id for row in target.timetable.due(10)] == ["nightly", "weekly"]
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_rules_arrive_over_those_of_an_unused_store(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    source.desk.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
+    source.desk.rule_task("send", TaskRules(paused=True))
+    target.desk.rule_task("send", TaskRules(concurrency=1))
+    move(source, target)
+    assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.desk.queues()] == [
+        QueueRules(rate=Rate(1000, 5), concurrency=2)
+    ]
+    assert target.desk.tasks() == [TaskRow("send", TaskRules(paused=True))]
+
+
+CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
+    "queue paused": (lambda target: target.desk.pause_queue("mail", True), "queue mail should be open and is not"),
+    "queue rules": (
+        lambda target: target.desk.rule_queue("mail", QueueRules(weight=2)),
+        "queue mail should have weight=3 and has weight=2",
+    ),
+    "task rules": (
+        lambda target: target.desk.rule_task("send", TaskRules(concurrency=9)),
+        "task send should have paused=true and has concurrency=9",
+    ),
+    "no task rules": (
+        lambda target: target.desk.rule_task("send", TaskRules()),
+        "task send should have paused=true and has no rules",
+    ),
+    "schedule gone": (lambda target: target.timetable.delete("tick"), "schedule tick is missing"),
+    "no past": (
+        lambda target: target.timetable.delete("tick") and target.timetable.put(schedule(), new=True),
+        "schedule tick lacks 1 of its past runs",
+    ),
+    "older schedule": (
+        lambda target: target.timetable.delete("tick") and target.timetable.put(schedule(version=0), new=True),
+        "schedule tick differs in version",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_run(
+    source: Engine, target: Engine, change: str
+) -> None:
+    source.desk.rule_queue("mail", QueueRules(weight=3))
+    source.desk.rule_task("send", TaskRules(paused=True))
+    source.timetable.put(schedule(), new=True)
+    source.timetable.record([Occurrence("tick", 1, 2, "enqueued", "job")])
+    made = Move(source, target)
+    made.run(0)
+    assert made.verify().differences == []
+    act, told = CHANGES[change]
+    act(target)
+    verdict = made.verify()
+    assert [str(difference) for difference in verdict.differences] == [told]
+    assert verdict.kept == []
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.kept) == ([], [])
+    assert target.timetable.occurrences("tick") == source.timetable.occurrences("tick")
+
+
+def test_a_schedule_that_the_target_has_already_stays_and_is_told(source: Engine, target: Engine) -> None:
+    source.timetable.put(schedule("nightly", created_at=1, updated_at=1), new=True)
+    source.timetable.put(schedule("weekly", created_at=1, updated_at=1), new=True)
+    target.timetable.put(own := schedule("nightly", created_at=2, updated_at=2), new=True)
+    made = Move(source, target)
+    made.run(0)
+    changed = msgspec.structs.replace(schedule("weekly", created_at=1, updated_at=1), paused=True)
+    assert target.timetable.put(changed), "an operator at the new store"
+    made.run(0)
+    verdict = made.verify()
+    assert verdict.differences == []
+    assert [str(kept) for kept in verdict.kept] == [
+        "schedule nightly differs in created_at, updated_at",
+        "schedule weekly differs in version, paused",
+    ]
+    assert target.timetable.get("nightly") == own
+    assert [row.paused for row in target.timetable.all()] == [False, True]
+
+
+@pytest.mark.parametrize(("declared", "is_paused"), [("same", True), ("changed", False)])
+def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
+    source: Engine, target: Engine, declared: str, is_paused: bool
+) -> None:
+    """Workers may be started at the new store before all is there. A pause at the old one must not be lost to them."""
+    ours = schedule("nightly", created_at=1, updated_at=5, fired=7, paused=True, origin="code", declared="same")
+    source.timetable.put(ours, new=True)
+    theirs = schedule("nightly", created_at=9, updated_at=9, origin="code", declared=declared)
+    target.timetable.put(theirs, new=True)
+    made = Move(source, target)
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, len(verdict.kept)) == ([], 0 if is_paused else 1)
+    assert target.timetable.all() == [ours if is_paused else theirs]
+
+
+def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, target: Engine) -> None:
+    for engine, weight in ((source, 2), (target, 3)):
+        engine.desk.rule_queue("mail", QueueRules(weight=weight))
+        engine.desk.rule_task("send", TaskRules(concurrency=weight))
+        engine.timetable.put(schedule(created_at=weight, updated_at=weight), new=True)
+    source.desk.rule_task("other", TaskRules(paused=True))
+    made = Move(source, target, into_used=True)
+    made.run(0)
+    verdict = made.verify()
+    assert verdict.differences == []
+    assert [(kept.what, kept.id) for kept in verdict.kept] == [
+        ("queue", "mail"),
+        ("task", "send"),
+        ("schedule", "tick"),
+    ]
+    assert target.desk.tasks() == [TaskRow("other", TaskRules(paused=True)), TaskRow("send", TaskRules(concurrency=3))]
 
 
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)

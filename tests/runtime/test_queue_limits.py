@@ -49,6 +49,19 @@ def test_the_rules_are_shown_and_lifted(app: Headrace, task: Task[..., Any, Any]
     assert queue.length() == 3
 
 
+def test_what_is_left_of_a_rate_is_told(app: Headrace, task: Task[..., Any, Any]) -> None:
+    queue = app.queue("mail")
+    assert queue.stats().starts_left is None
+    queue.configure(rate="1/h", burst=3)
+    app.queue("other").configure(key_rate="1/h")
+    assert queue.stats().starts_left == 3
+    app.enqueue_many([task.bind()] * 2)
+    assert drain(app) == 2
+    assert {stats.queue: stats.starts_left for stats in app.queues()} == {"mail": 1, "other": None}
+    queue.configure(rate="2/h", burst=3)
+    assert queue.stats().starts_left == 3, "another rate has rested"
+
+
 @pytest.mark.engines("sqlite")
 @pytest.mark.parametrize(
     ("rules", "message"),

@@ -19,7 +19,7 @@ from headrace import (
     current_job,
 )
 from headrace.core.model import Notice
-from headrace.core.timetable import ScheduleRow
+from headrace.core.timetable import Firing, ScheduleRow
 from headrace.errors import StoreMoved
 from headrace.testing import VirtualClock, adrain, drain, inline
 
@@ -108,6 +108,40 @@ def test_a_one_time_schedule_is_gone_once_it_fired(app: Headrace, clock: Virtual
     assert drain(app) == 1
     assert app.schedules.list() == []
     assert times_of(app, "once") == ["09:00"]
+
+
+def test_a_one_time_schedule_that_is_given_a_new_time_while_it_fires_stays(
+    app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever changes it in the very moment between its firing and its end is not overruled."""
+    app.schedules.create("once", "note", at=START + timedelta(hours=1))
+    delete = app.engine.timetable.delete
+
+    def delete_a_moment_too_late(schedule_id: str, version: int | None = None) -> bool:
+        app.schedules.update("once", at=START + timedelta(hours=2))
+        return delete(schedule_id, version)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(app.engine.timetable, "delete", delete_a_moment_too_late)
+        clock.advance(3600)
+        assert drain(app) == 1
+    assert app.schedules.get("once").next_run == START + timedelta(hours=2)
+    clock.advance(3600)
+    assert drain(app) == 1
+    assert app.schedules.list() == []
+    assert times_of(app, "once") == ["09:00", "10:00"]
+
+
+def test_a_schedule_made_anew_is_not_fired_by_who_saw_the_one_before(app: Headrace, clock: VirtualClock) -> None:
+    app.schedules.create("once", "note", at=START + timedelta(hours=1))
+    clock.advance(3600)
+    seen = app.engine.timetable.get("once")
+    assert seen is not None
+    app.schedules.delete("once")
+    app.schedules.create("once", "note", at=START + timedelta(hours=2))
+    assert app.engine.timetable.fire([Firing(seen)]) == [False]
+    assert not app.engine.timetable.delete("once", seen.version)
+    assert app.schedules.get("once").next_run == START + timedelta(hours=2)
 
 
 def test_a_limit_ends_it_and_it_stays_to_be_seen(app: Headrace, clock: VirtualClock) -> None:

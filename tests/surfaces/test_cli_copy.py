@@ -16,7 +16,7 @@ from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.engines.relational.porter import SqlPorter
 from headrace.errors import EngineUnavailable
-from tests.conformance.build import new_job, states, succeed
+from tests.conformance.build import new_job, schedule, states, succeed
 from tests.conformance.stores import KINDS
 from tests.runtime.cargo import claim_from, contents, fill, without_nul
 from tests.surfaces.command_line import Ran, Shell, finish, open_shell, wait_for_line
@@ -75,6 +75,23 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
     refused = shell("--url", FROM, "enqueue", "x")
     assert refused.code == 2
     assert f"carried over to {target.url}" in refused.err
+
+
+def test_what_the_new_store_had_already_is_told(shell: Shell, source: Engine, target: Engine) -> None:
+    for number, engine in enumerate((source, target)):
+        engine.timetable.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
+    line = "schedule nightly stays as it is there: it differs in created_at, updated_at"
+    ran = copy(shell)
+    assert ran.code == 0
+    assert line in ran.out.splitlines()
+
+
+def test_what_the_new_store_had_already_is_told_to_a_program(shell: Shell, source: Engine, target: Engine) -> None:
+    for number, engine in enumerate((source, target)):
+        engine.timetable.put(schedule("nightly", created_at=number, updated_at=number, due_at=None), new=True)
+    told = copy(shell, "--json").json
+    assert [(kept["what"], kept["id"]) for kept in told["kept"]] == [("schedule", "nightly")]
+    assert told["different"] == 0
 
 
 def test_a_copy_tells_a_program_in_json(shell: Shell, source: Engine, target: Engine) -> None:

@@ -10,7 +10,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from tests.surfaces.command_line import Shell, open_shell
+from tests.surfaces.command_line import Shell, eventually, open_shell
 
 
 @pytest.fixture
@@ -55,6 +55,41 @@ def test_pending_work_that_nobody_serves_is_wrong(shell: Shell) -> None:
     assert ran.code == 1
     assert "queue 'mail' has 1 pending jobs and no live worker" in ran.out
     assert "headrace worker -q mail" in ran.out
+
+
+def test_needs_that_no_live_worker_has_are_wrong(shell: Shell) -> None:
+    with shell.app() as app:
+        render = app.task_by_name("render")
+        first = render.using(needs=["gpu"], rate_key="a").enqueue()
+        render.using(needs=["gpu"], rate_key="b").enqueue()
+        both = render.using(needs=["gpu", "disk"], queue="mail").enqueue()
+        render.using(needs=["disk"], delay=3600).enqueue()
+        # `gpu` is there, but for another queue; `disk` is there, but without `gpu`.
+        with app.worker(queues=["mail"], capabilities=["disk"]), app.worker(queues=["other"], capabilities=["gpu"]):
+            told = shell("doctor", "--json").json["findings"]
+        with app.worker(queues=["empty"], capabilities=["disk"]):
+            alone = shell("doctor").out
+    needs = [finding for finding in told if "--needs" in finding]
+    assert len(needs) == 2
+    for finding, parts in zip(
+        needs,
+        [
+            ("'default'", "has gpu,", "2 pending jobs need", first.id),
+            ("'mail'", "disk and gpu", "1 pending job needs", both.id),
+        ],
+        strict=True,
+    ):
+        assert all(part in finding for part in parts)
+    assert "`headrace worker -q mail --needs disk,gpu`" in needs[1]
+    assert alone.count("--needs") == 2
+
+
+def test_needs_that_a_live_worker_has_are_well(shell: Shell) -> None:
+    with shell.app() as app, app.worker(queues=["default"], capabilities=["gpu", "disk"]) as worker:
+        app.pause_worker(worker.id)  # so that it takes nothing
+        eventually(lambda: worker.describe().state == "paused", "the worker pauses")
+        app.task_by_name("render").using(needs=["gpu"]).enqueue()
+        assert shell("doctor", "--json").json["findings"] == []
 
 
 def test_jobs_that_no_worker_knows_are_wrong(shell: Shell) -> None:

@@ -8,6 +8,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from headrace import State
+from headrace.core.limits import Gate, gates_of
 from tests.surfaces.command_line import Shell, open_shell
 
 
@@ -53,6 +54,27 @@ def test_every_option_reaches_the_job(shell: Shell) -> None:
     assert shell("jobs", "show", "mine", "--json").json["options"]["timeout"] is None
 
 
+def test_a_job_is_routed_and_waits_for_others_as_it_was_told(shell: Shell) -> None:
+    for parent in ("one", "two"):
+        shell("enqueue", "x", "--job-id", parent)
+    options = ["--needs", "gpu, region:eu", "--needs", "disk", "--rate-key", "acme", "--concurrency-key", "user:7"]
+    options += ["--after", "one", "--after", "two", "--on-parent-failure", "hold"]
+    ran = shell("enqueue", "x", "--job-id", "mine", *options)
+    assert (ran.code, ran.out) == (0, "mine\n")
+    with shell.app() as app:
+        job = app.jobs.get("mine")
+        assert job.state == State.WAITING
+        assert set(gates_of(job.row.lane)) == {
+            Gate("needs", "gpu"),
+            Gate("needs", "region:eu"),
+            Gate("needs", "disk"),
+            Gate("rate", "acme"),
+            Gate("key", "user:7"),
+        }
+        bonds = app.engine.desk.bonds(["mine"])
+        assert {(bond.parent, bond.policy) for bond in bonds} == {("one", "hold"), ("two", "hold")}
+
+
 def test_a_moment_without_a_zone_is_utc(shell: Shell) -> None:
     shell("enqueue", "x", "--job-id", "plain", "--run-at", "2040-01-02T03:04")
     shell("enqueue", "x", "--job-id", "zoned", "--run-at", "2040-01-02T03:04+02:00")
@@ -84,6 +106,13 @@ def test_a_moment_without_a_zone_is_utc(shell: Shell) -> None:
         (("x", "--meta", "novalue"), "name=value"),
         (("x", "--meta", "=v"), "name=value"),
         (("x", "--wait", "soon"), "--wait"),
+        (("x", "--needs", " , "), "'--needs': ' , ' is no name"),
+        (("x", "--rate-key", ""), "rate_key: expected a name"),
+        (("x", "--concurrency-key", ""), "concurrency_key: expected a name"),
+        (("x", "--after", "nobody"), "nobody"),
+        (("x", "--after", "a b"), "after"),
+        (("x", "--on-parent-failure", "weep"), "'cancel', 'run', 'hold'"),
+        (("x", "--on-parent-failure", "run"), "name them with --after"),
     ],
 )
 def test_a_wrong_call_is_refused_and_stores_nothing(shell: Shell, arguments: tuple[str, ...], said: str) -> None:

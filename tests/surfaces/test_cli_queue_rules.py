@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import click
 import pytest
 
 from headrace import Headrace
+from headrace.cli.options import duration, duration_or_none, moment, moment_or_age
+from headrace.cli.queues import as_rule
+from headrace.cli.root import root
+from headrace.testing import drain
 from tests.surfaces.command_line import Shell, open_shell
 
 
@@ -43,9 +48,50 @@ def test_rules_are_a_column_of_the_list_where_there_are_any(shell: Shell, app: H
     assert [queue["rules"] for queue in shell("queues", "--json").json] == [{"max_length": 3}, {}]
 
 
+def test_one_queue_is_shown_with_what_its_rate_has_left(shell: Shell, app: Headrace) -> None:
+    facts = dict(line.split(None, 1) for line in shell("queues", "show", "mail").out.splitlines())
+    assert (facts["queue"], facts["state"], facts["rules"]) == ("mail", "unserved", "none")
+    assert facts["pending"].startswith("1 (oldest ")
+    assert "starts" not in facts
+    assert shell("queues", "show", "mail", "--json").json["starts_left"] is None
+    app.queue("mail").configure(rate="1/h", burst=3)
+    app.task(name="x")(lambda: None)
+    drain(app)
+    assert "starts left  2 now, by its rate" in shell("queues", "show", "mail").out
+    told = shell("queues", "show", "mail", "--json").json
+    assert (told["starts_left"], told["completed"]) == (2, 1)
+    assert shell("queues", "show", "no blanks").code == 2
+
+
 @pytest.mark.parametrize("value", ["0", "-1", "many", "1.5", ""])
 def test_a_wrong_value_is_refused_by_the_option_s_name(shell: Shell, app: Headrace, value: str) -> None:
     ran = shell("queues", "configure", "mail", "--max-length", value)
     assert ran.code == 2
     assert "'--max-length': expected a whole number from 1 to 1,000,000,000, or 'none' for no limit" in ran.err
     assert app.queue("mail").rules.max_length is None
+
+
+@pytest.mark.parametrize(("told", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("10m", 600), ("1h30m", 5400)])
+def test_ageing_is_told_as_every_other_duration(shell: Shell, app: Headrace, told: str, seconds: float) -> None:
+    assert shell("queues", "configure", "mail", "--ageing", told).code == 0
+    assert app.queue("mail").rules.ageing == seconds * 1000
+    assert shell("queues", "configure", "mail", "--ageing", "none").out == "queue mail has no rules\n"
+
+
+def test_every_option_that_takes_a_time_reads_it_the_same_way() -> None:
+    """Whatever is called TIME is read by what the commands share, or is a rule, which has its own test."""
+    shared = {duration, duration_or_none, moment, moment_or_age, as_rule}
+    found = [
+        (command.name, param.name, param.callback)
+        for command in walk(root)
+        for param in command.params
+        if param.metavar == "TIME"
+    ]
+    assert len(found) > 15
+    assert [(command, name) for command, name, callback in found if callback not in shared] == []
+
+
+def walk(command: click.Command) -> Iterator[click.Command]:
+    yield command
+    for each in command.commands.values() if isinstance(command, click.Group) else ():
+        yield from walk(each)

@@ -159,8 +159,9 @@ def test_every_rule_of_a_queue_is_given_shown_and_lifted(shell: Shell, app: Head
         (["--key-burst", "5"], "key_burst: it belongs to a key_rate; give that too"),
         (["--clear", "--burst", "5"], "burst: it belongs to a rate"),
         (["--strategy", "fif"], "'--strategy': expected one of priority, fifo, lifo, weighted_random, got 'fif'"),
-        (["--ageing", "soon"], "'--ageing': expected the seconds of waiting"),
-        (["--ageing", "nan"], "'--ageing': expected the seconds of waiting"),
+        (["--ageing", "soon"], "'--ageing': 'soon' is not a time; use seconds or 500ms, 10m, 2h, 3d"),
+        (["--ageing", "nan"], "'--ageing': 'nan' is not a time"),
+        (["--ageing", "0"], "'--ageing': expected the seconds of waiting"),
         (["--weight", "0"], "'--weight': expected a whole number from 1 to 1,000, or 'none' for the usual weight"),
         (["--wieght", "2"], "no such option '--wieght'"),
     ],
@@ -222,7 +223,19 @@ def test_a_worker_process_tells_what_it_has(shell: Shell) -> None:
     with shell.app() as app:
         eventually(lambda: [known.capabilities for known in app.workers()] == [["gpu", "region:eu"]], "it signs on")
     assert shell("workers", "--json").json[0]["capabilities"] == ["gpu", "region:eu"]
-    assert end(worker).code == 0
+    head, row = shell("workers").out.splitlines()
+    assert (head.split()[-1], row.split()[-1]) == ("HAS", "gpu,region:eu")
+    ended = end(worker)
+    assert ended.code == 0
+    assert "capabilities gpu, region:eu, tasks mark" in ended.err
+    assert "all queues, has gpu, region:eu" in ended.err
+
+
+def test_one_worker_with_capabilities_gives_the_others_a_dash(shell: Shell) -> None:
+    with shell.app() as app, app.worker(), app.worker(capabilities=["gpu"]):
+        head, *rows = shell("workers").out.splitlines()
+    assert head.split()[-1] == "HAS"
+    assert sorted(row.split()[-1] for row in rows) == ["-", "gpu"]
 
 
 @pytest.mark.parametrize(

@@ -65,7 +65,14 @@ def test_once_runs_one_job_and_none_if_there_is_none(shell: Shell) -> None:
 def test_the_first_line_says_what_runs_here(shell: Shell) -> None:
     name = shell.module()
     first = shell.run("--app", name, "worker", "--once", "-q", "mail=3,default", "-c", "7").err.splitlines()[0]
-    for part in (f"app {name}", "headrace.db", "mail=3, default=1", "concurrency 7", "add, hold, login, talk"):
+    for part in (
+        f"app {name}",
+        "headrace.db",
+        "mail=3, default=1",
+        "concurrency 7",
+        "capabilities none",
+        "add, hold, login, talk",
+    ):
         assert part in first
 
 

@@ -45,7 +45,7 @@ PROMISED = {
     "Entry": "at event from_state to_state version attempt worker message",
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
-    "rules",
+    "rules starts_left",
     "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency",
     "TaskRules": "paused rate concurrency",
     "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",

@@ -85,7 +85,8 @@ def test_a_promise_can_be_no_member_of_a_set_and_no_key(value: Any) -> None:
 
 
 def test_promises_are_found_in_any_nesting_in_the_order_they_are_given() -> None:
-    assert list(promises_in([1, (ONE,), {"a": [OTHER, "x"]}, ONE])) == [ONE, OTHER, ONE]
+    assert promises_in([1, (ONE,), {"a": [OTHER, "x"]}, ONE], {"b": ONE}) == [ONE, OTHER, ONE, ONE]
+    assert promises_in([1, "x"], {}) == []
 
 
 # -- by annotation

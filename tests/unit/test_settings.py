@@ -99,6 +99,40 @@ def test_a_value_of_the_wrong_type_is_an_error_with_its_place(where: str, source
 
 
 @pytest.mark.parametrize(
+    ("name", "wrong", "told"),
+    [
+        ("strategy", "fif", "use one of priority, fifo, lifo, weighted_random, or none (did you mean fifo?)"),
+        ("strategy", "?", "use one of priority, fifo, lifo, weighted_random, or none"),
+        ("queue_order", "strickt", "use one of weighted, random, strict (did you mean strict?)"),
+        ("durability", "maybe", "use one of normal, full"),
+        ("log_format", "xml", "use one of text, json"),
+    ],
+)
+def test_a_wrong_word_is_an_error_that_names_the_choices(name: str, wrong: str, told: str) -> None:
+    places: dict[str, Any] = {
+        name: {"arguments": {name: wrong}},
+        f"HEADRACE_{name.upper()}": {"environment": {f"HEADRACE_{name.upper()}": wrong}},
+        f"{name} in {FILE}": {"file": {name: wrong}},
+    }
+    for where, sources in places.items():
+        with pytest.raises(ConfigError) as caught:
+            found(**sources)
+        assert str(caught.value) == f"{where}: {wrong!r} is not valid: {told}"
+
+
+@pytest.mark.parametrize("wrong", [[""], ["gpu", " "], ("a\nb",), ["x" * 101]])
+def test_a_capability_without_a_name_is_refused(wrong: Any) -> None:
+    with pytest.raises(ConfigError, match=r"^capabilities: "):
+        found({"capabilities": wrong})
+    with pytest.raises(ConfigError, match=f"^capabilities in {FILE}: "):
+        found(file={"capabilities": wrong})
+
+
+def test_capabilities_are_each_told_once() -> None:
+    assert found(environment={"HEADRACE_CAPABILITIES": "gpu, disk,,gpu,"}).capabilities == ("gpu", "disk")
+
+
+@pytest.mark.parametrize(
     ("name", "value"),
     [
         ("concurrency", 0),

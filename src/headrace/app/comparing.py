@@ -15,6 +15,7 @@ from msgspec import Struct
 from msgspec.structs import astuple
 
 from headrace.app.moving_kin import missing_bonds, missing_flows, with_kin
+from headrace.app.moving_settings import unlike_settings
 from headrace.app.parcels import MOST, Contents, ahead, pages, pages_of_dead, portable
 from headrace.core.model import DeadRow, JobRow, Parcel
 from headrace.core.states import NOT_STARTED, Event, State
@@ -27,7 +28,7 @@ _MAY_CHANGE = frozenset(JobRow.__struct_fields__) - {
     "flow",
 }  # fmt: skip
 
-Kind = Literal["job", "dead letter", "queue", "flow", "bond"]
+Kind = Literal["job", "dead letter", "queue", "task", "schedule", "flow", "bond"]
 Finding = Literal["same", "running", "moved on", "taken", "different"]
 
 
@@ -45,7 +46,8 @@ class Difference(Struct, frozen=True):
 class Verdict(Struct):
     """What a comparison found. `differences` has the first of them, `different` their number.
 
-    `running` jobs ran when they were carried. The ids of `taken` were given to other jobs at the target before.
+    `running` jobs ran when they were carried. The ids of `taken` were given to other jobs at the target before. What is
+    `kept` are settings and schedules that the target had already, or that were changed there, and that stay.
     """
 
     contents: Contents = msgspec.field(default_factory=Contents)
@@ -53,6 +55,7 @@ class Verdict(Struct):
     differences: list[Difference] = msgspec.field(default_factory=list)
     running: set[str] = msgspec.field(default_factory=set)
     taken: set[str] = msgspec.field(default_factory=set)
+    kept: list[Difference] = msgspec.field(default_factory=list)
 
     def tell(self, what: Kind, name: str, how: str) -> None:
         self.different += 1
@@ -79,7 +82,8 @@ def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[
         progress(verdict.contents.jobs)
     _compare_kin(source, target, parents, verdict)
     _compare_dead(source, target, verdict, merged)
-    _compare_queues(source, target, verdict, merged)
+    _compare_settings(source, target, verdict, merged)
+    _compare_counts(source, verdict)
     return verdict
 
 
@@ -224,13 +228,15 @@ def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Ve
         verdict.tell("bond", bond, "is missing")
 
 
-def _compare_queues(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
-    theirs = {queue.name: queue.paused for queue in target.desk.queues()}
-    for queue in source.desk.queues():
-        if queue.name not in theirs:
-            verdict.tell("queue", queue.name, "is missing")
-        elif queue.paused != theirs[queue.name] and not merged:
-            verdict.tell("queue", queue.name, f"should be {'paused' if queue.paused else 'open'} and is not")
+def _compare_settings(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
+    for unlike in unlike_settings(source, target, merged=merged):
+        if unlike.is_kept:
+            verdict.kept.append(Difference(unlike.what, unlike.id, unlike.how))
+        else:
+            verdict.tell(unlike.what, unlike.id, unlike.how)
+
+
+def _compare_counts(source: Engine, verdict: Verdict) -> None:
     # The same number by another way: what the source did not hand out could not be missed at the target.
     expected: dict[str, int] = {}
     for depth in source.desk.depths():

@@ -22,6 +22,7 @@ from msgspec import Struct
 
 from headrace.app.comparing import Verdict, compare
 from headrace.app.moving_kin import carry_bonds, carry_flows, with_kin
+from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import Contents, ahead, pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.clock import to_datetime
 from headrace.core.model import Filter, Notice
@@ -33,7 +34,6 @@ Stage = Literal["reading", "waiting", "carrying", "comparing"]
 Standing = Literal["new", "begun", "done"]
 _RUNNING = Filter(states=(State.RUNNING,))
 _REAPED_AT_ONCE = 1000
-_ALL_OCCURRENCES = 1000
 _LOOK_AGAIN = 0.5
 
 
@@ -165,10 +165,8 @@ class Move:
             return carried
         self._hang_notices()
         carried.running = self._let_running_end(wait)
-        self._carry_queues()
+        carry_settings(self._source, self._target, merged=self._into_used)
         start = self._first_missing() if standing == "begun" and not self._into_used else 0
-        self._carry_rules()
-        self._carry_schedules()
         carry_flows(self._source, self._target)
         self._carry_jobs(start, carried)
         for page in pages_of_dead(self._source.porter):
@@ -232,26 +230,6 @@ class Move:
                 bell.wait(min(rest, _LOOK_AGAIN))
         finally:
             bell.close()
-
-    def _carry_queues(self) -> None:
-        known = {queue.name for queue in self._target.desk.queues()} if self._into_used else set()
-        self._target.porter.unpack_queues([queue for queue in self._source.desk.queues() if queue.name not in known])
-
-    def _carry_rules(self) -> None:
-        """The rules of tasks; those of queues came with the queues."""
-        known = {row.name for row in self._target.desk.tasks()}
-        for row in self._source.desk.tasks():
-            if row.name not in known:
-                self._target.desk.rule_task(row.name, row.rules)
-
-    def _carry_schedules(self) -> None:
-        """Those that are not there, with what became of their times. Neither store fires while its notice hangs."""
-        known = {row.id for row in self._target.timetable.all()}
-        for row in self._source.timetable.all():
-            if row.id not in known:
-                self._target.timetable.put(row, new=True)
-                past = self._source.timetable.occurrences(row.id, _ALL_OCCURRENCES)
-                self._target.timetable.record(past[::-1])
 
     def _first_missing(self) -> int:
         """Up to where everything is there: jobs are carried in order, so half of the rest is told by a single look."""

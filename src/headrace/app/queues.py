@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
@@ -10,6 +11,7 @@ from msgspec import Struct
 
 from headrace.app.hub import AppHub
 from headrace.core.clock import to_datetime
+from headrace.core.limits import allows
 from headrace.core.model import Filter, QueueRow
 from headrace.core.options import check_limit, check_queue
 from headrace.core.regulation import QueueRules
@@ -24,7 +26,8 @@ _rules = msgspec.json.Decoder(QueueRules)
 class QueueStats(Struct, frozen=True, kw_only=True):
     """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules.
 
-    `workers` is how many live workers serve it; without any, its jobs wait until one is started.
+    `workers` is how many live workers serve it; without any, its jobs wait until one is started. `starts_left` is how
+    many jobs its rate would let start now, None if it has no rate.
     """
 
     queue: str
@@ -40,6 +43,7 @@ class QueueStats(Struct, frozen=True, kw_only=True):
     oldest_pending: datetime | None = None
     workers: int = 0
     rules: QueueRules = QueueRules()
+    starts_left: int | None = None
 
 
 def all_stats(hub: AppHub) -> list[QueueStats]:
@@ -55,7 +59,19 @@ def all_stats(hub: AppHub) -> list[QueueStats]:
     alive = [worker for worker in hub.engine.desk.workers() if not worker.is_silent(now)]
     for name, found in counts.items():
         found["workers"] = sum(worker.serves(name) for worker in alive)
+    for name, left in _starts_left(hub, {name: found["rules"] for name, found in counts.items() if "rules" in found}):
+        counts[name]["starts_left"] = left
     return [QueueStats(queue=name, **counts[name]) for name in sorted(counts)]
+
+
+def _starts_left(hub: AppHub, rules: Mapping[str, QueueRules]) -> Iterator[tuple[str, int]]:
+    """For each queue that has a rate, how many jobs it would let start now."""
+    rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
+    if not rates:
+        return
+    rested_at, now = hub.engine.desk.rested_at(rates), 1000 * hub.clock.now()
+    for name, rate in rates.items():
+        yield name, allows(rate, rested_at.get(name, 0), now)
 
 
 def _rules_of(row: QueueRow) -> QueueRules:

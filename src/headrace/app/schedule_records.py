@@ -178,7 +178,7 @@ def new_row(
     """A schedule that begins now."""
     blank = ScheduleRow(
         schedule_id,
-        1,
+        now,  # where its versions begin: one that was made anew must not be taken for the one that was there before
         "",
         "",
         False,

@@ -7,7 +7,7 @@ import msgspec
 from headrace.app.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.kinship import PARENT_FAILED
-from headrace.core.limits import Gate, gates_of
+from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import rate_in_words
@@ -93,7 +93,7 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
     if queue is not None and queue.paused:
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
     gates = gates_of(row.lane)
-    working = _willing(row, gates, alive)
+    working = _willing(row, alive)
     if isinstance(working, str):
         return working
     of_queue = _rules(queue)
@@ -109,7 +109,7 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
     return f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free."
 
 
-def _willing(row: JobRow, gates: list[Gate], alive: list[WorkerRow]) -> list[WorkerRow] | str:
+def _willing(row: JobRow, alive: list[WorkerRow]) -> list[WorkerRow] | str:
     """The workers that would take it, or the sentence that says why there is none."""
     if not alive:
         return "No worker is alive; start one with `headrace worker`."
@@ -119,8 +119,8 @@ def _willing(row: JobRow, gates: list[Gate], alive: list[WorkerRow]) -> list[Wor
     knowing = [worker for worker in serving if _knows(worker, row.task)]
     if not knowing:
         return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
-    needs = {gate.name for gate in gates if gate.kind == "needs"}
-    able = [worker for worker in knowing if needs <= set(_capabilities(worker))]
+    needs = needs_of(row.lane)
+    able = [worker for worker in knowing if is_equipped(_capabilities(worker), needs)]
     if not able:
         return _not_equipped(row, knowing, needs)
     working = [worker for worker in able if worker.state == "running"]
@@ -136,7 +136,7 @@ def _rules(queue: QueueRow | None) -> QueueRules:
     return msgspec.json.decode(queue.rules, type=QueueRules)
 
 
-def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: set[str]) -> str:
+def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> str:
     """The sentence for a job that needs what no worker has, or has together with the rest."""
     found = {name for worker in workers for name in _capabilities(worker)}
     told, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))

@@ -50,8 +50,10 @@ def _which(left: Sequence[JobRow], bonds: Sequence[Bond]) -> str:
 def _held(row: JobRow, ended: Sequence[JobRow]) -> str:
     parent = ended[0]
     more = f", and {len(ended) - 1} more did not complete" if len(ended) > 1 else ""
+    ways = [f"retry the parent with `headrace jobs retry {parent.id}`"]
+    if row.finished_at is None:  # else it has run, and there is nothing left of it to be started
+        ways.append(f"run this job without it with `headrace jobs promote {row.id}` (job.promote())")
     return (
         f"It is held for a person to decide, because its parent {parent.id} (task {parent.task}) {_how(parent)}{more}: "
-        f"retry the parent with `headrace jobs retry {parent.id}`, run this job without it with "
-        f"`headrace jobs promote {row.id}` (job.promote()), or cancel it with `headrace jobs cancel {row.id}`."
+        f"{', '.join(ways)}, or cancel it with `headrace jobs cancel {row.id}`."
     )

@@ -23,6 +23,7 @@ from headrace.core.model import Notice
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError, EngineUnavailable
 
+_KEPT_TOLD = 20
 _GO_ON = "what was carried is safe: run the same command again, and it goes on from there"
 
 
@@ -189,6 +190,7 @@ def _result(carried: Carried, verdict: Verdict) -> dict[str, Any]:
         "already_there": carried.known,
         "still_running": sorted(verdict.running),
         "taken": sorted(verdict.taken),
+        "kept": verdict.kept,
         "different": verdict.different,
         "differences": verdict.differences,
     }
@@ -206,6 +208,10 @@ def _tell_end(
         say(f"{carried.known:,} of them were there already")
     if verdict.taken:
         say(f"{_jobs(len(verdict.taken))} not carried, since the id is taken there: {_listed(verdict.taken)}")
+    for kept in verdict.kept[:_KEPT_TOLD]:
+        say(clean(f"{kept.what} {kept.id} stays as it is there: it {kept.how}"))
+    if len(verdict.kept) > _KEPT_TOLD:
+        say(f"and {len(verdict.kept) - _KEPT_TOLD:,} more stay as they are there; --json names them")
     if carried.running:
         say(
             f"{_jobs(carried.running)} still running: at the new store they start again when their lease has run out, "

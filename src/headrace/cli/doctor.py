@@ -14,6 +14,7 @@ import msgspec
 from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
+from headrace.cli.doctor_needs import unmet_needs
 from headrace.cli.doctor_schedules import look_at_schedules
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
@@ -154,6 +155,7 @@ def _look_at_work(app: Headrace, report: Report) -> None:
             )
         if stats.paused:
             report.remarks.append(f"queue {stats.queue!r} is paused, with {stats.pending} pending jobs")
+    report.findings += unmet_needs(app)
     report.findings += _parked(app)
 
 

@@ -9,10 +9,11 @@ import click
 
 from headrace.app.app import Headrace
 from headrace.cli import portrait
-from headrace.cli.options import as_json_option, duration, duration_or_none, example, moment, shared
+from headrace.cli.options import as_json_option, duration, duration_or_none, example, moment, names, shared
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import print_json, remark, say
 from headrace.core import codec
+from headrace.core.kinship import POLICIES
 from headrace.errors import CorruptPayload
 from headrace.runtime.job import Job
 
@@ -41,6 +42,7 @@ def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
         "headrace enqueue add '[1, 2]'",
         'headrace enqueue emails.send \'{"to": "a@b.c"}\' --queue emails --delay 10m',
         "headrace enqueue add '[1, 2]' --wait 10",
+        "headrace enqueue render --needs gpu --after import-7 --after import-8",
     ),
 )
 @click.argument("task")
@@ -53,6 +55,11 @@ def _metadata(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]
 @click.option("--expires", metavar="TIME", callback=duration, help="Cancel if it has not started by then.")
 @click.option("--timeout", metavar="TIME", callback=duration_or_none, help="Time for each attempt, or none.")
 @click.option("--retry", type=int, help="How many runs after the first, if it fails.")
+@click.option("--needs", multiple=True, callback=names, metavar="NAME,...", help="What its worker must have.")
+@click.option("--rate-key", metavar="KEY", help="Whose rate it counts for, such as a tenant's.")
+@click.option("--concurrency-key", metavar="KEY", help="Run with no more of this key than its queue allows.")
+@click.option("--after", metavar="JOB", multiple=True, help="Wait for the job with this id; may be repeated.")
+@click.option("--on-parent-failure", type=click.Choice(POLICIES), help="If a job it waits for fails.")
 @click.option("--job-id", help="An id of your own.")
 @click.option("--tag", "tags", multiple=True, help="May be repeated.")
 @click.option("--meta", "metadata", multiple=True, callback=_metadata, metavar="NAME=VALUE", help="May be repeated.")
@@ -69,6 +76,8 @@ def enqueue(
     for are tagged, as `headrace jobs show --json` prints them.
     """
     positional, named = _call(args, kwargs)
+    if options["on_parent_failure"] and not options["after"]:
+        raise click.UsageError("--on-parent-failure is about the jobs it waits for; name them with --after")
     app = session.store(may_create=True, with_tasks=True)
     _doubt(app, session.app_name, task)
     new_file = missing_file(app)

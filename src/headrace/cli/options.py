@@ -128,6 +128,14 @@ def moment_or_age(ctx: click.Context, param: click.Parameter, value: str | None)
         raise click.BadParameter(f"{value!r} is before the beginning of time", ctx, param) from None
 
 
+def names(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
+    """For options that take names, one or a,b,c, and may be repeated."""
+    for text in value:
+        if not text.strip(" ,"):
+            raise click.BadParameter(f"{text!r} is no name; write one, or several as a,b,c", ctx, param)
+    return tuple(name.strip() for text in value for name in text.split(",") if name.strip()) or None
+
+
 # -- which jobs
 
 

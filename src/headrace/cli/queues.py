@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 
 import click
 
-from headrace.app.queues import Queue
+from headrace.app.queues import Queue, QueueStats
 from headrace.cli import portrait
-from headrace.cli.options import as_json_option, example, shared, yes_option
+from headrace.cli.options import as_json_option, duration, example, shared, yes_option
 from headrace.cli.session import Session
-from headrace.cli.show import Column, ago, confirm, print_json, print_table, remark, say
+from headrace.cli.show import Column, ago, confirm, print_facts, print_json, print_table, remark, say
 from headrace.core.limits import STRATEGIES
 from headrace.core.regulation import QueueRules
 from headrace.core.rules import QUEUE_RULES, check_rule, in_words
@@ -61,7 +61,7 @@ def list_queues(session: Session, as_json: bool) -> None:
     rows = [
         [
             stats.queue,
-            "paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved",
+            _state(stats),
             str(stats.pending),
             ago(stats.oldest_pending, now),
             *(str(getattr(stats, state)) for state in (*_PRESSING, *_OVER)),
@@ -73,6 +73,36 @@ def list_queues(session: Session, as_json: bool) -> None:
     print_table(
         (*_COLUMNS, _RULES_COLUMN) if with_rules else _COLUMNS, rows if with_rules else [row[:-1] for row in rows]
     )
+
+
+def _state(stats: QueueStats) -> str:
+    return "paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved"
+
+
+@queues.command("show", epilog=example("headrace queues show emails"))
+@click.argument("name")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show the numbers and the rules of one queue, and how many jobs its rate would let start now."""
+    stats = session.store().queue(name).stats()
+    if as_json:
+        print_json(stats)
+    else:
+        print_facts(_facts(stats))
+
+
+def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
+    yield "queue", stats.queue
+    yield "state", _state(stats)
+    yield "workers", str(stats.workers)
+    yield State.PENDING.value, f"{stats.pending} (oldest {ago(stats.oldest_pending, datetime.now(UTC))})"
+    for state in (*_PRESSING, *_OVER):
+        yield state.value, str(getattr(stats, state))
+    yield "rules", in_words(stats.rules) or "none"
+    if stats.starts_left is not None:
+        yield "starts left", f"{stats.starts_left} now, by its rate"
 
 
 @queues.command("pause", epilog=example("headrace queues pause emails reports"))
@@ -110,7 +140,7 @@ def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> An
     """A rule as the app takes it; the word `none`, which lifts it, stays the text, as None means: not said."""
     if value is None or value == "none":
         return value
-    given: Any = _number(value)
+    given: Any = duration(ctx, param, value) if param.name == "ageing" else _number(value)
     try:
         check_rule(str(param.name), given)
         return given
@@ -134,7 +164,7 @@ _RULES = tuple(
         ("max_length", "N", "How many jobs may wait in it; beyond that, enqueuing raises QueueFull."),
         ("weight", "N", "How many times as many turns it has as other queues."),
         ("strategy", "NAME", f"The order of its jobs: {', '.join(STRATEGIES)}."),
-        ("ageing", "SECONDS", "How long a job waits until that counts as one point of priority."),
+        ("ageing", "TIME", "How long a job waits until that counts as one point of priority: seconds or 10m, 2h."),
         ("rate", "RATE", "How many jobs may start, such as 10/s or 100/min."),
         ("burst", "N", "How many of them may start at once after a rest."),
         ("concurrency", "N", "How many jobs may run at the same time, over all workers."),

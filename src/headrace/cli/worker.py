@@ -13,11 +13,10 @@ from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
 from headrace.cli.logs import LEVELS, set_up
-from headrace.cli.options import duration, example, shared
+from headrace.cli.options import duration, example, names, shared
 from headrace.cli.reload import run_reloading
 from headrace.cli.session import Session
-from headrace.core.limits import STRATEGIES
-from headrace.core.settings import Queues, parse_queues
+from headrace.core.settings import Queues, choices_of, parse_queues
 from headrace.errors import ConfigError
 
 log = logging.getLogger("headrace.cli")
@@ -29,10 +28,6 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
         return parse_queues(",".join(value)) if value else None
     except ConfigError as error:
         raise click.BadParameter(str(error).removeprefix("queues: "), ctx, param) from None
-
-
-def _capabilities(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> tuple[str, ...] | None:
-    return tuple(name.strip() for part in value for name in part.split(",") if name.strip()) or None
 
 
 @click.command(
@@ -60,16 +55,16 @@ def _capabilities(ctx: click.Context, param: click.Parameter, value: tuple[str, 
 @click.option("--max-memory", type=int, metavar="MB", help="Replace a process that uses more memory.")
 @click.option("--prefetch", type=int, help="Most jobs to fetch ahead.")
 @click.option(
-    "--strategy", type=click.Choice(STRATEGIES), help="The order inside a queue, in place of the queue's own."
+    "--strategy",
+    type=click.Choice(choices_of("strategy")),
+    help="The order inside a queue, in place of the queue's own.",
 )
-@click.option(
-    "--queue-order", type=click.Choice(("weighted", "random", "strict")), help="How turns are shared among queues."
-)
+@click.option("--queue-order", type=click.Choice(choices_of("queue_order")), help="How turns are shared among queues.")
 @click.option(
     "--needs",
     "capabilities",
     multiple=True,
-    callback=_capabilities,
+    callback=names,
     metavar="NAME,...",
     help="What this worker has for jobs that need it, such as gpu.",
 )
@@ -117,13 +112,14 @@ def _announce(app: Headrace, name: str, given: dict[str, Any]) -> None:
     settings = app.settings
     queues = given["queues"] or settings.queues
     log.info(
-        "headrace %s, app %s, %s, queues %s, concurrency %d, processes %d, tasks %s",
+        "headrace %s, app %s, %s, queues %s, concurrency %d, processes %d, capabilities %s, tasks %s",
         __version__,
         name,
         redacted_url(app.engine.url),
         ", ".join(f"{queue}={weight}" for queue, weight in queues.items()) if queues else "all",
         given["concurrency"] or settings.concurrency,
         given["processes"] or settings.processes,
+        ", ".join(given["capabilities"] or settings.capabilities) or "none",
         _tasks(app),
     )
     if not app.tasks:

@@ -26,6 +26,7 @@ _COLUMNS = (
     Column("SEEN", right=True),
     Column("QUEUES", least=8),
 )
+_CAPABILITIES_COLUMN = Column("HAS", least=8)  # only where a worker has any
 
 
 @click.group("workers", invoke_without_command=True, epilog=example("headrace workers"))
@@ -54,7 +55,9 @@ def list_workers(session: Session, as_json: bool) -> None:
     elif not found:
         remark("no worker is alive; start one with `headrace worker`")
     else:
-        print_table(_COLUMNS, [_row(worker, now) for worker in found])
+        is_equipped = any(worker.capabilities for worker in found)
+        rows = [_row(worker, now) + ([_capabilities(worker)] if is_equipped else []) for worker in found]
+        print_table((*_COLUMNS, _CAPABILITIES_COLUMN) if is_equipped else _COLUMNS, rows)
 
 
 def _row(worker: WorkerInfo, now: datetime) -> list[str]:
@@ -69,6 +72,10 @@ def _row(worker: WorkerInfo, now: datetime) -> list[str]:
         ago(worker.seen_at, now),
         ",".join(f"{name}={weight}" for name, weight in worker.queues.items()) or "all",
     ]
+
+
+def _capabilities(worker: WorkerInfo) -> str:
+    return ",".join(worker.capabilities) or "-"
 
 
 @workers.command("pause", epilog=example("headrace workers pause web-1-4711-a1b2c3"))

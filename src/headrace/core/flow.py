@@ -55,7 +55,7 @@ class Node:
 
     def given(self) -> Iterator[Node]:
         """Every node whose result it is given."""
-        return (node for node in promises_in([self.call.args, self.call.kwargs]) if isinstance(node, Node))
+        return (node for node in promises_in(self.call.args, self.call.kwargs) if isinstance(node, Node))
 
     def nodes(self) -> Iterator[Node]:
         """Every node it depends on."""

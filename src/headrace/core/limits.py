@@ -101,6 +101,17 @@ def gates_of(lane: str) -> list[Gate]:
     return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)] if lane else []
 
 
+def needs_of(lane: str) -> frozenset[str]:
+    """What a worker must have for the jobs of this lane."""
+    return frozenset(gate.name for gate in gates_of(lane) if gate.kind == "needs")
+
+
+def is_equipped(capabilities: Iterable[str], needs: Iterable[str]) -> bool:
+    """Whether a worker with these capabilities has all that is needed."""
+    has = set(capabilities)
+    return EVERYTHING in has or has.issuperset(needs)
+
+
 class Head(Struct, frozen=True, array_like=True, gc=False):
     """A job near the front of its lane."""
 

@@ -281,6 +281,14 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
     return tuple(dict.fromkeys(words))
 
 
+def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
+    """What workers have and jobs need."""
+    words = _words(name, value)
+    if not all(word.strip() for word in words):
+        raise InvalidJob(f"{name}: a capability needs a name, such as 'gpu', got {short(value)}")
+    return words
+
+
 def _key(name: str, value: Any) -> str | None:
     if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
         raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, such as a tenant's, got {short(value)}")
@@ -348,7 +356,7 @@ _CHECKS = {
     "after": check_jobs,
     "on_parent_failure": check_policy,
     "parent": _job,
-    "needs": _words,
+    "needs": check_capabilities,
     "rate_key": _key,
     "concurrency_key": _key,
     "tags": _words,

@@ -9,7 +9,7 @@ the rest. This module knows nothing of stores or handles.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from types import NoneType
 from typing import Any
 
@@ -54,8 +54,14 @@ def is_promise(value: Any) -> bool:
     return hasattr(type(value), "promised_id")
 
 
-def promises_in(value: Any) -> Iterator[Any]:
+def promises_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Whatever is a promise in these arguments, also inside lists, tuples, sets and dicts."""
+    if not kwargs and all(type(one) in _PLAIN for one in args):  # nearly always, where flows are large
+        return []
+    return list(_found_in([args, kwargs]))
+
+
+def _found_in(value: Any) -> Iterator[Any]:
     left = [value]
     while left:
         one = left.pop()

@@ -8,12 +8,14 @@ environment nor files; it is handed what was found there.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 import msgspec
 
-from headrace.core.options import check_queue
-from headrace.core.words import nearest
+from headrace.core.options import check_capabilities, check_queue
+from headrace.core.regulation import Strategy
+from headrace.core.rota import Order
+from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
 Queues = dict[str, int]
@@ -25,8 +27,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     url: str = "sqlite:///headrace.db"
     app: str | None = None
     queues: Queues | None = None
-    queue_order: Literal["weighted", "random", "strict"] = "weighted"
-    strategy: Literal["priority", "fifo", "lifo", "weighted_random"] | None = None
+    queue_order: Order = "weighted"
+    strategy: Strategy | None = None
     capabilities: tuple[str, ...] = ()
     concurrency: int = 4
     processes: int = 1
@@ -164,9 +166,27 @@ def _converted(name: str, value: Any, where: str) -> Any:
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None
     try:
-        return msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
+        told = msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
+        return check_capabilities(where, told) if name == "capabilities" else told
     except msgspec.ValidationError as error:
-        raise ConfigError(f"{where}: {value!r} is not valid: {error}") from None
+        raise ConfigError(f"{where}: {short(value)} is not valid: {_expected(name, value) or error}") from None
+    except InvalidJob as error:
+        raise ConfigError(str(error)) from None
+
+
+def choices_of(name: str) -> tuple[str, ...]:
+    """The words that a setting may be, none if it is not one of so many."""
+    kinds = (_TYPES[name], *get_args(_TYPES[name]))
+    return next((words for kind in kinds if (words := get_args(kind)) and all(type(word) is str for word in words)), ())
+
+
+def _expected(name: str, value: Any) -> str:
+    words = choices_of(name)
+    if not words:
+        return ""
+    near = nearest(value, words) if isinstance(value, str) else None
+    none = ", or none" if name in _MAY_BE_NONE else ""
+    return f"use one of {', '.join(words)}{none}" + (f" (did you mean {near}?)" if near else "")
 
 
 def parse_queues(value: Any) -> Queues | None:

@@ -176,7 +176,7 @@ class Signature:
         try:
             return parameter.shape.rebuilt(value)
         except Misfit as error:
-            told = error.tell(hide=self._hides(parameter))
+            told = error.tell(hide=self._hides(parameter, error))
             raise CorruptPayload(f"{self._place(parameter)}{told}; the stored data is of another version") from error
 
     def rebuild_result(self, value: Any) -> Any:
@@ -202,11 +202,13 @@ class Signature:
     def _place(self, parameter: Parameter) -> str:
         return f"{self.name}() argument '{parameter.name}'"
 
-    def _hides(self, parameter: Parameter) -> bool:
-        return parameter.name.casefold() in self._hidden
+    def _hides(self, parameter: Parameter, misfit: Misfit) -> bool:
+        # A hidden name may also be a key inside of the value, or on the way to it.
+        nested = bool(misfit.steps) or not isinstance(misfit.value, str | int | float | bytes | None)
+        return parameter.name.casefold() in self._hidden or (bool(self._hidden) and nested)
 
     def _refuse(self, parameter: Parameter, misfit: Misfit) -> NoReturn:
-        raise InvalidJob(self._place(parameter) + misfit.tell(hide=self._hides(parameter))) from None
+        raise InvalidJob(self._place(parameter) + misfit.tell(hide=self._hides(parameter, misfit))) from None
 
     # -- binding ---------------------------------------------------------------------------------------------
 

@@ -103,7 +103,8 @@ def _as_standing(job: NewJob) -> Standing:
 def _against(decision: Decision, place: int, standing: Standing, job: NewJob, rule: Rule) -> Verdict:
     if rule.act == "refuse":
         return Verdict("refused", standing.id)
-    if rule.act == "keep" or standing.state not in NOT_STARTED:
+    # A job that waits with its own run behind it has started, too.
+    if rule.act == "keep" or standing.state not in NOT_STARTED or standing.finished_at is not None:
         return Verdict("existing", standing.id)
     decision.changes[place] = Change(standing, job, whole=rule.act == "replace")
     return Verdict("replaced" if rule.act == "replace" else "rescheduled", standing.id)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from headrace.core.admission import Candidate, Verdict
@@ -22,7 +22,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
-from headrace.core.regulation import QueueRules, TaskRow, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event
 from headrace.core.steps import Step
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
@@ -117,6 +117,17 @@ class Desk(Protocol):
         """How many jobs hold a live lease, by queue, task and lane."""
         ...
 
+    def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+        """For queues with these rates: when, in microseconds, as many may start at once as ever.
+
+        Those that have rested since long may be left out. See `core.limits.allows`.
+        """
+        ...
+
+    def needing(self) -> list[tuple[str, str, int, str]]:
+        """The lanes of pending jobs that need something of their worker: queue, lane, how many, the id of one."""
+        ...
+
     def workers(self) -> list[WorkerRow]:
         """The workers that reported themselves and did not sign off, oldest first.
 
@@ -145,8 +156,8 @@ class Timetable(Protocol):
         """
         ...
 
-    def delete(self, schedule_id: str) -> bool:
-        """Forget the schedule and its occurrences; False if it was not there."""
+    def delete(self, schedule_id: str, version: int | None = None) -> bool:
+        """Forget the schedule and its occurrences; False if it was not there, or not at this version any more."""
         ...
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:

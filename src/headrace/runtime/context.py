@@ -13,6 +13,7 @@ from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.model import Claim, Note, Outcome
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.runtime.flow_run import FlowRun
 from headrace.runtime.job import Job
 from headrace.runtime.spawning import Spawning
 from headrace.runtime.steps import Keeper, Memory, refuse_awaitable, refuse_coroutines, result_of
@@ -131,7 +132,8 @@ class JobContext:
             return value
         try:
             value = function(*args, **kwargs)
-            refuse_awaitable(name, value)
+            if not isinstance(value, Job | FlowRun):  # awaitable too, but no mistake of this kind
+                refuse_awaitable(name, value)
         except BaseException:
             memory.undo(name)
             raise
@@ -152,7 +154,8 @@ class JobContext:
         try:
             plain = not inspect.iscoroutinefunction(function)
             value = await in_thread(function, *args, **kwargs) if plain else function(*args, **kwargs)
-            if inspect.isawaitable(value):
+            # A handle is awaitable too, and to await it here would hold this slot for as long as its job takes.
+            if inspect.isawaitable(value) and not isinstance(value, Job | FlowRun):
                 value = await value
         except BaseException:
             memory.undo(name)
@@ -202,8 +205,9 @@ class JobContext:
         attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
         call says `using(on_parent_failure="run")`, or "hold".
         """
-        if self._spawning is None:
-            self._spawning = Spawning(self._claim)
+        with _making_memory:  # two threads of a job must not make one each
+            if self._spawning is None:
+                self._spawning = Spawning(self._claim)
         return self._spawning.spawn(call, self._line.now(), at_once)
 
     async def aspawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:

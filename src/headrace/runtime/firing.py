@@ -60,7 +60,8 @@ def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
     won = _commit(engine, rows, firings, now)
     for row, firing, applied in zip(rows, firings, won, strict=True):
         if applied and firing.jobs and timing_of(row).at is not None:
-            _forget_one_time(engine, row)
+            # Over with its only run, unless somebody gave it a new time just now.
+            engine.timetable.delete(row.id, row.version + 1)
     return Fired(len(rows), sum(won))
 
 
@@ -176,10 +177,3 @@ def _commit(engine: Engine, rows: Sequence[ScheduleRow], firings: Sequence[Firin
         if len(rows) == 1:
             return engine.timetable.fire([_stumbled(rows[0], error, now)], now)
     return [_commit(engine, [row], [firing], now)[0] for row, firing in zip(rows, firings, strict=True)]
-
-
-def _forget_one_time(engine: Engine, row: ScheduleRow) -> None:
-    """It is over with its only run, unless somebody gave it a new time just now."""
-    current = engine.timetable.get(row.id)
-    if current is not None and current.version == row.version + 1:
-        engine.timetable.delete(row.id)

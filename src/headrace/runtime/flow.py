@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from msgspec import UNSET
@@ -47,8 +47,8 @@ class Flow:
         node_id = self._submitter.new_id() if given is UNSET else given
         node = self._graph.add(call, call.task.name, node_id, policy)
         self._planting = None
-        others = (after,) if isinstance(after, str | Node | Job) else after
-        return node.after(*others)
+        single = isinstance(after, str | Node | Job) or not isinstance(after, Iterable)
+        return node.after(*(() if after is None else (after,) if single else after))
 
     def enqueue(self) -> FlowRun:
         """Store all of its jobs in one commit, or none."""
@@ -75,7 +75,8 @@ class Flow:
         assert self._planting is not None
         assert self._planting.flow is not None
         counts = Counter(new.state.value for new in self._planting.news)
-        return FlowRun(self._submitter.hub, FlowTally(self._planting.flow, dict(counts)), jobs, self.ends)
+        run = FlowRun(self._submitter.hub, FlowTally(self._planting.flow, dict(counts)), jobs, self.ends)
+        return run if self._submitter.intercept is None else run.refresh()  # they may have run already
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} of {len(self._graph.nodes)}>"

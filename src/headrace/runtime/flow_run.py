@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Generator, Iterator, Sequence
 from datetime import datetime
+from graphlib import TopologicalSorter
 from typing import Any, Literal, NamedTuple
 
 from headrace.core import drawing
@@ -155,7 +156,7 @@ class FlowRun:
     def retry(self) -> int:
         """Run again what failed or was cancelled, and what was cancelled for that reason; how many were at fault."""
         ended = self._hub.rows_where(Filter(flow=self.id, states=(State.FAILED, State.CANCELLED)))
-        at_fault = [row.id for row in sorted(ended, key=lambda row: row.seq) if row.reason != PARENT_FAILED]
+        at_fault = self._parents_first([row.id for row in ended if row.reason != PARENT_FAILED])
         revived = 0
         for start in range(0, len(at_fault), _AT_ONCE):
             revived += len(self._hub.move(Filter(ids=tuple(at_fault[start : start + _AT_ONCE])), Event.REVIVE))
@@ -210,6 +211,14 @@ class FlowRun:
         own = {job.id for job in jobs}
         return [bond for bond in self._hub.bonds(list(own)) if bond.parent in own and bond.child in own]
 
+    def _parents_first(self, ids: list[str]) -> list[str]:
+        """So that each one, when its turn comes, finds open what it has to wait for."""
+        own: dict[str, set[str]] = {job_id: set() for job_id in ids}
+        for bond in self._hub.bonds(ids):
+            if bond.child in own and bond.parent in own:
+                own[bond.child].add(bond.parent)
+        return list(TopologicalSorter(own).static_order())
+
     def _open_job(self) -> str | None:
         """A job that is not over: the newest, since those that wait for others mostly come last."""
         self.refresh()
@@ -242,10 +251,21 @@ class FlowRun:
         try:
             return Job[Any](self._hub, row).outcome()
         except JobCancelled:
-            failed = self._hub.newest(Filter(flow=self.id, states=(State.FAILED,)))
-            if row.reason != PARENT_FAILED or failed is None:
+            failed = self._failed_above(job_id) if row.reason == PARENT_FAILED else None
+            if failed is None:
                 raise
             return Job[Any](self._hub, failed).outcome()  # which raises: what went wrong there is the reason
+
+    def _failed_above(self, job_id: str) -> JobRow | None:
+        """The failed job for which this one was cancelled, maybe by way of others."""
+        level = {job_id}
+        while level:
+            rows = self._hub.rows([bond.parent for bond in self._hub.bonds(list(level)) if bond.child in level])
+            failed = [row for row in rows.values() if row.state is State.FAILED]
+            if failed:
+                return min(failed, key=lambda row: row.seq)
+            level = {row.id for row in rows.values() if row.reason == PARENT_FAILED}
+        return None
 
     def _late(self, patience: _Patience) -> TimeoutError:
         self.refresh()

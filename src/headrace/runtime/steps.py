@@ -121,6 +121,8 @@ class Memory:
             raise Suspended(self._keeper.now() + NO_DEADLINE, awaiting(name), name, number)
         until = self._end_of(awaiting(name), number, span)
         if self._keeper.now() >= until:
+            if (event := self._recall_anew("event", name, number)) is not None:  # it came while this run went on
+                return _decoded(event)
             self._keep("sleep", _GAVE_UP.format(name), number, None)
             _time_out(name, span)
         raise Suspended(until, awaiting(name), name, number)
@@ -144,6 +146,11 @@ class Memory:
             if self._known is None:
                 self._known = {(step.kind, step.name, step.number): step for step in self._keeper.steps(self._claim)}
             return self._known.get((kind, name, number))
+
+    def _recall_anew(self, kind: StepKind, name: str, number: int) -> Step | None:
+        with self._lock:
+            self._known = None
+        return self._recall(kind, name, number)
 
     def _keep(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
         checksum = None if text is None else codec.checksum(text)

@@ -277,9 +277,10 @@ class Submitter:
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
                 return self.plant(plants)[0]
         found = self._hub.row(new.id)
-        if found.task != new.task:
+        if (found.task, found.checksum) != (new.task, new.checksum):
+            now_told = repr(new.task) if found.task != new.task else "the same with other arguments"
             raise InvalidJob(
-                f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {new.task!r}; "
+                f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_told}; "
                 "spawn in the same order in every attempt, or leave at_once out"
             )
         return Job(self._hub, found)
@@ -293,6 +294,11 @@ class Submitter:
         new, rule, bonds = self._new(call, now, job_id)
         if rule is not None:
             raise not_itself(call)
+        if any(bond.parent == parent for bond in bonds):
+            raise InvalidJob(
+                f"spawn: job {parent} has to wait for what it spawns, so that can't wait for it: "
+                f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
+            )
         return new, [*bonds, Bond(new.id, parent, self._recipe(call).policy)]
 
     # -- what is stored

@@ -138,13 +138,14 @@ class Trade:
         if not promised:
             return claims
         try:
-            answers = self._fulfiller.fulfill(promised)
+            answers = iter(self._fulfiller.fulfill(promised))
         except EngineUnavailable as error:  # nobody else would hand them in: they are not begun
             log.warning("the results for %d jobs can't be read, so they are given back: %s", len(promised), error)
             self.give_back(promised)
             return [claim for claim in claims if not is_promised(claim)]
-        ready = [claim for claim in claims if not is_promised(claim)]
-        for claim, answer in zip(promised, answers, strict=True):
+        ready = []
+        for claim in claims:  # in the order in which they are to begin
+            answer = next(answers) if is_promised(claim) else claim
             if isinstance(answer, Claim):
                 ready.append(answer)
             else:

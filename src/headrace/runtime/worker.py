@@ -113,7 +113,7 @@ class Worker:
             self._timekeeper.start()
         self._pulse.start()
         self._thread.start()
-        log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._queue_words())
+        log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._in_words())
         return self
 
     def request_stop(self, patience: float | None = None) -> None:
@@ -371,9 +371,10 @@ class Worker:
         with contextlib.suppress(EngineUnavailable):
             self._engine.sign_off(self.id)
 
-    def _queue_words(self) -> str:
-        queues = self._settings.queues
-        return "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
+    def _in_words(self) -> str:
+        queues, has = self._settings.queues, self._settings.capabilities
+        told = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
+        return f"{told}, has {', '.join(has)}" if has else told
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self._state}>"

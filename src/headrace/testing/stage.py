@@ -56,6 +56,9 @@ def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
             due = [other for other in kin if other.state is State.PENDING and other.id not in seen]
             left += reversed(due)
             seen.update(other.id for other in due)
+    if job.state is State.WAITING:  # for what it spawned, which has run meanwhile
+        with contextlib.suppress(JobNotFound):
+            job.refresh()
     return first
 
 

@@ -111,6 +111,8 @@ class PostgresEngine:
     def _insert_if_room(
         self, db: Connection, sql: str, values: dict[str, Any], jobs: Sequence[NewJob], lengths: dict[str, int]
     ) -> Any:
+        names = storable(as_json(sorted({job.queue for job in jobs})))
+        db.execute(self.sql["add_queues"], {"names": names, "now": jobs[0].created_at})
         admission.run(admission.make_room(jobs, lengths), PostgresLedger(db, self.sql, self._channel))
         return _scalar(db, sql, values)
 
@@ -151,6 +153,8 @@ class PostgresEngine:
         lengths = self.lengths_of({job.queue for job in jobs})
 
         def store(ledger: Ledger) -> Effects:
+            if kinship.names_others(jobs, bonds):  # what is all new is in nobody's way
+                ledger.ask("alone_with_kin")
             effects = admission.run(kinship.plant(jobs, bonds, flow, lengths, at), ledger)
             if topics := effects.topics():
                 ledger.ask("ring", channel=self._channel, messages=as_json(topics))

@@ -43,11 +43,7 @@ class Exchange:
         worker = want.worker if want else None
 
         def settle(db: Connection) -> Settled:
-            ledger = PostgresLedger(db, self._sql, self._channel)
-            turn.note(ledger, notes)
-            if outcomes and self._minds_rules:
-                ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
-            return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else Settled([], Effects())
+            return self._settle(db, outcomes, worker, notes, now)
 
         def settle_alone() -> Settled:
             if (
@@ -77,6 +73,17 @@ class Exchange:
         answer = self._claimed(want, taken, settled, now)
         return answer, self._told(outcomes, settled)
 
+    def _settle(
+        self, db: Connection, outcomes: Sequence[Outcome], worker: str | None, notes: Sequence[Note], now: int
+    ) -> Settled:
+        ledger = PostgresLedger(db, self._sql, self._channel)
+        if self._meets_kin:
+            ledger.ask("beside_others_with_kin")
+        turn.note(ledger, notes)
+        if outcomes and self._minds_rules:
+            ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
+        return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else Settled([], Effects())
+
     def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
         """The answer to a claim, when time and rules have had their say."""
         if turn.is_past(taken.lapses, now):
@@ -98,7 +105,12 @@ class Exchange:
         left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel)) if outcomes else []
         if not left:
             return Settled([], Effects())
-        return self._server.transact(lambda db: turn.settle_rest(ledger(db), left, worker, self._channel, now))
+
+        def settle_rest(db: Connection) -> Settled:
+            ledger(db).ask("beside_others_with_kin")
+            return turn.settle_rest(ledger(db), left, worker, self._channel, now)
+
+        return self._server.transact(settle_rest)
 
     def _told(self, outcomes: Sequence[Outcome], settled: Settled) -> set[str]:
         """Whom this concerns. Where rules are minded, whatever ends may let somebody else's job begin."""
@@ -124,6 +136,7 @@ class Exchange:
 
     def _lapse(self, db: Connection, now: int) -> tuple[int, Effects]:
         ledger = PostgresLedger(db, self._sql, self._channel)
+        ledger.ask("alone_with_kin")
         lapsed, effects = reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
         if topics := effects.topics():
             ledger.run("ring", messages=as_json(topics), channel=self._channel)

@@ -48,7 +48,9 @@ SELECT count(*) FROM marked;
 
 -- name: hold_back
 WITH held AS (
-    UPDATE headrace_jobs SET state = 'waiting', version = version + 1
+    UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
+                             run_at = CASE WHEN starts_with(reason, 'waits for event ') THEN :now::bigint ELSE run_at END,
+                             reason = CASE WHEN starts_with(reason, 'waits for event ') THEN NULL ELSE reason END
     WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
     RETURNING 1
 )
@@ -59,9 +61,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
 WHERE kin = 1 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: kin_outcomes (each o: Outcome)
-SELECT coalesce(json_agg(json_build_array(kin.key - 1, kin.seq,
-                                          (SELECT count(*) FROM headrace_bonds AS bond
-                                           WHERE bond.child = kin.seq AND bond.blocks))), '[]')::text
+SELECT coalesce(json_agg(json_build_array(kin.key - 1, kin.seq)), '[]')::text
 FROM (
     SELECT o.key, job.seq
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
@@ -69,6 +69,19 @@ FROM (
     WHERE (job.kin = 1 OR o.spawned <> '[]') AND jsonb_typeof(o.value) = 'array'
     ORDER BY job.seq
     FOR UPDATE OF job) AS kin;
+
+-- name: blocking
+SELECT coalesce(json_agg(json_build_array(child, jobs)), '[]')::text FROM (
+    SELECT child, count(*) AS jobs FROM headrace_bonds
+    WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) GROUP BY child) AS those;
+
+-- Whoever locks jobs of a family in an order of his own has to be alone with it; those who settle, each in the order of
+-- the bonds, may do so side by side. It comes first in a transaction: who holds a row already would wait in a circle.
+-- name: alone_with_kin
+SELECT count(pg_advisory_xact_lock('headrace_bonds'::regclass::oid::bigint));
+
+-- name: beside_others_with_kin
+SELECT count(pg_advisory_xact_lock_shared('headrace_bonds'::regclass::oid::bigint));
 
 -- What the end of jobs means to those that wait for them. Children are locked first, in an order that is the same for
 -- everybody: whoever comes second then sees, in the statements that follow, what the first one left.
@@ -128,7 +141,8 @@ SELECT coalesce(json_agg(json_build_array(seq, CASE WHEN finished_at IS NOT NULL
                                                     ELSE 'pending' END)), '[]')::text
 FROM headrace_jobs AS job
 WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
-  AND seq = ANY (ARRAY(SELECT child FROM headrace_bonds
+  AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:loose::jsonb)::bigint UNION
+                       SELECT child FROM headrace_bonds
                        WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
   AND (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
 
@@ -168,6 +182,7 @@ SELECT count(*) FROM held;
 -- name: waive
 UPDATE headrace_bonds SET blocks = false
 WHERE blocks AND child = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+  AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.child) = 'waiting')
   AND (:all OR (parent <> ALL (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
                 AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
                     IN ('completed', 'failed', 'cancelled')));
@@ -204,11 +219,11 @@ SELECT coalesce(json_agg(json_build_array(child, id)), '[]')::text FROM (
     CROSS JOIN LATERAL (SELECT state, reason FROM headrace_jobs WHERE seq = bond.child OFFSET 0) AS child
     WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
-      AND (SELECT 1 FROM headrace_bonds AS other
-           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = other.parent OFFSET 0) AS lost
-           WHERE other.child = bond.child AND other.policy = 'cancel' AND lost.state IN ('failed', 'cancelled')
-           LIMIT 1) IS NULL
-    ORDER BY bond.child, bond.parent) AS revivable;
+    ORDER BY bond.child, bond.parent OFFSET 0) AS revivable
+WHERE (SELECT 1 FROM headrace_bonds AS other
+       CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = other.parent OFFSET 0) AS lost
+       WHERE other.child = revivable.child AND other.policy = 'cancel' AND lost.state IN ('failed', 'cancelled')
+       LIMIT 1) IS NULL;
 
 -- name: wait_again
 WITH revived AS (

@@ -9,6 +9,13 @@ SELECT coalesce(json_agg(json_build_array(queue, task, lane, jobs)), '[]')::text
     SELECT queue, task, lane, count(*) AS jobs FROM headrace_jobs
     WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane) AS running;
 
+-- The gate of a capability begins like this; other gates may have it in their names, too.
+-- name: needing
+SELECT coalesce(json_agg(json_build_array(lane.queue, lane.lane, lane.jobs, job.id)), '[]')::text FROM (
+    SELECT queue, lane, count(*) AS jobs, min(seq) AS first FROM headrace_jobs
+    WHERE state = 'pending' AND lane > '' AND position('"n:' IN lane) > 0 GROUP BY queue, lane) AS lane
+JOIN headrace_jobs AS job ON job.seq = lane.first;
+
 -- name: lanes
 WITH RECURSIVE lanes (lane) AS (
     SELECT (SELECT job.lane FROM headrace_jobs AS job

@@ -29,7 +29,7 @@ FROM jsonb_array_elements(:s::jsonb) AS s(value)
 WHERE known.id = s.value ->> 0 AND known.version = (s.value ->> 1)::bigint;
 
 -- name: delete_schedule
-DELETE FROM headrace_schedules WHERE id = :id;
+DELETE FROM headrace_schedules WHERE id = :id AND version = coalesce(:version, version);
 
 -- name: delete_occurrences
 DELETE FROM headrace_occurrences WHERE schedule = :id;
@@ -82,7 +82,7 @@ FROM jsonb_array_elements(:c::jsonb) WITH ORDINALITY AS c(value, key);
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-      AND state || '' IN ('scheduled', 'waiting', 'pending', 'retrying')
+      AND state || '' IN ('scheduled', 'waiting', 'pending', 'retrying') AND finished_at IS NULL
       AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ORDER BY seq FOR UPDATE) AS unstarted;
 

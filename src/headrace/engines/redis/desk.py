@@ -6,15 +6,16 @@ several, so that nobody else waits for it.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
 from headrace.core.kinship import Bond, FlowTally
+from headrace.core.limits import needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
-from headrace.core.regulation import QueueRules, TaskRow, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event, State, sources
 from headrace.core.steps import Step, awaiting
 from headrace.engines.redis import records
@@ -32,7 +33,8 @@ _EVERYTHING = 1 << 40
 _walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
 _depths, _filings, _workers = load("depths"), load("filings"), load("workers")
 _move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
-_rule_task, _running = load("rule_task"), load("running")
+_rule_task, _running, _needing = load("rule_task"), load("running"), load("needing")
+_rested_at = load("rested_at")
 _bonds, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
 
 
@@ -189,6 +191,23 @@ class RedisDesk:
         found = self._ask(_running, self._office.at(now))
         kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
         return sorted((queue.decode(), task.decode(), lane.decode(), jobs) for queue, task, lane, jobs in kinds)
+
+    def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+        asked: list[Value] = [part for name, rate in rates.items() for part in (name, rate.every, rate.burst)]
+        return records.named(self._ask(_rested_at, *asked), int)
+
+    def needing(self) -> list[tuple[str, str, int, str]]:
+        self._office.prepare()
+        found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may be told twice
+        for queue in self._office.wire.ask("SMEMBERS", f"{{{self._office.prefix}}}:laned"):
+            reached = b"0"
+            while True:
+                reached, *told = self._ask(_needing, queue, reached, _LOOKS)
+                for lane, jobs, job_id in zip(told[::3], told[1::3], told[2::3], strict=True):
+                    found[queue.decode(), lane.decode()] = jobs, job_id.decode()
+                if reached == b"0":
+                    break
+        return sorted((*lane, *known) for lane, known in found.items() if needs_of(lane[1]))
 
     def workers(self) -> list[WorkerRow]:
         rows, counts = self._ask(_workers)

@@ -20,6 +20,7 @@ _PARTS = {
     "get": ("rows",),
     "peek": ("heads", "rows"),
     "move": ("letters", "uniques", "kinship", "erase", "reopening", "search"),
+    "rested_at": ("buckets",),
     "bonds": ("kinship",),
     "steps": ("memory",),
     "signal": ("memory",),
@@ -42,7 +43,7 @@ _PARTS = {
 # A part that seldom is needed, with what it is built on and when that is: a plain claim would spend a third of its
 # time only on making the functions.
 _IF_NEEDED = {
-    "gatekeeper": (("heads", "orders", "turns", "limits"), "limit > 0 and (minded or ARGV[14] == '1')"),
+    "gatekeeper": (("heads", "orders", "turns", "buckets", "limits"), "limit > 0 and (minded or ARGV[14] == '1')"),
     "kin": (("kinship", "nursery"), "ARGV[15] == '1' or call('EXISTS', KIN) == 1"),
     "nursery": (("uniques", "births", "arrivals", "planting"), "ARGV[15] == '1'"),
 }

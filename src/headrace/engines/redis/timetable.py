@@ -43,9 +43,10 @@ class RedisTimetable:
         stored = (row.id, "", _due_at(row), records.encode(row)) if new else _one_version_on(row)
         return bool(self._office.wire.run(_put, 0, *stored, repeat=(1, *stored)))
 
-    def delete(self, schedule_id: str) -> bool:
+    def delete(self, schedule_id: str, version: int | None = None) -> bool:
         self._office.prepare()
-        return records.encodable(schedule_id) and bool(self._office.wire.run(_drop, schedule_id))
+        expected = "" if version is None else version
+        return records.encodable(schedule_id) and bool(self._office.wire.run(_drop, schedule_id, expected))
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
         self._office.prepare()

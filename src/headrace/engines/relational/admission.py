@@ -103,8 +103,13 @@ def _admit_some(
 def refuse_if_moved() -> Steps[None]:
     """Store nothing where nobody would find it."""
     notice = yield Ask("notice", {})
-    if notice is not None and (told := _notice.decode(notice)).kind == "moved":
-        raise StoreMoved(told.other)
+    if has_moved(notice):
+        raise StoreMoved(_notice.decode(notice).other)
+
+
+def has_moved(notice: str | None) -> bool:
+    """Whether this notice says that the jobs of the store are elsewhere."""
+    return notice is not None and _notice.decode(notice).kind == "moved"
 
 
 def _find(candidates: Sequence[Candidate]) -> Steps[dict[int, Standing]]:

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from headrace.core.kinship import DELETED, Bond, FlowTally
-from headrace.core.limits import Head, in_turn
+from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
-from headrace.core.regulation import QueueRules, TaskRow, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.core.steps import Step
 from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.admission import run
+from headrace.engines.relational.gatekeeper import bucket_of
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
@@ -49,6 +50,7 @@ class SqlDesk:
 
         def move_them(ledger: Ledger) -> list[str]:
             nonlocal effects
+            ledger.ask("alone_with_kin")
             where, values = _conditions(ledger, which, states)
             if event is Event.HURRY:  # what waits with its own run behind it has nothing to start
                 where = f"{where} AND {ledger.fragment('where_startable')}"
@@ -164,6 +166,15 @@ class SqlDesk:
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         told = self._ask("running", now=self._office.at(now))
         return msgspec.json.decode(told, type=list[tuple[str, str, str, int]])
+
+    def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+        queues = {bucket_of(rate, "queue", name): name for name, rate in rates.items()}
+        told = self._ask("buckets", names=as_json(list(queues)))
+        return {queues[bucket]: moment for bucket, moment in msgspec.json.decode(told, type=list[tuple[str, int]])}
+
+    def needing(self) -> list[tuple[str, str, int, str]]:
+        found = msgspec.json.decode(self._ask("needing"), type=list[tuple[str, str, int, str]])
+        return sorted(lane for lane in found if needs_of(lane[1]))
 
     def workers(self) -> list[WorkerRow]:
         return msgspec.json.decode(self._ask("workers"), type=list[WorkerRow])

@@ -136,7 +136,7 @@ class Gatekeeper:
         if rules.concurrency is not None:
             room = min(room, rules.concurrency - self._in_queue[queue])
         if rules.rate is not None:
-            room = min(room, self._left(_bucket(rules.rate, "queue", queue), rules.rate))
+            room = min(room, self._left(bucket_of(rules.rate, "queue", queue), rules.rate))
         return room
 
     def _room_of(self, gate: Gate, queue: str, rules: QueueRules) -> float:
@@ -146,7 +146,7 @@ class Gatekeeper:
             return (rules.key_concurrency or 1) - self._of_key[gate]
         if gate.kind == "rate":
             rate = rules.key_rate
-            return _NO_LIMIT if rate is None else self._left(_bucket(rate, "key", queue, gate.name), rate)
+            return _NO_LIMIT if rate is None else self._left(bucket_of(rate, "key", queue, gate.name), rate)
         return self._room_of_task(gate.name)
 
     def _room_of_task(self, task: str) -> float:
@@ -155,7 +155,7 @@ class Gatekeeper:
         if rules.concurrency is not None:
             room = min(room, rules.concurrency - self._of_task[task])
         if rules.rate is not None and room > 0:
-            room = min(room, self._left(_bucket(rules.rate, "task", task), rules.rate))
+            room = min(room, self._left(bucket_of(rules.rate, "task", task), rules.rate))
         return room
 
     def _left(self, bucket: str, rate: Rate) -> int:
@@ -282,16 +282,16 @@ class Gatekeeper:
         """Count what has started, for the queues that come after and for the rates."""
         self._in_queue[queue] += len(claims)
         if rules.rate is not None:
-            self._spend(_bucket(rules.rate, "queue", queue), rules.rate, len(claims))
+            self._spend(bucket_of(rules.rate, "queue", queue), rules.rate, len(claims))
         self._of_task.update(claim.task for claim in claims)
         gates = Counter(gate for claim in claims for gate in limits.gates_of(heads[claim.ref].lane))
         for gate, starts in gates.items():
             self._of_key[gate] += starts
             task_rate = self._book.tasks[gate.name].rate if gate.name in self._book.tasks else None
             if gate.kind == "rate" and rules.key_rate is not None:
-                self._spend(_bucket(rules.key_rate, "key", queue, gate.name), rules.key_rate, starts)
+                self._spend(bucket_of(rules.key_rate, "key", queue, gate.name), rules.key_rate, starts)
             elif gate.kind == "task" and task_rate is not None:
-                self._spend(_bucket(task_rate, "task", gate.name), task_rate, starts)
+                self._spend(bucket_of(task_rate, "task", gate.name), task_rate, starts)
 
     def _spend(self, bucket: str, rate: Rate, starts: int) -> None:
         full_at = limits.spent(rate, self._buckets.get(bucket, 0), 1000 * self._now, starts)
@@ -346,7 +346,7 @@ def _drawn(fronts: Mapping[int, Sequence[Head]], room: int) -> list[Head]:
     return [next(left[level]) for level in order]
 
 
-def _bucket(rate: Rate, *owner: str) -> str:
+def bucket_of(rate: Rate, *owner: str) -> str:
     """The name of a bucket. Another rate has another one: what a slow one spent must not keep a fast one shut."""
     return as_json([*owner, rate.every, rate.burst])
 

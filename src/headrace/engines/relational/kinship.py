@@ -7,6 +7,7 @@ transactions, the second one to get the lock sees what the first one left.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
 from typing import Any, Protocol, TypeVar
 
 import msgspec
@@ -16,7 +17,7 @@ from msgspec.structs import replace
 from headrace.core.kinship import PARENT_FAILED, Bond, FlowRow, circle_in, verdict_in_words
 from headrace.core.model import NewJob, Outcome
 from headrace.core.states import FINAL, Event, State
-from headrace.engines.relational.admission import Ask, Steps, Store, make_room, refuse_if_moved, run
+from headrace.engines.relational.admission import Ask, Steps, Store, has_moved, make_room, refuse_if_moved, run
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, InvalidJob
@@ -31,7 +32,7 @@ _pairs = msgspec.json.Decoder(list[tuple[str, str]])
 _doomed = msgspec.json.Decoder(list[tuple[int, str, str, State, str | None]])
 _freed = msgspec.json.Decoder(list[tuple[int, State]])
 _revivable = msgspec.json.Decoder(list[tuple[int, str]])
-_kin = msgspec.json.Decoder(list[tuple[int, int, int]])
+_kin = msgspec.json.Decoder(list[tuple[int, int]])
 
 
 class Effects(Struct):
@@ -119,7 +120,7 @@ def _tie(bonds: Sequence[Bond], standing: Mapping[str, tuple[int, State]], now: 
     back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
     if back:
         yield _filed(back, Event.AMEND, State.WAITING, "it waits for a job that was added", now)
-        yield Ask("hold_back", {"seqs": as_json(back)})
+        yield Ask("hold_back", {"seqs": as_json(back), "now": now})
     over = {standing[bond.parent] for bond in bonds if bond.parent in standing}
     completed = sorted(seq for seq, state in over if state is State.COMPLETED)
     lost = {seq for seq, state in over if state in (State.FAILED, State.CANCELLED)}
@@ -136,17 +137,17 @@ def _lost_before(waiting: Sequence[int]) -> Steps[list[int]]:
 # -- the end of jobs
 
 
-def follow(completed: Sequence[int], lost: Sequence[int], now: int) -> Steps[Effects]:
+def follow(completed: Sequence[int], lost: Sequence[int], now: int, loose: Sequence[int] = ()) -> Steps[Effects]:
     """Decide over all that waited for jobs which were completed, or ended otherwise; and for those that end by it."""
     effects = Effects()
-    while completed or lost:
+    while completed or lost or loose:
         ended = [*completed, *lost]
-        if not (yield Ask("lock_children", {"seqs": as_json(ended)})):
+        if not ((yield Ask("lock_children", {"seqs": as_json(ended)})) or loose):
             break
         if completed:
             yield Ask("unbind", {"seqs": as_json(completed), "completed": True})
         cancelled = (yield from _lose(lost, now)) if lost else []
-        completed, lost = (yield from _unblock(ended, now, effects)), cancelled
+        completed, lost, loose = (yield from _unblock(ended, loose, now, effects)), cancelled, ()
         effects.done |= bool(completed or lost)
     return effects
 
@@ -170,8 +171,8 @@ def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
     return list(told)
 
 
-def _unblock(ended: Sequence[int], now: int, effects: Effects) -> Steps[list[int]]:
-    freed = _freed.decode((yield Ask("unblocked", {"seqs": as_json(ended), "now": now})))
+def _unblock(ended: Sequence[int], loose: Sequence[int], now: int, effects: Effects) -> Steps[list[int]]:
+    freed = _freed.decode((yield Ask("unblocked", {"seqs": as_json(ended), "loose": as_json(loose), "now": now})))
     by_target = _grouped((target, seq) for seq, target in freed)
     for target, seqs in by_target.items():
         yield _filed(seqs, Event.UNBLOCK, target, "all that it waited for has ended", now)
@@ -236,9 +237,15 @@ class Scribe(Protocol):
 
 def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int) -> Settlement:
     """Settle those outcomes whose job has kin, and decide what that means to others."""
-    kin: dict[int, tuple[int, Outcome]] = {}
-    for place, seq, blocks in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(outcomes)))):
-        kin.setdefault(seq, (place, _meant(outcomes[place], blocks)))  # a second one of the same claim is stale
+    places: dict[int, int] = {}
+    shut = any(outcome.spawned for outcome in outcomes) and has_moved(ledger.ask("notice"))
+    for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(outcomes)))):
+        # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
+        if not (shut and outcomes[place].spawned):
+            places.setdefault(seq, place)
+    # Not in the statement that locks: it would see bonds as they were before it had to wait for a lock.
+    blocking = dict(_kin.decode(ledger.ask("blocking", seqs=as_json(list(places))))) if places else {}
+    kin = {seq: (place, _meant(outcomes[place], blocking.get(seq, 0))) for seq, place in places.items()}
     if not kin:
         return Settlement(set(), Effects())
     meant = {seq: outcome for seq, (_, outcome) in kin.items()}
@@ -248,12 +255,13 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int
     if unusual := [outcome for seq, outcome in meant.items() if seq not in completed]:
         scribe.settle(unusual)
     effects = Effects()
+    loose = [seq for seq, outcome in meant.items() if outcome.state is State.WAITING]
     for outcome in meant.values():
         if outcome.spawned:
-            effects.add(run(_spawn(outcome, now), ledger))
+            effects.add(run(_spawn(outcome, now, loose), ledger))
     lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
     lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
-    effects.add(run(follow(list(completed), lost, now), ledger))
+    effects.add(run(follow(list(completed), lost, now, loose), ledger))
     return Settlement({place for place, _ in kin.values()}, effects)
 
 
@@ -268,7 +276,7 @@ def _meant(outcome: Outcome, blocks: int) -> Outcome:
     return replace(outcome, state=State.WAITING, reason=f"its own run is over; it waits for {jobs}")
 
 
-def _spawn(outcome: Outcome, now: int) -> Steps[Effects]:
+def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Effects]:
     """Store what a job left behind. The job has succeeded, and nothing of this may keep that from being stored.
 
     What is there already was left by a success of it before; a bond to what is gone, or of what has ended, is left out.
@@ -278,12 +286,20 @@ def _spawn(outcome: Outcome, now: int) -> Steps[Effects]:
     known = {name: (seq, state) for name, seq, state in told}
     bonds = [b for b in outcome.bonds if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
     new = {job.id for job, is_new in zip(outcome.spawned, fresh, strict=True) if is_new}
+    loose += [known[job.id][0] for job in outcome.spawned if job.id in new and job.id in known]
     standing = {name: found for name, found in known.items() if name not in new}
-    if (yield from _circle(outcome.spawned, bonds, standing)) is not None:
-        bonds = [bond for bond in bonds if bond.parent in new]
+    while (path := (yield from _circle(outcome.spawned, bonds, standing))) is not None:
+        around = set(pairwise(path))
+        out = next((b for b in bonds if (b.parent, b.child) in around and b.parent in standing), None)
+        bonds = [bond for bond in bonds if bond is not out] if out else []
     effects = yield from _tie(bonds, standing, now)
     effects.work |= any(fresh)
     return effects
+
+
+def names_others(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> bool:
+    """Whether the bonds are to other jobs than these."""
+    return not set(_names_in(bonds)) <= {job.id for job in jobs}
 
 
 def _names_in(bonds: Sequence[Bond]) -> list[str]:

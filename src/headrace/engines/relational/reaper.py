@@ -40,6 +40,7 @@ def _reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) ->
     question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
 
     def take_away(ledger: Ledger) -> tuple[list[Reaped], kinship.Effects]:
+        ledger.ask("alone_with_kin")
         rows = _overdue.decode(ledger.ask("lock_overdue", **question))
         released, again, failed = _sort(rows, dead)
         _release(ledger, released, "its worker died before it began", now)

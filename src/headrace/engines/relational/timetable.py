@@ -40,10 +40,12 @@ class SqlTimetable:
             self._office.ring("times")
         return put
 
-    def delete(self, schedule_id: str) -> bool:
+    def delete(self, schedule_id: str, version: int | None = None) -> bool:
         def forget(ledger: Ledger) -> bool:
-            ledger.run("delete_occurrences", id=schedule_id)
-            return ledger.run("delete_schedule", id=schedule_id) == 1
+            was_there = ledger.run("delete_schedule", id=schedule_id, version=version) == 1
+            if was_there or version is None:
+                ledger.run("delete_occurrences", id=schedule_id)
+            return was_there
 
         deleted = self._office.write(forget)
         if deleted:

@@ -32,18 +32,24 @@ ON CONFLICT DO NOTHING;
 UPDATE headrace_jobs SET kin = 1 WHERE kin = 0 AND id IN (SELECT value FROM json_each(:ids));
 
 -- name: hold_back
-UPDATE headrace_jobs SET state = 'waiting', version = version + 1 WHERE seq IN (SELECT value FROM json_each(:seqs));
+UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
+                         run_at = iif(reason LIKE 'waits for event %', :now, run_at),
+                         reason = iif(reason LIKE 'waits for event %', NULL, reason)
+WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: kin_among
 SELECT json_group_array(seq) FROM headrace_jobs WHERE kin = 1 AND seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: kin_outcomes (each o: Outcome)
-SELECT json_group_array(json_array(o.key, job.seq,
-                                   (SELECT count(*) FROM headrace_bonds AS bond
-                                    WHERE bond.child = job.seq AND bond.blocks)))
+SELECT json_group_array(json_array(o.key, job.seq))
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
 WHERE job.kin = 1 OR o.spawned <> '[]';
+
+-- name: blocking
+SELECT json_group_array(json_array(child, jobs)) FROM (
+    SELECT child, count(*) AS jobs FROM headrace_bonds
+    WHERE blocks AND child IN (SELECT value FROM json_each(:seqs)) GROUP BY child);
 
 -- What the end of jobs means to those that wait for them.
 
@@ -74,7 +80,8 @@ SELECT json_group_array(json_array(seq, iif(finished_at IS NOT NULL, 'completed'
                                             iif(run_at > :now, 'scheduled', 'pending'))))
 FROM headrace_jobs AS job
 WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
-  AND seq IN (SELECT child FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)))
+  AND (seq IN (SELECT value FROM json_each(:loose))
+       OR seq IN (SELECT child FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs))))
   AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks);
 
 -- name: unblock
@@ -90,7 +97,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
   AND EXISTS (SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS parent ON parent.seq = bond.parent
               WHERE bond.child = job.seq AND bond.blocks
                 AND (parent.state NOT IN ('completed', 'failed', 'cancelled')
-                     OR parent.seq IN (SELECT value FROM json_each(:seqs))));
+                     OR bond.parent IN (SELECT value FROM json_each(:seqs))));
 
 -- name: wait_again
 UPDATE headrace_jobs SET state = 'waiting', version = version + 1, attempt = 0, crashes = 0, finished_at = NULL,
@@ -113,6 +120,7 @@ WHERE seq IN (SELECT value FROM json_each(:seqs))
 -- name: waive
 UPDATE headrace_bonds SET blocks = 0
 WHERE blocks AND child IN (SELECT value FROM json_each(:seqs))
+  AND (NOT :all OR (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.child) = 'waiting')
   AND (:all OR (parent NOT IN (SELECT value FROM json_each(:seqs))
                 AND (SELECT state FROM headrace_jobs AS job WHERE job.seq = headrace_bonds.parent)
                     IN ('completed', 'failed', 'cancelled')));
@@ -140,10 +148,11 @@ SELECT json_group_array(json_array(seq, id)) FROM (
     JOIN headrace_jobs AS child ON child.seq = bond.child
     WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
       AND child.state = 'cancelled' AND child.reason = 'parent_failed'
-      AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS other JOIN headrace_jobs AS lost ON lost.seq = other.parent
-                      WHERE other.child = child.seq AND other.policy = 'cancel'
-                        AND lost.state IN ('failed', 'cancelled'))
-    GROUP BY child.seq);
+    GROUP BY child.seq
+    -- Once for each child, which may have thousands of parents, not once for each bond.
+    HAVING NOT EXISTS (SELECT 1 FROM headrace_bonds AS other JOIN headrace_jobs AS lost ON lost.seq = other.parent
+                       WHERE other.child = child.seq AND other.policy = 'cancel'
+                         AND lost.state IN ('failed', 'cancelled')));
 
 -- name: open_among
 SELECT json_group_array(seq) FROM headrace_jobs
@@ -191,6 +200,10 @@ SELECT json_group_array(json_array(json_array(id, name, created_at), json(jobs))
 INSERT INTO headrace_flows (id, name, created_at)
 SELECT f.id, f.name, f.created_at FROM json_each(:f) AS f WHERE true
 ON CONFLICT DO NOTHING;
+
+-- One writer at a time: nobody is in anybody's way.
+-- name: alone_with_kin
+SELECT 1;
 
 -- name: lock_children
 SELECT count(*) FROM (SELECT 1 FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)) LIMIT 1);

@@ -8,6 +8,13 @@ SELECT json_group_array(json_array(queue, task, lane, jobs)) FROM (
     SELECT queue, task, lane, count(*) AS jobs FROM headrace_jobs
     WHERE state = 'running' AND lease_until > :now GROUP BY queue, task, lane);
 
+-- The gate of a capability begins like this; other gates may have it in their names, too.
+-- name: needing
+SELECT json_group_array(json_array(lane.queue, lane.lane, lane.jobs, job.id)) FROM (
+    SELECT queue, lane, count(*) AS jobs, min(seq) AS first FROM headrace_jobs
+    WHERE state = 'pending' AND lane > '' AND instr(lane, '"n:') > 0 GROUP BY queue, lane) AS lane
+JOIN headrace_jobs AS job ON job.seq = lane.first;
+
 -- name: lanes
 WITH RECURSIVE lanes (lane) AS (
     SELECT (SELECT lane FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond

@@ -44,8 +44,12 @@ class Settling:
         if not left or self._settle_whole(left):
             return []
         fresh, stale = _divide(self._db, left)
-        if rest := self._without_kin(fresh):
-            self._settle_whole(rest)
+        rest = self._without_kin(fresh)
+        stale += [outcome for outcome in rest if outcome.spawned]  # refused: the store has moved
+        rest = [outcome for outcome in rest if not outcome.spawned]
+        while rest and not self._settle_whole(rest):
+            before, rest = rest, self._without_kin(rest)  # by what others left behind, one has kin that had none
+            assert len(rest) < len(before), "what is fresh and has no kin can be settled"
         if stale:
             self._db.execute(SQL["file_stale"], {"o": as_json(stale), "now": self._now, "worker": worker})
         return stale

@@ -48,7 +48,7 @@ UPDATE headrace_jobs SET
     max_attempts = coalesce(o.max_attempts, headrace_jobs.max_attempts),
     result = o.result,
     result_checksum = o.result_checksum,
-    reason = o.reason,
+    reason = CASE WHEN o.state = 'waiting' THEN NULL ELSE o.reason END,
     finished_at = o.finished_at,
     expires_at = CASE WHEN o.state = 'waiting' THEN NULL ELSE expires_at END,
     worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE worker END,

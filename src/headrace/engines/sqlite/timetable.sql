@@ -25,7 +25,7 @@ FROM json_each(:s) AS s
 WHERE headrace_schedules.id = json_extract(s.value, '$[0]') AND version = json_extract(s.value, '$[1]');
 
 -- name: delete_schedule
-DELETE FROM headrace_schedules WHERE id = :id;
+DELETE FROM headrace_schedules WHERE id = :id AND version = coalesce(:version, version);
 
 -- name: delete_occurrences
 DELETE FROM headrace_occurrences WHERE schedule = :id;
@@ -71,7 +71,8 @@ SELECT json_group_array(json_array(c.key, json((
 
 -- name: lock_unstarted
 SELECT json_group_array(seq) FROM headrace_jobs
-WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state IN ('scheduled', 'waiting', 'pending', 'retrying');
+WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+  AND finished_at IS NULL;
 
 -- name: reschedule_jobs (each p: Replacement)
 UPDATE headrace_jobs SET version = headrace_jobs.version + 1, run_at = p.run_at,

@@ -125,7 +125,8 @@ end
 -- What becomes of a new job whose key this one has.
 local function against(entry, new, act)
   if act == 'refuse' then return 'refused' end
-  if act == 'keep' or not amendable[entry.job.state] then return 'existing' end
+  -- A job that waits with its own run behind it has started, too.
+  if act == 'keep' or not amendable[entry.job.state] or entry.job.finished_at then return 'existing' end
   if act == 'replace' then
     replace(entry, new)
     return 'replaced'

@@ -1,9 +1,13 @@
 -- Forget a schedule and what became of its times.
--- ARGV: id
--- Answers: 1, or 0 if it was not there
+-- ARGV: id, the version expected or nothing if it is any
+-- Answers: 1, or 0 if it was not there or is at another version
 
-local was_there = call('HDEL', SCHEDULES, ARGV[1])
-call('ZREM', TIMES, ARGV[1])
-call('UNLINK', P .. ':occurrences:' .. ARGV[1])
+local id, expected = ARGV[1], tonumber(ARGV[2])
+
+local known = expected and call('HGET', SCHEDULES, id)
+if expected and not (known and version_of(known) == expected) then return 0 end
+local was_there = call('HDEL', SCHEDULES, id)
+call('ZREM', TIMES, id)
+call('UNLINK', P .. ':occurrences:' .. id)
 if was_there == 1 then ring({times = true}) end
 return was_there

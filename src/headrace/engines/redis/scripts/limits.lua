@@ -1,8 +1,6 @@
 -- How much may start now, by the rules of queues and tasks. What is counted is what there is: no other script runs
 -- meanwhile.
 
-local BUCKETS = P .. ':buckets'
-
 -- What the worker has and prefers, and by queue what it remembers of the lanes for us.
 local has, own_order, memories, remembered = {}, nil, {}, {}
 local rules_of, has_lanes, task_rules, any_task_rules = {}, {}, {}, false
@@ -34,17 +32,9 @@ local function asks_care(queue)
   return false
 end
 
--- Rates. A bucket is kept as the time when it will be full again.
+-- Rates.
 
 local full_at = {} -- by the bucket's name
-
--- Another rate has another bucket: what a slow one spent must not keep a fast one shut. Before each name is its length,
--- as names may have any letters.
-local function bucket_of(rate, kind, ...)
-  local parts = {kind, text(rate.every), text(rate.burst)}
-  for _, name in ipairs({...}) do parts[#parts + 1] = #name .. ' ' .. name end
-  return table.concat(parts, ' ')
-end
 
 -- How many may start by this rate; if none, when the next one may.
 local function left(rate, ...)

@@ -48,10 +48,11 @@ nursery = function(spawned, bonds, cases, messages)
   end
   local numbers_of, standing = look_up(bonds, fresh)
   bonds = without_circle(to_open_ones(new_ones(bonds, numbers_of, standing), standing), standing)
-  hold_back(bonds, standing, now)
+  local back = hold_back(bonds, standing, now)
   flush_births()
   tie(bonds, standing)
   tell_of_ended(cases, bonds, standing)
+  for _, member in ipairs(back) do tell_of_past(cases, member) end
   for queue in pairs(coming) do
     call('HSETNX', QUEUES, queue, now)
     messages['work:' .. queue] = true

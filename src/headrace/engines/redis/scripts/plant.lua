@@ -72,11 +72,12 @@ local full = full_queue()
 if full then return full end
 
 local messages, cases = {}, new_cases()
-hold_back(bonds, standing, now)
+local back = hold_back(bonds, standing, now)
 flush_births()
 tie(bonds, standing)
 if flow ~= '' and call('HSETNX', P .. ':flows', flow, flow_row) == 1 then call('ZADD', P .. ':recent', 0, flow) end
 tell_of_ended(cases, bonds, standing)
+for _, member in ipairs(back) do tell_of_past(cases, member) end
 follow({}, now, messages, cases)
 announce(now, messages)
 return {}

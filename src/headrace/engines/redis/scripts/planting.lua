@@ -90,15 +90,20 @@ end
 
 -- Those that are there and have not started wait from now on. To be flushed.
 local function hold_back(bonds, standing, now)
-  local seen = {}
+  local seen, back = {}, {}
   for _, bond in ipairs(bonds) do
     local member, j = bond.child, standing[bond.child]
     if j and not seen[member] and not FINAL[j.state] and j.state ~= 'running' and j.state ~= 'waiting' then
       seen[member] = true
       file(member, j, now, 'amend', 'waiting', 'it waits for a job that was added', j.finished_at)
-      move(member, j, function() j.state = 'waiting' end)
+      move(member, j, function()
+        j.state = 'waiting'
+        if j.reason and j.reason:sub(1, 16) == 'waits for event ' then j.reason, j.run_at = nil, now end
+      end)
+      back[#back + 1] = member
     end
   end
+  return back
 end
 
 local function append(lists, key, ...)

@@ -34,10 +34,11 @@ local function state_of_revived(member, reviving)
 end
 
 -- Whether a parent with this policy has ended and did not complete.
-local function has_lost(child, policy)
+local function has_lost(child, policy, blocking)
   local parents, members = call('HGETALL', parents_of(child)), {}
   for i = 1, #parents, 2 do
-    if parents[i + 1] == policy then members[#members + 1] = parents[i] end
+    local counts = not blocking or call('SISMEMBER', blocks_of(child), parents[i]) == 1
+    if parents[i + 1] == policy and counts then members[#members + 1] = parents[i] end
   end
   for _, record in ipairs(records_of(members, #members)) do
     local j = job_of(record)
@@ -53,7 +54,7 @@ local function revive_child(member, j, now, parent)
     j.state, j.attempt, j.crashes = 'waiting', 0, 0
     j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
     j.progress, j.expires_at = nil, nil
-    j.reason = has_lost(member, 'h') and 'held' or nil
+    j.reason = has_lost(member, 'h', true) and 'held' or nil
   end)
 end
 

@@ -90,6 +90,8 @@ local function settle(count, ids, outcomes)
   local records = records_of(asked, count)
   local settled, refused, late = {}, {}, {}
   local is_kin, ended, waiting, spawns = kin and kin.has(asked, count), {}, {}, {}
+  -- What would leave jobs where nobody finds them is refused.
+  local has_moved = nursing and call('HGET', P .. ':notice', 'kind') == 'moved'
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
@@ -106,7 +108,7 @@ local function settle(count, ids, outcomes)
     if record then
       is_whole, behind, source, _, _, _, _, current = pcall(take, record, 6)
     end
-    if not is_whole or current ~= version or settled[member] then
+    if not is_whole or current ~= version or settled[member] or (has_moved and spawned and #spawned > 0) then
       refused[#refused + 1] = i
       if is_whole then late[#late + 1] = {member, version, event, error_type, error_message, error_traceback} end
     elseif event == 'succeed' and source == 'running' then

@@ -1,0 +1,115 @@
+"""What operators and code have set, on its way from one store to another: queues, rules of tasks, and schedules.
+
+Knows stores by the engine seam alone. A store that was in use before keeps what it has, and so does everybody who made
+a schedule at the target in the meantime; what is kept is told, for it is not what the source has.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+from msgspec import Struct, json
+
+from headrace.core.model import QueueRow
+from headrace.core.regulation import QueueRules, TaskRules
+from headrace.core.rules import in_words
+from headrace.core.timetable import Occurrence, ScheduleRow
+from headrace.engines.protocol import Engine
+
+_ALL_OCCURRENCES = 1000
+
+
+class Unlike(Struct, frozen=True):
+    """A setting that is not at the target as it is at the source. `is_kept` tells that this is as it should be."""
+
+    what: Literal["queue", "task", "schedule"]
+    id: str
+    how: str
+    is_kept: bool = False
+
+
+def carry_settings(source: Engine, target: Engine, *, merged: bool) -> None:
+    """Queues first: they are there before any job is. `merged` tells that the target was in use before."""
+    known = {queue.name for queue in target.desk.queues()} if merged else set()
+    target.porter.unpack_queues([queue for queue in source.desk.queues() if queue.name not in known])
+    ruled = {row.name for row in target.desk.tasks()} if merged else set()
+    for task in source.desk.tasks():
+        if task.name not in ruled:
+            target.desk.rule_task(task.name, task.rules)
+    there = {row.id: row for row in target.timetable.all()}
+    for row in source.timetable.all():
+        _carry_schedule(source, target, row, there.get(row.id), merged)
+
+
+def _carry_schedule(
+    source: Engine, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool
+) -> None:
+    """With what became of its times. Neither store fires while its notice hangs."""
+    if theirs is not None and theirs != ours:
+        if _is_kept(ours, theirs, merged) or not target.timetable.delete(theirs.id, theirs.version):
+            return
+        theirs = None
+    if theirs is None and not target.timetable.put(ours, new=True):
+        return  # somebody made one just now
+    target.timetable.record(_missing_occurrences(source, target, ours.id)[::-1])
+
+
+def _is_kept(ours: ScheduleRow, theirs: ScheduleRow, merged: bool) -> bool:
+    """Whether the schedule at the target stays, which is another one or was changed there since it was carried."""
+    if merged:
+        return True
+    if ours.created_at == theirs.created_at:
+        return theirs.version > ours.version
+    # A worker that came early stores what its code declares. That is no more than the source knows: an operator's
+    # pause must not be lost to it.
+    is_untouched = theirs.updated_at == theirs.created_at and not theirs.fired
+    return not (is_untouched and theirs.declared is not None and theirs.declared == ours.declared)
+
+
+def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[Unlike]:
+    """Everything that is set at the source and not, or otherwise, at the target."""
+    queues = {queue.name: queue for queue in target.desk.queues()}
+    for queue in source.desk.queues():
+        if how := _unlike_queue(queue, queues.get(queue.name)):
+            yield Unlike("queue", queue.name, how, is_kept=merged and queue.name in queues)
+    tasks = {row.name: row.rules for row in target.desk.tasks()}
+    for task in source.desk.tasks():
+        if (rules := tasks.get(task.name)) != task.rules:
+            how = f"should have {in_words(task.rules)} and has {in_words(rules or TaskRules()) or 'no rules'}"
+            yield Unlike("task", task.name, how, is_kept=merged and rules is not None)
+    schedules = {row.id: row for row in target.timetable.all()}
+    for row in source.timetable.all():
+        if (theirs := schedules.get(row.id)) is None:
+            yield Unlike("schedule", row.id, "is missing")
+        elif theirs != row:
+            how = f"differs in {', '.join(_differing_fields(row, theirs))}"
+            yield Unlike("schedule", row.id, how, _is_kept(row, theirs, merged))
+        elif lost := len(_missing_occurrences(source, target, row.id)):
+            yield Unlike("schedule", row.id, f"lacks {lost} of its past runs")
+
+
+def _unlike_queue(ours: QueueRow, theirs: QueueRow | None) -> str | None:
+    if theirs is None:
+        return "is missing"
+    if ours.paused != theirs.paused:
+        return f"should be {'paused' if ours.paused else 'open'} and is not"
+    wanted, found = _rules_of(ours), _rules_of(theirs)
+    if wanted == found:
+        return None
+    return f"should have {in_words(wanted) or 'no rules'} and has {in_words(found) or 'no rules'}"
+
+
+def _rules_of(queue: QueueRow) -> QueueRules:
+    return json.decode(queue.rules, type=QueueRules) if queue.rules else QueueRules()
+
+
+def _missing_occurrences(source: Engine, target: Engine, schedule_id: str) -> list[Occurrence]:
+    """What became of its times and is at the source only, the newest first."""
+    there = set(target.timetable.occurrences(schedule_id, _ALL_OCCURRENCES))
+    ours = source.timetable.occurrences(schedule_id, _ALL_OCCURRENCES)
+    return [occurrence for occurrence in ours if occurrence not in there]
+
+
+def _differing_fields(ours: ScheduleRow, theirs: ScheduleRow) -> list[str]:
+    return [name for name in ScheduleRow.__struct_fields__ if getattr(ours, name) != getattr(theirs, name)]

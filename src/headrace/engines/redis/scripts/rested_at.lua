@@ -1,0 +1,11 @@
+-- When the rates of queues will be rested.
+-- ARGV: queue, and of its rate the microseconds between two starts and the burst, ...
+-- Answers: queue, the time in microseconds, ... without those of which nothing is known
+
+local answer = {}
+for i = 1, #ARGV, 3 do
+  local rate = {every = tonumber(ARGV[i + 1]), burst = tonumber(ARGV[i + 2])}
+  local moment = call('ZSCORE', BUCKETS, bucket_of(rate, 'q', ARGV[i]))
+  if moment then answer[#answer + 1], answer[#answer + 2] = ARGV[i], text(tonumber(moment)) end
+end
+return answer

@@ -1,0 +1,85 @@
+"""What a success leaves behind, where something of it can't be: the success itself is never in danger."""
+
+from __future__ import annotations
+
+from headrace.core.kinship import Bond
+from headrace.core.model import Claim, NewJob, Notice, Outcome
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from tests.conformance.build import HOUR, NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
+
+
+def leaving(claimed: Claim, jobs: list[NewJob], bonds: list[Bond]) -> Outcome:
+    """A success that spawns these."""
+    return Outcome(
+        claimed.id,
+        claimed.version,
+        Event.SUCCEED,
+        State.COMPLETED,
+        NOW,
+        finished_at=NOW,
+        spawned=tuple(jobs),
+        bonds=tuple(bonds),
+    )
+
+
+def test_a_job_left_behind_that_waits_for_one_that_is_gone_runs(engine: Engine) -> None:
+    engine.insert([new_job("a")], now=NOW)
+    held = claim_one(engine)
+    left = new_job("left", state=State.WAITING)
+    assert settle(engine, leaving(held, [left], [Bond("left", "a"), Bond("gone", "left")])) == []
+    assert claim_one(engine).id == "left"
+    assert states(engine)["a"] is State.WAITING
+
+
+def test_others_of_the_turn_are_settled_though_one_of_them_gets_a_child_by_it(engine: Engine) -> None:
+    engine.insert([new_job("a"), new_job("b"), new_job("c")], now=NOW)
+    held = {found.id: found for found in claim(engine)}
+    left = new_job("left", state=State.WAITING)
+    outcomes = [leaving(held["a"], [left], [Bond("left", "a"), Bond("b", "left")]), succeed(held["b"])]
+    assert settle(engine, *outcomes, succeed(held["c"])) == []
+    assert claim_one(engine).id == "left"
+    assert states(engine)["b"] is states(engine)["c"] is State.COMPLETED
+
+
+def test_a_circle_costs_one_bond_and_no_other(engine: Engine) -> None:
+    engine.plant([new_job("x"), new_job("a"), new_job("q", state=State.WAITING)], [Bond("a", "q")], now=NOW)
+    held = {found.id: found for found in claim(engine)}
+    jobs = [new_job(name, state=State.WAITING) for name in ("s", "t")]
+    bonds = [Bond("s", "a"), Bond("q", "s"), Bond("x", "t")]
+    assert settle(engine, leaving(held["a"], jobs, bonds)) == []
+    assert claim_one(engine).id == "s"
+    assert states(engine)["t"] is State.WAITING, "it waits for x still"
+    settle(engine, succeed(held["x"]))
+    assert claim_one(engine).id == "t"
+
+
+def test_at_a_store_that_has_moved_nothing_is_left_behind(engine: Engine) -> None:
+    engine.insert([new_job("a"), new_job("b")], now=NOW)
+    held = {found.id: found for found in claim(engine)}
+    engine.porter.post(Notice("moved", "elsewhere", NOW))
+    outcome = leaving(held["a"], [new_job("left")], [Bond("left", "a")])
+    assert settle(engine, outcome, succeed(held["b"])) == [outcome]
+    assert states(engine) == {"a": State.RUNNING, "b": State.COMPLETED}
+
+
+def test_a_run_that_is_over_does_not_expire(engine: Engine) -> None:
+    engine.insert([new_job("a", expires_at=NOW + HOUR)], now=NOW)
+    held = claim_one(engine)
+    settle(engine, leaving(held, [new_job("left")], [Bond("left", "a")]))
+    [left] = claim(engine, now=NOW + 2 * HOUR)
+    assert row(engine, "a").state is State.WAITING
+    settle(engine, succeed(left), now=NOW + 2 * HOUR)
+    assert row(engine, "a").state is State.COMPLETED
+
+
+def test_a_parent_that_was_lost_before_the_job_waits_counts_all_the_same(engine: Engine) -> None:
+    """A child of a running job fails, the job retries, and then is given another child: nobody else would tell it."""
+    engine.insert([new_job("a")], now=NOW)
+    held = claim_one(engine)
+    engine.plant([new_job("first")], [Bond("first", "a")], now=NOW)
+    settle(engine, fail(claim_one(engine)))
+    again = Outcome(held.id, held.version, Event.RETRY, State.RETRYING, NOW, run_at=NOW + HOUR, reason="error")
+    settle(engine, again)
+    engine.plant([new_job("second")], [Bond("second", "a")], now=NOW)
+    assert states(engine)["a"] is State.CANCELLED
