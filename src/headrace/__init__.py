@@ -31,6 +31,8 @@ from headrace.errors import (
     CancelJob,
     ConfigError,
     CorruptPayload,
+    DeadLetterClosed,
+    DeadLetterNotFound,
     DuplicateJob,
     EngineUnavailable,
     FlowNotFound,
@@ -58,6 +60,15 @@ from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
+    from headrace.app.dead_records import (
+        BulkRequeue,
+        DeadGroup,
+        DeadLetter,
+        DeadNote,
+        DeadPage,
+        DeadStats,
+        RequeueResult,
+    )
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
@@ -68,11 +79,19 @@ __version__ = "0.1.0"
 
 __all__ = [
     "AttemptError",
+    "BulkRequeue",
     "Cache",
     "Call",
     "CancelJob",
     "ConfigError",
     "CorruptPayload",
+    "DeadGroup",
+    "DeadLetter",
+    "DeadLetterClosed",
+    "DeadLetterNotFound",
+    "DeadNote",
+    "DeadPage",
+    "DeadStats",
     "DuplicateJob",
     "EngineUnavailable",
     "Entry",
@@ -99,6 +118,7 @@ __all__ = [
     "QueueFull",
     "QueueRules",
     "QueueStats",
+    "RequeueResult",
     "ResultUnavailable",
     "Retry",
     "RetryLater",
@@ -123,8 +143,15 @@ __all__ = [
 
 # Loaded when they are first used: a program that only enqueues has need of none of them.
 _LATER = {
+    "BulkRequeue": "headrace.app.dead_records",
+    "DeadGroup": "headrace.app.dead_records",
+    "DeadLetter": "headrace.app.dead_records",
+    "DeadNote": "headrace.app.dead_records",
+    "DeadPage": "headrace.app.dead_records",
+    "DeadStats": "headrace.app.dead_records",
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
+    "RequeueResult": "headrace.app.dead_records",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",
     "Worker": "headrace.runtime.worker",

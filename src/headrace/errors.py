@@ -7,7 +7,9 @@ HeadraceError
 ├── DuplicateJob                    the given job_id is taken, or a job that is `unique` is there already
 ├── QueueFull                       the queue is at its max_length, or the spool at its limit
 ├── JobNotFound (KeyError)
-│   └── FlowNotFound
+│   ├── FlowNotFound
+│   └── DeadLetterNotFound
+├── DeadLetterClosed                somebody has dealt with this dead letter already
 ├── JobFailed                       result() of a job that failed for good
 ├── JobCancelled                    result() of a job that was cancelled or expired
 ├── ResultUnavailable               the job completed, but its result could not be stored
@@ -75,6 +77,22 @@ class FlowNotFound(JobNotFound):
 
     def __str__(self) -> str:
         return f"no flow has the id {self.job_id!r}; all of its jobs may have been deleted"
+
+
+class DeadLetterNotFound(JobNotFound):
+    """There is no dead letter with this id, and no job with this id has one."""
+
+    def __str__(self) -> str:
+        return f"no dead letter has the id {self.job_id!r}, nor has a job of that id one; it may have been purged"
+
+
+class DeadLetterClosed(HeadraceError):
+    """The dead letter is not pending: somebody has dealt with it already. `status` tells how."""
+
+    def __init__(self, letter_id: str, status: str) -> None:
+        super().__init__(f"dead letter {letter_id} is {status} already; only a pending one can be dealt with")
+        self.letter_id = letter_id
+        self.status = status
 
 
 class JobFailed(HeadraceError):

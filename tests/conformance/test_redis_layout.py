@@ -9,6 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
+from headrace.core.letters import LetterFilter
 from headrace.core.model import Changes, Filter, Lease, Outcome
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.redis import desk, scripts
@@ -124,10 +125,19 @@ def expected_sets(engine: RedisEngine) -> dict[str, dict[str, float]]:
     return sets
 
 
+def sets_of_letters(engine: RedisEngine) -> dict[str, dict[str, float]]:
+    sets: dict[str, dict[str, float]] = {}
+    for letter in engine.letters.find(LetterFilter(), 100_000):
+        kinds = ("task", "queue", "reason", "fingerprint", "requeues")
+        shelves = [f"desk:{letter.status}:{kind}:{getattr(letter, kind)}" for kind in kinds]
+        for name in ("dead", f"desk:{letter.status}", *shelves):
+            sets.setdefault(name, {})[letter.id] = 0
+    return sets
+
+
 def check_sets(engine: RedisEngine, inside: Inside) -> None:
     found = inside.sets()
-    found.pop("dead", None)
-    assert found == expected_sets(engine)
+    assert found == expected_sets(engine) | sets_of_letters(engine)
     assert len({inside.client.hlen(inside.key(name)) for name in ("ids", "jobs", "bodies")}) == 1
 
 
@@ -228,7 +238,8 @@ def test_deleted_jobs_leave_nothing_of_theirs(redis_engine: RedisEngine, inside:
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
     engine.desk.move(EVERYTHING, Event.CANCEL, 100, now=NOW)
     engine.desk.move(EVERYTHING, Event.DELETE, 100, now=NOW)
-    assert inside.names() - empty == {"seq", "spans", "dead", "letters", "unresolved"}
+    of_letters = {"dead", "letters", "unresolved", "latest", "reasons", "fingerprints"}
+    assert {name for name in inside.names() - empty if not name.startswith("desk:")} == {"seq", "spans", *of_letters}
 
 
 def test_stores_of_different_prefixes_do_not_meet(store: StoreUnderTest) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from headrace.core.letters import LetterFilter, Requeue
 from headrace.engines.sql import Migration
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.engine import SqliteEngine
@@ -281,3 +282,26 @@ def test_the_time_is_the_clocks_unless_it_is_given(path: Path) -> None:
     engine.insert([new_job("due"), new_job("not yet", run_at=NOW + 1)])
     assert ids(engine.exchange([], want()).claims) == ["due"]
     engine.close()
+
+
+def test_dead_letters_of_an_older_file_are_found_by_the_time_of_their_entry(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with monkeypatch.context() as before:
+        before.setattr(schema, "MIGRATIONS", schema.MIGRATIONS[:5])
+        with closing(sqlite3.connect(path)) as db, db:
+            schema.migrate(db, str(path), NOW)
+            db.executemany(
+                "INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot) "
+                """VALUES (?, ?, 'work', 'default', 'odd', ?, '{"state":"running","payload":"[]","checksum":7}')""",
+                [("f" * 32, "first", NOW), ("0" * 32, "second", NOW + 1)],
+            )
+    with closing(SqliteEngine(path)) as engine:
+        letters = engine.letters.find(LetterFilter(statuses=("pending",), reason="odd"), 10)
+        assert [(letter.job_id, letter.requeues, letter.fingerprint) for letter in letters] == [
+            ("second", 0, ""),
+            ("first", 0, ""),
+        ]
+        [done] = engine.letters.requeue([Requeue(letters[0].id)], now=NOW + 2)
+        assert done.verdict == "stored_anew"
+        assert ids(claim(engine, now=NOW + 2)) == ["second"]

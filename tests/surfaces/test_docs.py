@@ -35,6 +35,7 @@ from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
 from headrace.app.config import open_engine
+from headrace.app.dead import Dead
 from headrace.app.flows import Flows
 from headrace.app.jobs import _NAMES as FILTERS
 from headrace.app.jobs import Jobs
@@ -387,6 +388,7 @@ CLASSES: dict[str, type] = {
     "Flow": headrace.Flow,
     "FlowRun": headrace.FlowRun,
     "Flows": Flows,
+    "Dead": Dead,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",
@@ -401,6 +403,7 @@ RECORDS: tuple[str, ...] = (
     "AttemptError",
 )
 RECORDS += ("LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
+RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult", "BulkRequeue")
 # For other parts of headrace, not for users.
 INNER = {
     "Headrace": {"on_another_store", "intercepting"},

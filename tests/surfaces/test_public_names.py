@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks schedules cron every signal asignal flow flows",
+    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -55,6 +55,14 @@ PROMISED = {
     "Schedule": "id task queue args kwargs cron every at tz next_run last_run last_job paused fired origin error "
     "is_over",
     "ScheduleRun": "at recorded_at status job_id detail skipped",
+    "DeadLetter": "id job_id task queue reason status entered_at fingerprint args kwargs error_type error_message "
+    "error_traceback requeues notes resolved_at resolved_by is_pending",
+    "DeadNote": "at text by",
+    "DeadPage": "letters cursor __len__ __iter__ __getitem__",
+    "DeadGroup": "fingerprint task error_type message count first_seen last_seen",
+    "DeadStats": "reason total pending requeued permanently_failed average_requeues oldest newest",
+    "RequeueResult": "id job_id requeued status requeues message",
+    "BulkRequeue": "matched requeued permanently_failed skipped dry_run",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
@@ -69,6 +77,8 @@ PROMISED_ERRORS = {
     "QueueFull": headrace.HeadraceError,
     "JobNotFound": KeyError,
     "FlowNotFound": headrace.JobNotFound,
+    "DeadLetterNotFound": headrace.JobNotFound,
+    "DeadLetterClosed": headrace.HeadraceError,
     "JobFailed": headrace.HeadraceError,
     "JobCancelled": headrace.HeadraceError,
     "JobTimeout": TimeoutError,

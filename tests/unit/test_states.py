@@ -31,7 +31,7 @@ EXPECTED = {
     Event.CANCEL: ("waiting scheduled retrying pending running", "cancelled"),
     Event.LAPSE: ("waiting scheduled retrying pending", "cancelled"),
     Event.STALE: ("waiting scheduled retrying pending running", "failed"),
-    Event.REVIVE: ("failed cancelled completed", "pending waiting"),
+    Event.REVIVE: ("failed cancelled completed", "pending scheduled waiting"),
     Event.HURRY: ("scheduled retrying waiting", "pending"),
     Event.AMEND: ("waiting scheduled retrying pending", "waiting scheduled retrying pending"),
     Event.DELETE: ("waiting scheduled retrying pending completed failed cancelled", ""),

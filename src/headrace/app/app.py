@@ -34,6 +34,7 @@ from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
+    from headrace.app.dead import Dead
     from headrace.app.flows import Flows
     from headrace.app.schedules import Schedules
     from headrace.runtime.flow import Flow
@@ -117,6 +118,13 @@ class Headrace:
         from headrace.app.flows import Flows  # as above
 
         return Flows(self._hub)
+
+    @functools.cached_property
+    def dead(self) -> Dead:
+        """The dead letters of this app's store: jobs that failed for good."""
+        from headrace.app.dead import Dead  # as above
+
+        return Dead(self._hub, self.task_by_name, self.settings.max_payload)
 
     # -- tasks by name
 

@@ -149,7 +149,13 @@ class AppHub:
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
-        return explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
+        told = explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
+        return told + self._letter_in_words(row) if row.state is State.FAILED else told
+
+    def _letter_in_words(self, row: JobRow) -> str:
+        for letter in self.engine.letters.latest([row.id]):
+            return f" Its dead letter {letter.id} is {letter.status}: `headrace dead show {letter.id}`."
+        return ""
 
     def bonds(self, ids: Sequence[str]) -> list[Bond]:
         """Every bond of these jobs, each of them once."""

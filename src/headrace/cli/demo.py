@@ -128,7 +128,7 @@ class _Tour:
             self._out(f"JobFailed: {error.error_message}")
         _expect(job.refresh().state, State.FAILED, "the state of a job that can't succeed")
         _expect(self._dead_letters(), [job.id], "the dead letters")
-        self._out("its dead letter waits for somebody to look: headrace jobs show, headrace jobs retry")
+        self._out("its dead letter waits for somebody to look: headrace dead show, headrace dead requeue")
 
     def _delay(self) -> None:
         self._title("Later is a matter of one option")

@@ -96,6 +96,9 @@ def _look_inside(app: Headrace, report: Report) -> None:
             _tell_notice(notice, report)
         _look_at_work(app, report)
         look_at_schedules(app, report.findings, report.remarks)
+        if waiting := app.dead.count():
+            told = "1 dead letter is" if waiting == 1 else f"{waiting} dead letters are"
+            report.remarks.append(f"{told} pending; look into them with `headrace dead groups`")
     except HeadraceError as error:
         report.findings.append(str(error))
 

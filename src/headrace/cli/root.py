@@ -7,6 +7,7 @@ import click
 from headrace import __version__
 from headrace.cli.bench import bench
 from headrace.cli.copy import copy
+from headrace.cli.dead import dead
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
@@ -62,6 +63,7 @@ for command in (
     tasks,
     schedules,
     flows,
+    dead,
     workers,
     doctor,
     migrate,

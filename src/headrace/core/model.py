@@ -143,6 +143,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     awaited_number: int = 0
     spawned: tuple[NewJob, ...] = ()
     bonds: tuple[Bond, ...] = ()
+    fingerprint: str = ""
 
 
 class Note(Struct, frozen=True, array_like=True):
@@ -346,7 +347,7 @@ class Renewal(Struct, frozen=True):
 
 
 class DeadRow(Struct, frozen=True, array_like=True):
-    """An investigation record as stored. `snapshot` is the job as it was when it failed, in JSON."""
+    """An investigation record as stored; see `core.letters`. `snapshot` is the job as it failed, in JSON."""
 
     id: str
     job_id: str
@@ -358,6 +359,9 @@ class DeadRow(Struct, frozen=True, array_like=True):
     resolved_at: int | None
     resolved_by: str | None
     snapshot: str
+    fingerprint: str = ""
+    requeues: int = 0
+    notes: str | None = None
 
 
 class Parcel(Struct, frozen=True, array_like=True):

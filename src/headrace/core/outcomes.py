@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from headrace.core.fingerprint import fingerprint
 from headrace.core.model import Claim, ErrorInfo, Lease, Outcome
 from headrace.core.states import Event, State
 
@@ -48,6 +49,7 @@ def fail(claim: Claim | Lease, reason: str, error: ErrorInfo | None, max_attempt
         error_type=error.type if error else None,
         error_message=error.message if error else None,
         error_traceback=error.traceback if error else None,
+        fingerprint=fingerprint(claim.task if isinstance(claim, Claim) else "", error, reason),
     )
 
 

@@ -42,6 +42,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auto_migrate: bool = True
     spool: str | None = None
     spool_limit: int = 100_000
+    dead_requeue_after: float | None = None
+    dead_requeue_factor: float = 2.0
+    dead_requeue_limit: int = 2
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -70,11 +73,18 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"spool: {s.spool!r} should be the path of a file", s.spool is None or _is_path(s.spool)),
         ("spool: only for a server (postgresql, redis); a local store is never away", _may_spool(s)),
         (f"spool_limit: {s.spool_limit} must be at least 1", s.spool_limit >= 1),
+        (f"dead_requeue_after: {s.dead_requeue_after} must be positive, or none", _is_time(s.dead_requeue_after)),
+        (f"dead_requeue_factor: {s.dead_requeue_factor:g} must be from 1 to 100", 1 <= s.dead_requeue_factor <= 100),
+        (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
     ]
 
 
 def _weighted(queues: Queues | None) -> bool:
     return queues is None or (bool(queues) and all(weight >= 1 for weight in queues.values()))
+
+
+def _is_time(seconds: float | None) -> bool:
+    return seconds is None or 0 < seconds <= 366 * 86_400
 
 
 def _is_path(text: str) -> bool:
@@ -89,7 +99,7 @@ def _is_local(url: object) -> bool:
     return str(url).lower().startswith(("sqlite:", "memory:"))
 
 
-_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool", "strategy")
+_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool", "strategy", "dead_requeue_after")
 _LISTS = ("importable", "capabilities")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks

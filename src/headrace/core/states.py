@@ -110,8 +110,9 @@ TRANSITIONS: dict[Event, Transition] = {
         _row(
             Event.REVIVE,
             FINAL,
-            {_S.PENDING, _S.WAITING},
-            "retry by hand; the error history is kept; waiting while jobs that it waits for are open",
+            {_S.PENDING, _S.SCHEDULED, _S.WAITING},
+            "retry by hand; the error history is kept; waiting while jobs that it waits for are open; scheduled if "
+            "many are requeued at a rate",
         ),
         _row(
             Event.HURRY,

@@ -16,6 +16,7 @@ from headrace.core.clock import Clock
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.core.steps import Step
+from headrace.engines.letters import Letters
 from headrace.engines.parts import Desk, Joined, Porter, Timetable
 
 
@@ -128,7 +129,7 @@ class HotEngine(Protocol):
 
 
 class Engine(HotEngine, Protocol):
-    """A store: the hot path, the desk, its workers, bells and tables."""
+    """A store: the hot path, the desk, the dead letters, its workers, bells and tables."""
 
     @property
     def url(self) -> str:
@@ -148,6 +149,9 @@ class Engine(HotEngine, Protocol):
 
     @property
     def porter(self) -> Porter: ...
+
+    @property
+    def letters(self) -> Letters: ...
 
     def joined(self, connection: Any) -> Joined:
         """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""

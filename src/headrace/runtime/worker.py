@@ -32,6 +32,7 @@ from headrace.runtime.plan import Planner
 from headrace.runtime.preemption import run_in_the_way
 from headrace.runtime.pulse import Pulse, end_run
 from headrace.runtime.remembering import Remembering
+from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.task import Task
 from headrace.runtime.threads import Threads
@@ -71,6 +72,7 @@ class Worker:
         self._at_most = at_most
         self._find_task = find_task
         self._remembering = Remembering(engine, settings.lease)
+        self._requeuing = Requeuing(engine, settings)
         self.largest = settings.max_payload
         self._started_at = clock.now()
         self._state = "starting"
@@ -291,6 +293,8 @@ class Worker:
         self._next_upkeep = time.monotonic() + _UPKEEP
         for job in self._engine.reap(_REAP_AT_ONCE):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
+        if self._timekeeper is not None and (back := self._requeuing.look()):
+            log.warning("%d dead letters requeued automatically", back)
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             self._make_way()
         if self._worn_out():

@@ -34,6 +34,7 @@ from headrace.engines.relational import admission, kinship, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.timetable import SqlTimetable
@@ -59,6 +60,7 @@ class PostgresEngine:
         self.desk = SqlDesk(self)
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
+        self.letters = SqlLetters(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)

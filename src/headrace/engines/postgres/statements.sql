@@ -87,18 +87,29 @@ WITH o AS MATERIALIZED (
            (o.job).started_at, o.reason, o.error_type, o.error_message, o.error_traceback
     FROM o WHERE NOT o.quiet
 ), buried AS (
-    INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
-    SELECT replace(gen_random_uuid()::text, '-', ''), (o.job).id, (o.job).task, (o.job).queue,
-           coalesce(o.reason, 'failed'), o.at,
+    INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+    SELECT lpad(to_hex(o.at), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
+           (o.job).id, (o.job).task, (o.job).queue, coalesce(o.reason, 'failed'), o.at,
            json_build_object('state', (o.job).state, 'payload', (o.job).payload, 'checksum', (o.job).checksum,
                              'options', (o.job).options, 'tags', (o.job).tags, 'metadata', (o.job).metadata,
                              'priority', (o.job).priority, 'attempt', (o.job).attempt,
+                             'max_attempts', coalesce(o.max_attempts, (o.job).max_attempts),
                              'created_at', (o.job).created_at, 'started_at', (o.job).started_at,
                              'worker', (o.job).worker, 'error_type', o.error_type,
-                             'error_message', o.error_message, 'error_traceback', o.error_traceback)::text
+                             'error_message', o.error_message, 'error_traceback', o.error_traceback,
+                             'lifo', ((o.job).rank < 0)::integer, 'lane', (o.job).lane,
+                             'unique_key', (o.job).unique_key,
+                             'flow', (o.job).flow, 'parents', (
+                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
+                                 JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+                                 WHERE bond.child = (o.job).seq))::text,
+           coalesce(o.fingerprint, ''),
+           coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = (o.job).id
+                     ORDER BY before.id DESC LIMIT 1), 0)
     FROM o WHERE o.event = 'fail'
     ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
-    SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot
+    SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
+        entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint
 ), done AS (
     UPDATE headrace_jobs AS job SET
         state = o.state,
@@ -244,17 +255,6 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
                                         FROM jsonb_array_elements(:lease::jsonb) AS lease(value))
     FOR UPDATE OF job) AS disowned;
 
--- name: bury_lost
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
-SELECT replace(gen_random_uuid()::text, '-', ''), id, task, queue, 'worker_lost', :now,
-       json_build_object('state', state, 'payload', payload, 'checksum', checksum, 'options', options, 'tags', tags,
-                         'metadata', metadata, 'priority', priority, 'attempt', attempt, 'created_at', created_at,
-                         'started_at', started_at, 'worker', worker, 'error_type', 'WorkerLost',
-                         'error_message', 'the worker died or let its lease run out', 'error_traceback', '')::text
-FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
-SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot;
-
 -- name: file_lost
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
                               error_type, error_message, error_traceback)
@@ -327,12 +327,6 @@ WITH gone AS (
 DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
     SELECT of_one.place FROM gone CROSS JOIN LATERAL (
         SELECT l.ctid AS place FROM headrace_logs AS l WHERE l.job = gone.seq OFFSET 0) AS of_one));
-
--- name: requeue_dead
-UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
-WHERE status = 'pending'
-  AND job_id = ANY (ARRAY(SELECT id FROM headrace_jobs
-                          WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))));
 
 -- name: ids_of
 SELECT coalesce(json_agg(id ORDER BY seq), '[]')::text FROM headrace_jobs
@@ -544,16 +538,6 @@ FROM jsonb_array_elements(:r::jsonb) WITH ORDINALITY AS r(value, key)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[r.job_id])
 WHERE jsonb_typeof(r.value) = 'array'
 ORDER BY r.key;
-
--- name: pack_dead
-SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
-    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
-
--- name: unpack_dead (each r: DeadRow)
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot)
-SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at, r.resolved_by, r.snapshot
-FROM jsonb_array_elements(:r::jsonb) AS r(value)
-ON CONFLICT DO NOTHING;
 
 -- name: unpack_queues (each r: QueueRow)
 INSERT INTO headrace_queues (name, paused, created_at, rules)

@@ -32,6 +32,7 @@ from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
 from headrace.engines.redis import address, health, intake, records, schema
 from headrace.engines.redis.desk import RedisDesk
+from headrace.engines.redis.letters import RedisLetters
 from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
 from headrace.engines.redis.scripts import load
@@ -64,6 +65,7 @@ class RedisEngine:
         self.desk = RedisDesk(self)
         self.timetable = RedisTimetable(self)
         self.porter = RedisPorter(self)
+        self.letters = RedisLetters(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))

@@ -19,6 +19,7 @@ from headrace.engines.relational.gatekeeper import bucket_of
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
+from headrace.engines.relational.reviving import revive
 from headrace.engines.rulings import movable, position, signed, state_after, topics_of
 from headrace.engines.sql import as_json
 
@@ -199,7 +200,9 @@ def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int
     if event is Event.DELETE:
         return _delete(ledger, seqs, at)
     if event is Event.REVIVE:
-        return _revive(ledger, seqs, by, at)
+        ledger.run("requeue_dead", seqs=as_json(seqs), now=at, by=by)
+        revive(ledger, seqs, _by(by), at)
+        return Effects()
     target = next(iter(TRANSITIONS[event].targets))
     file_moves(ledger, seqs, event, target, _by(by), at)
     batch: dict[str, Any] = {"seqs": as_json(seqs), "now": at}
@@ -208,21 +211,6 @@ def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int
         return kinship.follow_lost(ledger, seqs, at)
     ledger.run("waive", seqs=as_json(seqs), all=True)  # it runs without those it waited for
     ledger.run("move_hurry", **batch)
-    return Effects()
-
-
-def _revive(ledger: Ledger, seqs: list[int], by: str | None, at: int) -> Effects:
-    ledger.run("requeue_dead", seqs=as_json(seqs), now=at, by=by)
-    # It waits for those that are open; what has ended, if not as it should, a person wants it to do without.
-    ledger.run("waive", seqs=as_json(seqs), all=False)
-    waiting = set(_numbers.decode(ledger.ask("waiting_again", seqs=as_json(seqs))))
-    ready = [seq for seq in seqs if seq not in waiting]
-    for state, some in ((State.PENDING, ready), (State.WAITING, sorted(waiting))):
-        if some:
-            file_moves(ledger, some, Event.REVIVE, state, _by(by), at)
-            ledger.run("move_revive", seqs=as_json(some), now=at, state=state.value)
-    if kin := kinship.kin_among(ledger, seqs):
-        run(kinship.reopen(kin, at), ledger)
     return Effects()
 
 

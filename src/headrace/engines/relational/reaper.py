@@ -8,6 +8,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.fingerprint import fingerprint_of_lost
 from headrace.core.model import Lease, Reaped
 from headrace.core.states import Event, State
 from headrace.engines import presence
@@ -88,7 +89,8 @@ def _expire(ledger: Ledger, seqs: list[int], target: State, now: int) -> None:
     final = target is State.FAILED
     ledger.run("file_lost", **lost, target=target.value, detail="attempts used up" if final else "recovered")
     if final:
-        ledger.run("bury_lost", **lost)
+        tasks = _names.decode(ledger.ask("tasks_of", seqs=as_json(seqs)))
+        ledger.run("bury_lost", **lost, prints=as_json({task: fingerprint_of_lost(task) for task in tasks}))
     ledger.run("expire", **lost, target=target.value, reason="worker_lost" if final else None)
 
 

@@ -7,6 +7,7 @@ from msgspec import Struct
 
 from headrace.core.admission import Condition
 from headrace.core.kinship import Bond, FlowRow
+from headrace.core.letters import Closing, Raise
 from headrace.core.limits import Head
 from headrace.core.model import (
     Claim,
@@ -57,6 +58,7 @@ def _carried(name: str, record: type[Struct]) -> type[Struct]:
 _ALL = (
     Bond,
     Claim,
+    Closing,
     Completion,
     DeadRow,
     Filing,
@@ -70,6 +72,7 @@ _ALL = (
     Outcome,
     Occurrence,
     QueueRow,
+    Raise,
     Seeker,
     Step,
     WorkerRow,
@@ -80,4 +83,4 @@ _ALL = (
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
-FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql")
+FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql")

@@ -39,6 +39,7 @@ from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.gatekeeper import earlier, rulebook
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.timetable import SqlTimetable
@@ -83,6 +84,7 @@ class SqliteEngine:
         self.desk = SqlDesk(self)
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
+        self.letters = SqlLetters(self)
         self._auto_migrate = auto_migrate
         self._belfry = Belfry(self.store.folder)
         self._vigil = Vigil(self.store, lambda: self.ring("work"))

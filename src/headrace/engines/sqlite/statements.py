@@ -9,4 +9,5 @@ SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=
 # One writer at a time: whatever a write transaction has seen stays as it is until its end.
 SQL["lock_overdue"] = SQL["overdue"]
 SQL["file_changes"] = SQL["file_moves"]
+SQL["lock_letters"] = SQL["letters"]
 SQL["cancel"] = SQL["move_cancel"]

@@ -37,20 +37,6 @@ SELECT job.seq, o.at, o.event, job.state, o.state, job.version + 1, job.attempt,
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version;
 
--- name: bury_outcomes (each o: Outcome)
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
-SELECT lower(hex(randomblob(16))), job.id, job.task, job.queue, coalesce(o.reason, 'failed'), o.at,
-       json_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum, 'options', job.options,
-                   'tags', job.tags, 'metadata', job.metadata, 'priority', job.priority, 'attempt', job.attempt,
-                   'created_at', job.created_at, 'started_at', job.started_at, 'worker', job.worker,
-                   'error_type', o.error_type, 'error_message', o.error_message,
-                   'error_traceback', o.error_traceback)
-FROM json_each(:o) AS o
-JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
-WHERE true
-ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
-SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot;
-
 -- name: settle (each o: Outcome)
 UPDATE headrace_jobs SET
     state = o.state,
@@ -163,17 +149,6 @@ SELECT json_group_array(seq) FROM headrace_jobs AS job
 WHERE job.state = 'running' AND job.worker = :worker
   AND (job.id, job.version) NOT IN (SELECT lease.id, lease.version FROM json_each(:lease) AS lease);
 
--- name: bury_lost
-INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot)
-SELECT lower(hex(randomblob(16))), id, task, queue, 'worker_lost', :now,
-       json_object('state', state, 'payload', payload, 'checksum', checksum, 'options', options, 'tags', tags,
-                   'metadata', metadata, 'priority', priority, 'attempt', attempt, 'created_at', created_at,
-                   'started_at', started_at, 'worker', worker, 'error_type', 'WorkerLost',
-                   'error_message', 'the worker died or let its lease run out', 'error_traceback', '')
-FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs))
-ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
-SET reason = excluded.reason, entered_at = excluded.entered_at, snapshot = excluded.snapshot;
-
 -- name: file_lost
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
                               error_type, error_message, error_traceback)
@@ -224,11 +199,6 @@ WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: move_delete
 DELETE FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
-
--- name: requeue_dead
-UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
-WHERE status = 'pending' AND job_id IN (SELECT id FROM headrace_jobs
-                                        WHERE seq IN (SELECT value FROM json_each(:seqs)));
 
 -- name: ids_of
 SELECT json_group_array(id) FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
@@ -423,17 +393,6 @@ SELECT job.seq, r.at, r.attempt, r.level, r.message, r.fields
 FROM json_each(:r) AS r
 JOIN headrace_jobs AS job ON job.id = r.job_id
 ORDER BY r.key;
-
--- name: pack_dead
-SELECT json_group_array(json_array({DeadRow})) FROM (
-    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit);
-
--- name: unpack_dead (each r: DeadRow)
-INSERT OR IGNORE INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by,
-                                     snapshot)
-SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at,
-       r.resolved_by, r.snapshot
-FROM json_each(:r) AS r;
 
 -- name: unpack_queues (each r: QueueRow)
 INSERT INTO headrace_queues (name, paused, created_at, rules)

@@ -136,9 +136,20 @@ CREATE TABLE headrace_dead (
     status      text   NOT NULL DEFAULT 'pending',
     resolved_at bigint,
     resolved_by text,
-    snapshot    text   NOT NULL
+    snapshot    text   NOT NULL,
+    fingerprint text   NOT NULL DEFAULT '',
+    requeues    bigint NOT NULL DEFAULT 0,
+    notes       text
 );
 CREATE UNIQUE INDEX headrace_dead_pending ON headrace_dead (job_id) WHERE status = 'pending';
+-- A record is wide: it is found, counted and grouped by these alone.
+CREATE INDEX headrace_dead_job ON headrace_dead (job_id, id, requeues);
+CREATE INDEX headrace_dead_status ON headrace_dead (status, id);
+CREATE INDEX headrace_dead_reason ON headrace_dead (status, reason, id, requeues);
+CREATE INDEX headrace_dead_task ON headrace_dead (status, task, id);
+CREATE INDEX headrace_dead_queue ON headrace_dead (status, queue, id);
+CREATE INDEX headrace_dead_fingerprint ON headrace_dead (status, fingerprint, id);
+CREATE INDEX headrace_dead_requeues ON headrace_dead (status, requeues, id);
 
 CREATE TABLE headrace_queues (
     name       text    COLLATE "C" PRIMARY KEY,

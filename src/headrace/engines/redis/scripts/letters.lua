@@ -1,6 +1,7 @@
 -- Dead letters: what is kept of a job that failed for good, until somebody has looked at it.
 
-local LETTERS, DEAD, UNRESOLVED = P .. ':letters', P .. ':dead', P .. ':unresolved'
+local LETTERS, DEAD, UNRESOLVED, LATEST = P .. ':letters', P .. ':dead', P .. ':unresolved', P .. ':latest'
+local KINDS = {'task', 'queue', 'reason', 'fingerprint', 'requeues'}
 
 -- A text or a number in JSON. cjson is given texts only: it rounds numbers to 14 digits.
 local function json(value)
@@ -8,53 +9,124 @@ local function json(value)
   return type(value) == 'number' and string.format('%.0f', value) or cjson.encode(value)
 end
 
-local function snapshot(member, j, error_type, error_message, error_traceback)
-  local _, payload, checksum, options, tags, metadata = take(call('HGET', BODIES, member), 5)
+local function parents_in_json(member)
+  local parents, told = call('HKEYS', P .. ':parents:' .. member), {}
+  for _, record in ipairs(records_of(parents, #parents)) do
+    local parent = job_of(record)
+    if parent then told[#told + 1] = json(parent.id) end
+  end
+  return '[' .. table.concat(told, ',') .. ']'
+end
+
+local function snapshot(member, j, o)
+  local _, payload, checksum, options, tags, metadata, _, unique_key = take(call('HGET', BODIES, member), 7)
   local fields = {
     'state', json(j.state), 'payload', json(payload), 'checksum', json(checksum), 'options', json(options),
     'tags', json(tags), 'metadata', json(metadata), 'priority', json(j.priority), 'attempt', json(j.attempt),
-    'created_at', json(j.created_at), 'started_at', json(j.started_at), 'worker', json(j.worker),
-    'error_type', json(error_type), 'error_message', json(error_message), 'error_traceback', json(error_traceback),
+    'max_attempts', json(o.max_attempts or j.max_attempts), 'created_at', json(j.created_at),
+    'started_at', json(j.started_at), 'worker', json(j.worker), 'error_type', json(o.error_type),
+    'error_message', json(o.error_message), 'error_traceback', json(o.error_traceback),
+    'lifo', j.rank < 0 and '1' or '0', 'lane', json(j.lane), 'unique_key', json(unique_key),
+    'flow', json(call('HGET', ORIGINS, member) or nil), 'parents', parents_in_json(member),
   }
   local parts = {}
   for i = 1, #fields, 2 do parts[#parts + 1] = '"' .. fields[i] .. '":' .. fields[i + 1] end
   return '{' .. table.concat(parts, ',') .. '}'
 end
 
-local function put_letter(id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told)
-  call('HSET', LETTERS, id, '\154' .. pack(id, job_id, task, queue, reason, entered_at, status, resolved_at,
-    resolved_by, told))
+local function read_letter(packed)
+  local _, id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told, fingerprint, requeues,
+    notes = take(packed, 13, 1)
+  return {
+    id = id, job_id = job_id, task = task, queue = queue, reason = reason, entered_at = entered_at, status = status,
+    resolved_at = resolved_at, resolved_by = resolved_by, told = told, fingerprint = fingerprint, requeues = requeues,
+    notes = notes,
+  }
 end
 
--- Open a dead letter, or bring the one that is open up to date. To be called before the job moves; it is written with
--- everything else.
-local function bury(member, j, salt, reason, at, error_type, error_message, error_traceback)
-  local told = snapshot(member, j, error_type, error_message, error_traceback)
-  local job_id, task, queue = j.id, j.task, j.queue
-  local id, _ = call('HGET', UNRESOLVED, job_id), nil
-  local is_new = not id
-  if is_new then
-    id = redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 32)
-  else
-    _, _, _, task, queue = take(call('HGET', LETTERS, id), 4, 1)
-  end
-  deferred[#deferred + 1] = function()
-    put_letter(id, job_id, task, queue, reason, at, 'pending', nil, nil, told)
-    if is_new then
-      call('HSET', UNRESOLVED, job_id, id)
-      call('ZADD', DEAD, 0, id)
+local function shelf(status, kind, value)
+  return P .. ':desk:' .. status .. ':' .. kind .. ':' .. (kind == 'requeues' and text(value) or value)
+end
+
+-- Calls `act` (add or drop) with every set that a letter of this status is found by.
+local function for_each_shelf(l, act, ...)
+  act(named('desk', l.status), ...)
+  for _, kind in ipairs(KINDS) do act(shelf(l.status, kind, l[kind]), ...) end
+end
+
+local function count_requeues(l, sign)
+  if l.requeues > 0 then
+    deferred[#deferred + 1] = function()
+      call('HINCRBY', P .. ':requeues', l.status .. ':' .. l.reason, sign * l.requeues)
     end
   end
+end
+
+-- Have the letter stored as it is now, and found by that; all this with everything else.
+local function put_letter(l)
+  local packed = '\157' .. pack(l.id, l.job_id, l.task, l.queue, l.reason, l.entered_at, l.status, l.resolved_at,
+    l.resolved_by, l.told, l.fingerprint, l.requeues, l.notes)
+  local id, job_id, reason, fingerprint, is_open = l.id, l.job_id, l.reason, l.fingerprint, l.status == 'pending'
+  for_each_shelf(l, add, '0', id)
+  add(DEAD, '0', id)
+  deferred[#deferred + 1] = function()
+    call('HSET', LETTERS, id, packed)
+    call('SADD', P .. ':reasons', reason)
+    call('SADD', P .. ':fingerprints', fingerprint)
+    local latest = call('HGET', LATEST, job_id)
+    if not latest or latest < id then call('HSET', LATEST, job_id, id) end
+    if is_open then call('HSET', UNRESOLVED, job_id, id) end
+  end
+  count_requeues({status = l.status, reason = reason, requeues = l.requeues}, 1)
+end
+
+-- Have the letter found no more by what it is now.
+local function unshelve(l)
+  for_each_shelf(l, drop, l.id)
+  count_requeues({status = l.status, reason = l.reason, requeues = l.requeues}, -1)
+end
+
+local function close_letter(l, status, now, by, requeues, remark)
+  unshelve(l)
+  local job_id = l.job_id
+  deferred[#deferred + 1] = function() call('HDEL', UNRESOLVED, job_id) end
+  l.status, l.resolved_at, l.resolved_by, l.requeues = status, now, by, requeues
+  if remark and remark ~= '' then
+    l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
+  end
+  put_letter(l)
+end
+
+-- Open a dead letter, in the place of one that is open. To be called before the job moves; it is written with
+-- everything else.
+local function bury(member, j, salt, o)
+  local l = {
+    id = string.format('%012x', o.at) .. redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 20),
+    job_id = j.id, task = j.task, queue = j.queue, reason = o.reason, entered_at = o.at, status = 'pending',
+    told = snapshot(member, j, o), fingerprint = o.fingerprint or '', requeues = 0,
+  }
+  local latest = call('HGET', LATEST, j.id)
+  local before = latest and call('HGET', LETTERS, latest)
+  if before then l.requeues = read_letter(before).requeues end
+  local open = call('HGET', UNRESOLVED, j.id)
+  if open then
+    local old = read_letter(call('HGET', LETTERS, open))
+    l.notes = old.notes
+    unshelve(old)
+    drop(DEAD, open)
+    deferred[#deferred + 1] = function()
+      call('HDEL', LETTERS, open)
+      call('HDEL', LATEST, l.job_id)
+    end
+  end
+  put_letter(l)
 end
 
 -- Whoever revives a job has dealt with its letter.
 local function requeue_letter(job_id, now, by)
   local id = call('HGET', UNRESOLVED, job_id)
   if id then
-    local _, _, _, task, queue, reason, entered_at, _, _, _, told = take(call('HGET', LETTERS, id), 10, 1)
-    deferred[#deferred + 1] = function()
-      put_letter(id, job_id, task, queue, reason, entered_at, 'requeued', now, by, told)
-      call('HDEL', UNRESOLVED, job_id)
-    end
+    local l = read_letter(call('HGET', LETTERS, id))
+    close_letter(l, 'requeued', now, by, l.requeues)
   end
 end

@@ -72,8 +72,13 @@
 --                      as many may start at once as ever
 --   {p}:workers        hash: id -> WorkerRow
 --   {p}:letters        hash: id of a dead letter -> the array of a DeadRow
---   {p}:dead           sorted set of these ids, all of score 0: by id
+--   {p}:dead           sorted set of these ids, all of score 0: by id, which begins with the time of the entry
 --   {p}:unresolved     hash: id of a job -> its pending dead letter
+--   {p}:latest         hash: id of a job -> its newest dead letter
+--   {p}:desk:<status>  sorted set of ids of dead letters, all of score 0: those of this status
+--   {p}:desk:<status>:<kind>:<value>   those of them with this task, queue, reason, fingerprint or number of requeues
+--   {p}:reasons, {p}:fingerprints      sets of what dead letters have
+--   {p}:requeues       hash: status, a colon and a reason -> the sum of the requeues of these
 --
 --   {p}:schedules      hash: id -> the array of a ScheduleRow
 --   {p}:times          sorted set of these ids by due_at: those that will fire

@@ -8,11 +8,7 @@ if by == '' then by = nil end
 
 local CHANGES = {
   cancel = function(j) j.state, j.finished_at, j.reason = 'cancelled', now, reason end,
-  revive = function(j, target)
-    j.state, j.attempt, j.crashes, j.run_at, j.rank = target, 0, 0, now, rank_at(j, now)
-    j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
-    j.progress, j.reason, j.expires_at = nil, nil, nil
-  end,
+  revive = function(j, target) revived_as(j, target, now) end,
   hurry = function(j)
     j.state, j.run_at, j.rank = 'pending', now, rank_at(j, now)
     if j.reason == 'held' then j.reason = nil end

@@ -25,7 +25,11 @@ local function expire(member, j)
   file(member, j, now, 'expire', target, detail, nil, 'WorkerLost',
     'worker ' .. worker .. ' died or let its lease run out', '')
   if is_last then
-    bury(member, j, salt, 'worker_lost', now, 'WorkerLost', 'the worker died or let its lease run out', '')
+    bury(member, j, salt, {
+      reason = 'worker_lost', at = now, error_type = 'WorkerLost', error_traceback = '',
+      error_message = 'the worker died or let its lease run out',
+      fingerprint = redis.sha1hex(j.task .. '\0worker_lost'):sub(1, 16), -- as core/fingerprint.py makes it
+    })
   end
   move(member, j, function()
     j.state, j.crashes = target, j.crashes + 1

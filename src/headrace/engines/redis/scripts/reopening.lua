@@ -10,6 +10,13 @@ local function reopen_key(member, j)
   end
 end
 
+-- What is left of a job that is to run again, from this time on.
+local function revived_as(j, target, run_at)
+  j.state, j.attempt, j.crashes, j.run_at, j.rank = target, 0, 0, run_at, rank_at(j, run_at)
+  j.finished_at, j.started_at, j.worker, j.result, j.result_checksum = nil, nil, nil, nil, nil
+  j.progress, j.reason, j.expires_at = nil, nil, nil
+end
+
 -- Where a revived job goes: it waits for parents that are open, `reviving` among them. For those that have ended it
 -- does not wait any more, whatever became of them: a person asked for it.
 local function state_of_revived(member, reviving)

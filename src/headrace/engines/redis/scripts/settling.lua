@@ -44,7 +44,8 @@ local function settle_unusual(member, j, o)
     file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback)
   end
   if o.event == 'fail' then
-    bury(member, j, salt, o.reason or 'failed', o.at, o.error_type, o.error_message, o.error_traceback)
+    o.reason = o.reason or 'failed'
+    bury(member, j, salt, o)
   end
   move(member, j, function()
     j.state = o.state
@@ -78,8 +79,9 @@ local function file_stale(member, record, version, event, error_type, error_mess
     worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
 end
 
--- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds.
-local NO_MORE = '\192\0\144\144'
+-- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds, and has no
+-- fingerprint.
+local NO_MORE = '\192\0\144\144\160'
 
 local function settle(count, ids, outcomes)
   local members = ask_in_parts('HMGET', IDS, ids, count)
@@ -93,13 +95,13 @@ local function settle(count, ids, outcomes)
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
-      error_type, error_message, error_traceback, quiet, awaits, awaited_number, spawned, bonds
+      error_type, error_message, error_traceback, quiet, awaits, awaited_number, spawned, bonds, fingerprint
     offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
       error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
-    if outcomes:sub(offset + 1, offset + 4) == NO_MORE then
-      offset = offset + 4
+    if outcomes:sub(offset + 1, offset + 5) == NO_MORE then
+      offset = offset + 5
     else
-      offset, awaits, awaited_number, spawned, bonds = take(outcomes, 4, offset)
+      offset, awaits, awaited_number, spawned, bonds, fingerprint = take(outcomes, 5, offset)
     end
     local member, record = members[i], records[i]
     local is_whole, behind, source, current, held_by, queue, lane, _
@@ -138,7 +140,7 @@ local function settle(count, ids, outcomes)
         at = at, event = event, state = state, run_at = run_at, refund = refund, result = result,
         result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,
         error_type = error_type, error_message = error_message, error_traceback = error_traceback, quiet = quiet,
-        awaits = awaits, awaited_number = awaited_number,
+        awaits = awaits, awaited_number = awaited_number, fingerprint = fingerprint,
       })
       if FINAL[j.state] then j.member, ended[#ended + 1] = member, j end
     end

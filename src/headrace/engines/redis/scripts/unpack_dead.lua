@@ -4,13 +4,12 @@
 
 guard()
 local stored = 0
-for _, letter in ipairs(ARGV) do
-  local _, id, job_id, _, _, _, _, status = take(letter, 7, 1)
-  local is_open = status == 'pending'
-  if call('HEXISTS', LETTERS, id) == 0 and not (is_open and call('HEXISTS', UNRESOLVED, job_id) == 1) then
-    call('HSET', LETTERS, id, letter)
-    call('ZADD', DEAD, 0, id)
-    if is_open then call('HSET', UNRESOLVED, job_id, id) end
+for _, packed in ipairs(ARGV) do
+  local l = read_letter(packed)
+  local is_second = l.status == 'pending' and call('HEXISTS', UNRESOLVED, l.job_id) == 1
+  if call('HEXISTS', LETTERS, l.id) == 0 and not is_second then
+    put_letter(l)
+    flush()
     stored = stored + 1
   end
 end

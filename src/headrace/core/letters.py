@@ -1,0 +1,201 @@
+"""Dead letters beyond their stored row: which are meant, what is asked of them, and how a job is made of one again.
+
+Pure. What a record is in a store is `core.model.DeadRow`; its id begins with the time it was entered, in twelve
+hexadecimal digits of milliseconds, so that ids sort by time and a span of time is a span of ids.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, get_args
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.model import DeadRow, NewJob
+from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
+from headrace.core.states import State
+
+Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled"]
+STATUSES: tuple[Status, ...] = get_args(Status)
+# What a record may end as by the word of a person; the others are ends of a requeue.
+RESOLUTIONS: tuple[Status, ...] = ("manually_resolved", "permanently_failed", "cancelled")
+REQUEUABLE = frozenset({State.FAILED, State.CANCELLED})
+MAX_REQUEUES = 3
+PRIORITY_BOOST = 10
+
+
+class LetterFilter(Struct, frozen=True, omit_defaults=True):
+    """Which records are meant. Every field that is set must match; times are those of the entry."""
+
+    statuses: tuple[Status, ...] = ()
+    reason: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    fingerprint: str | None = None
+    requeues: int | None = None
+    since: int | None = None
+    until: int | None = None
+
+
+class LetterGroup(Struct, frozen=True, array_like=True):
+    """Records of one fingerprint. Task, reason, error and message are those of the newest."""
+
+    fingerprint: str
+    task: str
+    reason: str
+    error_type: str | None
+    message: str | None
+    count: int
+    first_seen: int
+    last_seen: int
+
+
+class LetterTally(Struct, frozen=True, array_like=True):
+    """How many records of one reason have one status, with the sum of their requeues."""
+
+    reason: str
+    status: str
+    count: int
+    requeues: int
+    oldest: int
+    newest: int
+
+
+class Requeue(Struct, frozen=True, array_like=True):
+    """The order to run a record's job again, at `run_at` or now. With a `payload`, those are its arguments then."""
+
+    id: str
+    boost: int = PRIORITY_BOOST
+    most: int = MAX_REQUEUES
+    run_at: int | None = None
+    payload: str | None = None
+    checksum: int | None = None
+
+
+class Requeued(Struct, frozen=True, array_like=True):
+    """What became of such an order.
+
+    `verdict` is "requeued", "stored_anew" if the job was gone, "used_up" if the record ended as permanently failed
+    instead, "resolved" if it was not pending any more, "missing" if it is nowhere, or "busy" if the store has an open
+    or a completed job of that id, which is left alone.
+    """
+
+    id: str
+    job_id: str
+    verdict: Literal["requeued", "stored_anew", "used_up", "resolved", "missing", "busy"]
+    requeues: int = 0
+
+
+class Closing(Struct, frozen=True, array_like=True):
+    """How a record is to stand from now on."""
+
+    id: str
+    status: str
+    resolved_at: int | None
+    resolved_by: str | None
+    requeues: int
+    notes: str | None
+
+
+class Raise(Struct, frozen=True, array_like=True):
+    """What a job gets with its revival from the desk."""
+
+    seq: int
+    boost: int
+    run_at: int
+    payload: str | None
+    checksum: int | None
+
+
+class Remark(Struct, frozen=True):
+    """One note on a record."""
+
+    at: int
+    text: str
+    by: str | None = None
+
+
+class Snapshot(Struct, frozen=True):
+    """The job as it was when it failed. What older stores did not keep has a default."""
+
+    state: str = "running"
+    payload: str = "[[],{}]"
+    checksum: int = 0
+    options: str | None = None
+    tags: str | None = None
+    metadata: str | None = None
+    priority: int = 0
+    attempt: int = 0
+    max_attempts: int = 1
+    created_at: int = 0
+    started_at: int | None = None
+    worker: str | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_traceback: str | None = None
+    lifo: int = 0
+    lane: str = ""
+    unique_key: str | None = None
+    flow: str | None = None
+    parents: list[str] = []
+
+
+_snapshots = msgspec.json.Decoder(Snapshot)
+_remarks = msgspec.json.Decoder(list[Remark])
+
+
+def snapshot_of(letter: DeadRow) -> Snapshot:
+    return _snapshots.decode(letter.snapshot)
+
+
+def remarks_of(notes: str | None) -> list[Remark]:
+    return _remarks.decode(notes) if notes else []
+
+
+def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> str | None:
+    """The notes with one more, if there is one."""
+    if not text:
+        return notes
+    return msgspec.json.encode([*remarks_of(notes), Remark(at, text, by)]).decode()
+
+
+def id_at(moment: int) -> str:
+    """What every id of a record that is entered at this time, or later, is not below."""
+    return f"{max(moment, 0):012x}"
+
+
+def bounds(which: LetterFilter) -> tuple[str, str]:
+    """The span of ids that the filter means: from the first on, before the second."""
+    last = "g" if which.until is None else id_at(which.until)  # beyond every hexadecimal digit
+    return ("" if which.since is None else id_at(which.since)), last
+
+
+def raised(priority: int, boost: int) -> int:
+    return max(LOWEST_PRIORITY, min(HIGHEST_PRIORITY, priority + boost))
+
+
+def stored_anew(letter: DeadRow, order: Requeue, now: int) -> NewJob:
+    """The job of the record, for a store that has it no more. It is of no flow: that may be gone as well."""
+    was = snapshot_of(letter)
+    run_at = max(order.run_at or now, now)
+    payload: dict[str, Any] = {"payload": was.payload, "checksum": was.checksum}
+    if order.payload is not None:
+        payload = {"payload": order.payload, "checksum": order.checksum or 0}
+    return NewJob(
+        letter.job_id,
+        letter.task,
+        letter.queue,
+        State.PENDING if run_at <= now else State.SCHEDULED,
+        raised(was.priority, order.boost),
+        -run_at if was.lifo else run_at,
+        **payload,
+        created_at=was.created_at or now,
+        run_at=run_at,
+        max_attempts=was.max_attempts,
+        options=was.options,
+        tags=was.tags,
+        metadata=was.metadata,
+        version=now,  # above every version that a worker of the job before may hold
+        unique_key=was.unique_key,
+        lane=was.lane,
+    )

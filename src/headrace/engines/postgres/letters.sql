@@ -1,0 +1,137 @@
+-- Dead letters: how they are written, and what the desk asks of them.
+
+-- name: tasks_of
+SELECT coalesce(json_agg(DISTINCT task), '[]')::text FROM headrace_jobs
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
+
+-- name: bury_lost
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
+       job.id, job.task, job.queue, 'worker_lost', :now,
+       json_build_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum,
+                             'options', job.options, 'tags', job.tags, 'metadata', job.metadata,
+                             'priority', job.priority, 'attempt', job.attempt, 'max_attempts', job.max_attempts,
+                             'created_at', job.created_at, 'started_at', job.started_at, 'worker', job.worker,
+                             'error_type', 'WorkerLost', 'error_message', 'the worker died or let its lease run out',
+                             'error_traceback', '',
+                             'lifo', (job.rank < 0)::integer, 'lane', job.lane, 'unique_key', job.unique_key,
+                             'flow', job.flow, 'parents', (
+                                 SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
+                                 JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+                                 WHERE bond.child = job.seq))::text,
+       coalesce(:prints::jsonb ->> job.task, ''),
+       coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = job.id
+                     ORDER BY before.id DESC LIMIT 1), 0)
+FROM headrace_jobs AS job WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
+    entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
+
+-- name: requeue_dead
+UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
+WHERE status = 'pending'
+  AND job_id = ANY (ARRAY(SELECT id FROM headrace_jobs
+                          WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))));
+
+-- name: letters
+SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM headrace_dead
+WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
+
+-- name: lock_letters
+SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
+    SELECT * FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    ORDER BY id FOR UPDATE) AS locked;
+
+-- name: letters_of
+SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM headrace_dead
+WHERE id IN (SELECT max(id) FROM headrace_dead
+             WHERE job_id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) GROUP BY job_id);
+
+-- The `where_letter_` ones are the parts that `{where}` is made of. A record with its snapshot is wide: only those
+-- that are asked for are read, all others are told by the indexes.
+
+-- name: where_letter_reason
+letter.reason = :reason
+
+-- name: where_letter_task
+letter.task = :task
+
+-- name: where_letter_queue
+letter.queue = :queue
+
+-- name: where_letter_fingerprint
+letter.fingerprint = :fingerprint
+
+-- name: where_letter_requeues
+letter.requeues = :requeues
+
+-- name: where_letter_ids
+letter.id >= :first AND letter.id < :last
+
+-- name: find_letters
+SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
+    SELECT * FROM headrace_dead
+    WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
+    ORDER BY id DESC) AS found;
+
+-- name: count_letters
+SELECT count(*) FROM headrace_dead AS letter WHERE {where};
+
+-- name: letter_groups
+SELECT coalesce(json_agg(json_build_array(fingerprint, task, reason, snapshot::json ->> 'error_type',
+                                          snapshot::json ->> 'error_message', letters, first_seen, last_seen)),
+                '[]')::text
+FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
+             oldest.entered_at AS first_seen, newest.entered_at AS last_seen
+      FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last
+            FROM headrace_dead AS letter WHERE {where}
+            GROUP BY letter.fingerprint ORDER BY letters DESC, last DESC LIMIT :limit) AS found
+      JOIN headrace_dead AS oldest ON oldest.id = found.first
+      JOIN headrace_dead AS newest ON newest.id = found.last
+      ORDER BY found.letters DESC, found.last DESC) AS told;
+
+-- name: letter_tallies
+SELECT coalesce(json_agg(json_build_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
+                                          newest.entered_at)), '[]')::text
+FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
+      FROM headrace_dead GROUP BY status, reason) AS found
+JOIN headrace_dead AS oldest ON oldest.id = found.first
+JOIN headrace_dead AS newest ON newest.id = found.last;
+
+-- name: lock_jobs
+SELECT coalesce(json_agg(json_build_array(id, seq, state)), '[]')::text FROM (
+    SELECT id, seq, state FROM headrace_jobs
+    WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+    ORDER BY seq FOR UPDATE) AS locked;
+
+-- name: close_letters (each c: Closing)
+UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
+                         requeues = c.requeues, notes = c.notes
+FROM jsonb_array_elements(:c::jsonb) AS c(value) WHERE headrace_dead.id = c.id;
+
+-- name: raise_revived (each r: Raise)
+UPDATE headrace_jobs SET
+    priority = greatest(-100, least(100, headrace_jobs.priority + r.boost)),
+    run_at = r.run_at,
+    rank = CASE WHEN headrace_jobs.rank < 0 THEN -r.run_at ELSE r.run_at END,
+    payload = coalesce(r.payload, headrace_jobs.payload),
+    checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END
+FROM jsonb_array_elements(:r::jsonb) AS r(value) WHERE headrace_jobs.seq = r.seq;
+
+-- name: purge_letters
+DELETE FROM headrace_dead WHERE id IN (
+    SELECT letter.id FROM headrace_dead AS letter
+    WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit
+    FOR UPDATE SKIP LOCKED);
+
+-- name: pack_dead
+SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
+    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit) AS packed;
+
+-- name: unpack_dead (each r: DeadRow)
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, snapshot,
+                           fingerprint, requeues, notes)
+SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at, r.resolved_by, r.snapshot,
+       r.fingerprint, r.requeues, r.notes
+FROM jsonb_array_elements(:r::jsonb) AS r(value)
+ON CONFLICT DO NOTHING;

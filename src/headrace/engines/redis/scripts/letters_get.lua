@@ -1,0 +1,12 @@
+-- Dead letters by their ids, or the newest of each of these jobs.
+-- ARGV: "letters" or "jobs", count, ids
+
+local count, ids = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
+if ARGV[1] == 'jobs' then
+  local latest, known = ask_in_parts('HMGET', P .. ':latest', ids, count), {}
+  for i = 1, count do
+    if latest[i] then known[#known + 1] = latest[i] end
+  end
+  ids, count = known, #known
+end
+return ask_in_parts('HMGET', P .. ':letters', ids, count)

@@ -1,0 +1,13 @@
+-- Add a note to a dead letter.
+-- ARGV: id, remark
+-- Answers: 1, or 0 if it is not there
+
+local packed, remark = call('HGET', LETTERS, ARGV[1]), ARGV[2]
+if not packed then return 0 end
+guard()
+local l = read_letter(packed)
+unshelve(l)
+l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
+put_letter(l)
+flush()
+return 1

@@ -1,0 +1,32 @@
+"""Jobs that are to run again, in a SQL database: by hand, or from the desk of dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import msgspec
+
+from headrace.core.states import Event, State
+from headrace.engines.relational import kinship
+from headrace.engines.relational.admission import run
+from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.reaper import file_moves
+from headrace.engines.sql import as_json
+
+_numbers = msgspec.json.Decoder(list[int])
+
+
+def revive(ledger: Ledger, seqs: list[int], detail: str | None, at: int, later: Collection[int] = ()) -> None:
+    """Open the jobs again; those that are `later` are only scheduled. What waited for them waits again."""
+    # It waits for those that are open; what has ended, if not as it should, a person wants it to do without.
+    ledger.run("waive", seqs=as_json(seqs), all=False)
+    waiting = set(_numbers.decode(ledger.ask("waiting_again", seqs=as_json(seqs))))
+    scheduled = set(later) - waiting
+    ready = [seq for seq in seqs if seq not in waiting and seq not in scheduled]
+    targets = ((State.PENDING, ready), (State.SCHEDULED, sorted(scheduled)), (State.WAITING, sorted(waiting)))
+    for state, some in targets:
+        if some:
+            file_moves(ledger, some, Event.REVIVE, state, detail, at)
+            ledger.run("move_revive", seqs=as_json(some), now=at, state=state.value)
+    if kin := kinship.kin_among(ledger, seqs):
+        run(kinship.reopen(kin, at), ledger)

@@ -1,0 +1,143 @@
+-- Dead letters: how they are written, and what the desk asks of them.
+
+-- name: bury_outcomes (each o: Outcome)
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, job.queue, coalesce(o.reason, 'failed'),
+       o.at,
+       json_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum, 'options', job.options,
+                   'tags', job.tags, 'metadata', job.metadata, 'priority', job.priority, 'attempt', job.attempt,
+                   'max_attempts', coalesce(o.max_attempts, job.max_attempts), 'created_at', job.created_at,
+                   'started_at', job.started_at, 'worker', job.worker, 'error_type', o.error_type,
+                   'error_message', o.error_message, 'error_traceback', o.error_traceback, 'lifo', job.rank < 0,
+                   'lane', job.lane, 'unique_key', job.unique_key,
+                   'flow', job.flow, 'parents', json((
+                       SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
+                       JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq))),
+       coalesce(o.fingerprint, ''),
+       coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = job.id
+                 ORDER BY before.id DESC LIMIT 1), 0)
+FROM json_each(:o) AS o
+JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
+WHERE true
+ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
+    entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
+
+-- name: tasks_of
+SELECT json_group_array(DISTINCT task) FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: bury_lost
+INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
+SELECT printf('%012x', :now) || lower(hex(randomblob(10))), id, task, queue, 'worker_lost', :now,
+       json_object('state', state, 'payload', payload, 'checksum', checksum, 'options', options, 'tags', tags,
+                   'metadata', metadata, 'priority', priority, 'attempt', attempt, 'max_attempts', max_attempts,
+                   'created_at', created_at, 'started_at', started_at, 'worker', worker, 'error_type', 'WorkerLost',
+                   'error_message', 'the worker died or let its lease run out', 'error_traceback', '',
+                   'lifo', rank < 0, 'lane', lane, 'unique_key', unique_key, 'flow', flow, 'parents', json((
+                       SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
+                       JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+                       WHERE bond.child = headrace_jobs.seq))),
+       coalesce((SELECT print.value FROM json_each(:prints) AS print WHERE print.key = headrace_jobs.task), ''),
+       coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = headrace_jobs.id
+                 ORDER BY before.id DESC LIMIT 1), 0)
+FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs))
+ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
+SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
+    entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
+
+-- name: requeue_dead
+UPDATE headrace_dead SET status = 'requeued', resolved_at = :now, resolved_by = :by
+WHERE status = 'pending' AND job_id IN (SELECT id FROM headrace_jobs
+                                        WHERE seq IN (SELECT value FROM json_each(:seqs)));
+
+-- name: letters
+SELECT json_group_array(json_array({DeadRow})) FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: letters_of
+SELECT json_group_array(json_array({DeadRow})) FROM headrace_dead
+WHERE id IN (SELECT max(id) FROM headrace_dead
+             WHERE job_id IN (SELECT value FROM json_each(:ids)) GROUP BY job_id);
+
+-- The `where_letter_` ones are the parts that `{where}` is made of. A record with its snapshot is wide: only those
+-- that are asked for are read, all others are told by the indexes.
+
+-- name: where_letter_reason
+letter.reason = :reason
+
+-- name: where_letter_task
+letter.task = :task
+
+-- name: where_letter_queue
+letter.queue = :queue
+
+-- name: where_letter_fingerprint
+letter.fingerprint = :fingerprint
+
+-- name: where_letter_requeues
+letter.requeues = :requeues
+
+-- name: where_letter_ids
+letter.id >= :first AND letter.id < :last
+
+-- name: find_letters
+SELECT json_group_array(json_array({DeadRow})) FROM (
+    SELECT * FROM headrace_dead
+    WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
+    ORDER BY id DESC);
+
+-- name: count_letters
+SELECT count(*) FROM headrace_dead AS letter WHERE {where};
+
+-- name: letter_groups
+SELECT json_group_array(json_array(fingerprint, task, reason, json_extract(snapshot, '$.error_type'),
+                                   json_extract(snapshot, '$.error_message'), letters, first_seen, last_seen))
+FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
+             oldest.entered_at AS first_seen, newest.entered_at AS last_seen
+      FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last
+            FROM headrace_dead AS letter WHERE {where}
+            GROUP BY letter.fingerprint ORDER BY letters DESC, last DESC LIMIT :limit) AS found
+      JOIN headrace_dead AS oldest ON oldest.id = found.first
+      JOIN headrace_dead AS newest ON newest.id = found.last
+      ORDER BY found.letters DESC, found.last DESC);
+
+-- name: letter_tallies
+SELECT json_group_array(json_array(found.reason, found.status, found.letters, found.requeues, oldest.entered_at,
+                                   newest.entered_at))
+FROM (SELECT status, reason, count(*) AS letters, sum(requeues) AS requeues, min(id) AS first, max(id) AS last
+      FROM headrace_dead GROUP BY status, reason) AS found
+JOIN headrace_dead AS oldest ON oldest.id = found.first
+JOIN headrace_dead AS newest ON newest.id = found.last;
+
+-- name: lock_jobs
+SELECT json_group_array(json_array(id, seq, state)) FROM headrace_jobs
+WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: close_letters (each c: Closing)
+UPDATE headrace_dead SET status = c.status, resolved_at = c.resolved_at, resolved_by = c.resolved_by,
+                         requeues = c.requeues, notes = c.notes
+FROM json_each(:c) AS c WHERE headrace_dead.id = c.id;
+
+-- name: raise_revived (each r: Raise)
+UPDATE headrace_jobs SET
+    priority = max(-100, min(100, headrace_jobs.priority + r.boost)),
+    run_at = r.run_at,
+    rank = CASE WHEN rank < 0 THEN -r.run_at ELSE r.run_at END,
+    payload = coalesce(r.payload, headrace_jobs.payload),
+    checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END
+FROM json_each(:r) AS r WHERE headrace_jobs.seq = r.seq;
+
+-- name: purge_letters
+DELETE FROM headrace_dead WHERE id IN (
+    SELECT letter.id FROM headrace_dead AS letter
+    WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit);
+
+-- name: pack_dead
+SELECT json_group_array(json_array({DeadRow})) FROM (
+    SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit);
+
+-- name: unpack_dead (each r: DeadRow)
+INSERT OR IGNORE INTO headrace_dead (id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by,
+                                     snapshot, fingerprint, requeues, notes)
+SELECT r.id, r.job_id, r.task, r.queue, r.reason, r.entered_at, r.status, r.resolved_at,
+       r.resolved_by, r.snapshot, r.fingerprint, r.requeues, r.notes
+FROM json_each(:r) AS r;

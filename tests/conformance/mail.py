@@ -1,0 +1,49 @@
+"""Small builders of dead letters, and questions to the desk."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec.structs import replace
+
+from headrace.core.letters import (
+    LetterFilter,
+)
+from headrace.core.model import DeadRow
+from headrace.engines.protocol import Engine
+from tests.conformance.build import (
+    HOUR,
+    NOW,
+    claim_one,
+    fail,
+    settle,
+    submit_and_claim,
+)
+
+LATER = NOW + HOUR
+PENDING = LetterFilter(statuses=("pending",))
+
+
+def dead(engine: Engine, job_id: str = "job", *, at: int = NOW, print_: str = "aa", **more: Any) -> DeadRow:
+    """The record of a new job that failed at once."""
+    reason = more.pop("reason", "permanent")
+    claimed = submit_and_claim(engine, job_id, now=at, **more)
+    settle(engine, replace(fail(claimed, at=at, reason=reason), fingerprint=print_), now=at)
+    return pending(engine, job_id)
+
+
+def pending(engine: Engine, job_id: str = "job") -> DeadRow:
+    (found,) = engine.letters.latest([job_id])
+    assert found.status == "pending"
+    return found
+
+
+def one(engine: Engine, letter_id: str) -> DeadRow:
+    (found,) = engine.letters.get([letter_id])
+    return found
+
+
+def fail_again(engine: Engine, *, at: int) -> DeadRow:
+    claimed = claim_one(engine, now=at)
+    settle(engine, fail(claimed, at=at, reason="again"), now=at)
+    return pending(engine, claimed.id)

@@ -1,0 +1,224 @@
+"""The desk of dead letters: a record is found by what it is of, and ends once."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core.fingerprint import fingerprint_of_lost
+from headrace.core.letters import (
+    RESOLUTIONS,
+    LetterFilter,
+    LetterGroup,
+    LetterTally,
+    Requeue,
+    Status,
+    remarks_of,
+    snapshot_of,
+)
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from tests.conformance.build import (
+    LEASE,
+    NOW,
+    SECOND,
+    claim_one,
+    fail,
+    row,
+    settle,
+    submit_and_claim,
+    succeed,
+)
+from tests.conformance.kin import plant_chain, the
+from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
+
+# -- records
+
+
+def test_a_record_tells_what_the_job_was(engine: Engine) -> None:
+    letter = dead(engine, payload="[1]", priority=7, tags=("red",), metadata='{"who":1}', max_attempts=4, at=LATER)
+    assert (letter.job_id, letter.task, letter.queue, letter.reason) == ("job", "work", "default", "permanent")
+    assert (letter.entered_at, letter.status, letter.requeues, letter.notes) == (LATER, "pending", 0, None)
+    assert letter.fingerprint == "aa"
+    was = snapshot_of(letter)
+    assert (was.state, was.payload, was.checksum, was.priority, was.attempt) == ("running", "[1]", 7, 7, 1)
+    assert (was.tags, was.metadata, was.max_attempts, was.created_at) == ('["red"]', '{"who":1}', 4, NOW)
+    assert (was.error_type, was.error_message) == ("KeyError", "no such thing")
+    assert (was.lifo, was.lane, was.unique_key, was.flow, was.parents) == (0, "", None, None, [])
+
+
+def test_ids_sort_by_the_time_of_the_entry(engine: Engine) -> None:
+    entered = [dead(engine, f"j{number}", at=NOW + number * SECOND).id for number in range(5)]
+    assert entered == sorted(entered)
+    assert [int(name[:12], 16) for name in entered] == [NOW + number * SECOND for number in range(5)]
+
+
+def test_a_child_s_record_names_its_parents(engine: Engine) -> None:
+    plant_chain(engine, "first", "second")
+    settle(engine, succeed(claim_one(engine)))
+    settle(engine, fail(claim_one(engine)))
+    assert snapshot_of(pending(engine, "second")).parents == ["first"]
+
+
+def test_a_lost_worker_s_record_is_grouped_by_its_task(engine: Engine) -> None:
+    submit_and_claim(engine, max_attempts=1)
+    engine.reap(10, now=NOW + LEASE + 1)
+    letter = pending(engine)
+    assert (letter.reason, letter.fingerprint) == ("worker_lost", fingerprint_of_lost("work"))
+
+
+def test_unknown_ids_have_no_record(engine: Engine) -> None:
+    dead(engine)
+    assert engine.letters.get(["nowhere"]) == []
+    assert engine.letters.latest(["nowhere"]) == []
+    assert engine.letters.get([]) == []
+
+
+# -- finding
+
+
+def test_records_are_found_newest_first_a_page_at_a_time(engine: Engine) -> None:
+    entered = [dead(engine, f"j{number}", at=NOW + number).id for number in range(7)]
+    seen: list[str] = []
+    while page := engine.letters.find(PENDING, 3, seen[-1] if seen else None):
+        seen += [letter.id for letter in page]
+    assert seen == entered[::-1]
+
+
+@pytest.mark.parametrize(
+    ("which", "expected"),
+    [
+        (LetterFilter(), {"a", "b", "c", "d"}),
+        (LetterFilter(task="send"), {"b", "d"}),
+        (LetterFilter(queue="mail"), {"c"}),
+        (LetterFilter(reason="permanent"), {"a", "c"}),
+        (LetterFilter(fingerprint="bb"), {"c", "d"}),
+        (LetterFilter(fingerprint="bb", task="send"), {"d"}),
+        (LetterFilter(fingerprint="bb", task="send", statuses=("pending",)), set()),
+        (LetterFilter(statuses=("pending",)), {"a", "b", "c"}),
+        (LetterFilter(statuses=("pending", "cancelled")), {"a", "b", "c", "d"}),
+        (LetterFilter(statuses=("cancelled",)), {"d"}),
+        (LetterFilter(requeues=0), {"a", "b", "c", "d"}),
+        (LetterFilter(requeues=1), set()),
+        (LetterFilter(since=NOW + 1), {"b", "c", "d"}),
+        (LetterFilter(until=NOW + 2), {"a", "b"}),
+        (LetterFilter(since=NOW + 1, until=NOW + 2), {"b"}),
+        (LetterFilter(task="none"), set()),
+        (LetterFilter(task="'; DROP"), set()),
+    ],
+)
+def test_every_filter_counts_and_finds_the_same(engine: Engine, which: LetterFilter, expected: set[str]) -> None:
+    dead(engine, "a", at=NOW)
+    dead(engine, "b", at=NOW + 1, task="send", reason="worker_lost")
+    dead(engine, "c", at=NOW + 2, queue="mail", print_="bb")
+    last = dead(engine, "d", at=NOW + 3, task="send", reason="odd", print_="bb")
+    engine.letters.resolve([last.id], "cancelled", now=NOW + 4)
+    assert {letter.job_id for letter in engine.letters.find(which, 10)} == expected
+    assert engine.letters.count(which) == len(expected)
+
+
+def test_groups_are_by_fingerprint_the_biggest_first(engine: Engine) -> None:
+    for number, name in enumerate(["aa", "bb", "bb", "cc"]):
+        dead(engine, f"j{number}", at=NOW + number, print_=name, task=f"t{name}")
+    engine.letters.resolve([pending(engine, "j3").id], "cancelled", now=LATER)
+    error = ("permanent", "KeyError", "no such thing")
+    assert engine.letters.groups(["pending"], 10) == [
+        LetterGroup("bb", "tbb", *error, 2, NOW + 1, NOW + 2),
+        LetterGroup("aa", "taa", *error, 1, NOW, NOW),
+    ]
+    assert [group.fingerprint for group in engine.letters.groups((), 10)] == ["bb", "cc", "aa"]
+    assert [group.fingerprint for group in engine.letters.groups(["pending"], 1)] == ["bb"]
+    assert engine.letters.groups(["requeued"], 10) == []
+
+
+def test_tallies_are_by_reason_and_status(engine: Engine) -> None:
+    assert engine.letters.tallies() == []
+    for number in range(3):
+        dead(engine, f"j{number}", at=NOW + number)
+    dead(engine, "odd", at=NOW, reason="odd")
+    engine.letters.requeue([Requeue(pending(engine, "j1").id)], now=LATER)
+    assert sorted(engine.letters.tallies(), key=lambda tally: (tally.reason, tally.status)) == [
+        LetterTally("odd", "pending", 1, 0, NOW, NOW),
+        LetterTally("permanent", "pending", 2, 0, NOW, NOW + 2),
+        LetterTally("permanent", "requeued", 1, 1, NOW + 1, NOW + 1),
+    ]
+
+
+# -- resolving, noting, purging
+
+
+@pytest.mark.parametrize("status", RESOLUTIONS)
+def test_a_record_is_resolved_once(engine: Engine, status: Status) -> None:
+    letter = dead(engine)
+    assert engine.letters.resolve([letter.id, "nowhere"], status, "ops", "seen", now=LATER) == [letter.id]
+    ended = one(engine, letter.id)
+    assert (ended.status, ended.resolved_at, ended.resolved_by) == (status, LATER, "ops")
+    assert [remark.text for remark in remarks_of(ended.notes)] == ["seen"]
+    assert engine.letters.resolve([letter.id], "cancelled", now=LATER + 1) == []
+    assert one(engine, letter.id) == ended
+    assert row(engine).state is State.FAILED
+
+
+def test_a_resolved_record_makes_room_for_the_next(engine: Engine) -> None:
+    first = dead(engine)
+    engine.letters.resolve([first.id], "manually_resolved", now=NOW)
+    engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER)
+    second = fail_again(engine, at=LATER)
+    assert second.id > first.id
+    assert {letter.id for letter in engine.letters.find(LetterFilter(), 10)} == {first.id, second.id}
+
+
+def test_notes_add_up(engine: Engine) -> None:
+    letter = dead(engine)
+    assert engine.letters.note(letter.id, 'asked "them" ☃', "ann", now=NOW + 1)
+    assert engine.letters.note(letter.id, "they know", now=NOW + 2)
+    engine.letters.resolve([letter.id], "cancelled", "bob", "given up", now=NOW + 3)
+    assert engine.letters.note(letter.id, "after all", now=NOW + 4)
+    remarks = remarks_of(one(engine, letter.id).notes)
+    assert [(remark.text, remark.by, remark.at - NOW) for remark in remarks] == [
+        ('asked "them" ☃', "ann", 1),
+        ("they know", None, 2),
+        ("given up", "bob", 3),
+        ("after all", None, 4),
+    ]
+    assert one(engine, letter.id).status == "cancelled"
+    assert not engine.letters.note("nowhere", "hello", now=NOW)
+
+
+def test_a_new_job_of_a_deleted_id_keeps_the_notes_of_its_open_record(engine: Engine) -> None:
+    letter = dead(engine)
+    engine.letters.note(letter.id, "look at this", now=NOW)
+    engine.desk.move(the("job"), Event.DELETE, 1, now=NOW)
+    later = dead(engine, at=LATER, reason="other", print_="bb", task="other")
+    assert [remark.text for remark in remarks_of(later.notes)] == ["look at this"]
+    assert (later.task, later.reason, later.fingerprint, later.entered_at) == ("other", "other", "bb", LATER)
+    assert engine.letters.find(LetterFilter(), 10) == [later]
+    assert engine.letters.count(LetterFilter(fingerprint="aa")) == 0
+
+
+def test_old_records_are_purged_by_the_time_of_their_end(engine: Engine) -> None:
+    old, young, still = (dead(engine, name, at=NOW) for name in ("old", "young", "still"))
+    engine.letters.resolve([old.id], "cancelled", now=NOW + 1)
+    engine.letters.resolve([young.id], "cancelled", now=LATER)
+    assert engine.letters.purge([], LATER + 1, 10) == 0
+    assert engine.letters.purge(["cancelled", "requeued"], LATER, 10) == 1
+    assert engine.letters.get([old.id]) == []
+    assert engine.letters.latest(["old"]) == []
+    assert {letter.id for letter in engine.letters.find(LetterFilter(), 10)} == {young.id, still.id}
+    assert engine.letters.purge(["pending"], NOW + 1, 10) == 1
+    assert engine.letters.count(PENDING) == 0
+    assert [group.count for group in engine.letters.groups((), 10)] == [1]
+    assert [tally.status for tally in engine.letters.tallies()] == ["cancelled"]
+
+
+def test_a_purge_takes_no_more_than_asked(engine: Engine) -> None:
+    for number in range(5):
+        dead(engine, f"j{number}", at=NOW + number)
+    assert engine.letters.purge(["pending"], LATER, 3) == 3
+    assert engine.letters.purge(["pending"], LATER, 3) == 2
+
+
+def test_a_purged_record_leaves_room_for_the_next(engine: Engine) -> None:
+    dead(engine)
+    engine.letters.purge(["pending"], LATER, 10)
+    engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER)
+    assert fail_again(engine, at=LATER).requeues == 0

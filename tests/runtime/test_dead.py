@@ -1,0 +1,359 @@
+"""The dead-letter desk as users have it: what failed is found, told and brought back, and nothing is revealed."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from headrace import DeadLetterClosed, DeadLetterNotFound, Headrace, InvalidJob, Job, PermanentError, State, Task
+from headrace.core.fingerprint import fingerprint_of_lost
+from headrace.core.letters import STATUSES, LetterFilter, id_at
+from headrace.core.model import Want
+from headrace.core.settings import Settings
+from headrace.runtime.requeuing import Requeuing
+from headrace.testing import drain
+
+Making = Callable[..., Job[Any]]
+
+
+@pytest.fixture
+def pay(app: Headrace) -> Task[..., Any, Any]:
+    @app.task(retry=0, redact=("card",))
+    def pay(order: int, card: str = "4111", *, fine: bool = False) -> int:
+        if not fine:
+            raise ConnectionError(f"no bank for order {order}")
+        return order
+
+    return pay
+
+
+@pytest.fixture
+def failed(app: Headrace, pay: Task[..., Any, Any]) -> Making:
+    def make(order: int = 1, **options: Any) -> Job[Any]:
+        job = pay.using(**options).enqueue(order)
+        drain(app)
+        assert job.refresh().state is State.FAILED
+        return job
+
+    return make
+
+
+def test_a_final_failure_is_on_the_desk(app: Headrace, failed: Making) -> None:
+    job = failed(7, tags=["vip"], metadata={"shop": 3}, priority=4)
+    [letter] = app.dead.list()
+    assert (letter.job_id, letter.task, letter.queue, letter.status) == (job.id, job.task, "default", "pending")
+    assert (letter.reason, letter.original_state, letter.attempts) == ("attempts_used_up", "running", 1)
+    assert (letter.priority, letter.tags, letter.metadata) == (4, ("vip",), {"shop": 3})
+    assert (letter.error_type, letter.error_message) == ("ConnectionError", "no bank for order 7")
+    assert "no bank for order" in (letter.error_traceback or "")
+    assert len(letter.fingerprint) == 16
+    assert letter.is_pending
+    assert app.dead.get(letter.id) == app.dead.get(job.id) == letter
+    assert [entry.event for entry in app.dead.history(letter.id)][-1] == "fail"
+
+
+def test_secrets_are_starred_out(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    pay.enqueue(1, "4711-secret")
+    pay.enqueue(2, card="4711-secret")
+    drain(app)
+    for letter in app.dead.list():
+        assert "4711-secret" not in repr(letter)
+    assert {letter.args for letter in app.dead.list()} == {(1, "***"), (2,)}
+
+
+def test_why_names_the_dead_letter(app: Headrace, failed: Making) -> None:
+    job = failed()
+    [letter] = app.dead.list()
+    assert f"Its dead letter {letter.id} is pending" in job.why()
+    assert "dead letter" not in app.jobs.get(_completed(app)).why()
+
+
+def _completed(app: Headrace) -> str:
+    job = app.task(name="nothing")(lambda: None).enqueue()
+    drain(app)
+    return job.id
+
+
+def test_a_requeued_job_runs_again_and_can_succeed(app: Headrace, failed: Making) -> None:
+    job = failed(3, priority=5)
+    [letter] = app.dead.list()
+    answer = app.dead.requeue(letter.id, by="ann", note="bank is back", kwargs={"fine": True})
+    assert (answer.requeued, answer.status, answer.requeues, answer.job_id) == (True, "requeued", 1, job.id)
+    assert job.refresh().priority == 15
+    drain(app)
+    assert job.result(5) == 3
+    closed = app.dead.get(letter.id)
+    assert (closed.status, closed.resolved_by, closed.requeues) == ("requeued", "ann", 1)
+    assert [(note.text, note.by) for note in closed.notes] == [("bank is back", "ann")]
+    assert not app.dead.list()
+    assert [found.id for found in app.dead.list(status=None)] == [letter.id]
+    assert "requeued from the desk by ann" in [entry.message for entry in job.history()]
+    assert len(job.errors) == 1
+
+
+def test_the_limit_of_requeues_ends_in_permanently_failed(app: Headrace, failed: Making) -> None:
+    job = failed()
+    for count in (1, 2):
+        assert app.dead.requeue(job.id, max_requeues=2).requeues == count
+        drain(app)
+    answer = app.dead.requeue(job.id, max_requeues=2)
+    assert (answer.requeued, answer.status) == (False, "permanently_failed")
+    assert "max_requeues" in answer.message
+    assert job.refresh().state is State.FAILED
+    assert app.dead.get(job.id).status == "permanently_failed"
+
+
+def test_a_dead_letter_is_dealt_with_once(app: Headrace, failed: Making) -> None:
+    job = failed()
+    letter = app.dead.resolve(job.id, "manually_resolved", by="bob", note="refunded")
+    assert (letter.status, letter.resolved_by) == ("manually_resolved", "bob")
+    for act in (
+        lambda: app.dead.requeue(letter.id),
+        lambda: app.dead.resolve(letter.id, "cancelled"),
+    ):
+        with pytest.raises(DeadLetterClosed, match="manually_resolved already") as told:
+            act()
+        assert told.value.status == "manually_resolved"
+    assert [note.text for note in app.dead.note(letter.id, "all good").notes] == ["refunded", "all good"]
+
+
+def test_a_deleted_job_comes_back_under_its_id(app: Headrace, failed: Making) -> None:
+    job = failed(5, tags=["vip"])
+    assert job.delete()
+    [letter] = app.dead.list()
+    assert app.dead.history(letter.id) == []
+    answer = app.dead.requeue(letter.id, kwargs={"fine": True})
+    assert "stored anew" in answer.message
+    drain(app)
+    back = app.jobs.get(job.id)
+    assert (back.state, back.result(5), back.tags) == (State.COMPLETED, 5, ("vip",))
+
+
+def test_edited_arguments_are_checked(app: Headrace, failed: Making) -> None:
+    job = failed()
+    with pytest.raises(InvalidJob, match="order"):
+        app.dead.requeue(job.id, args=["seven"])
+    with pytest.raises(InvalidJob, match="colour"):
+        app.dead.requeue(job.id, kwargs={"colour": 1})
+    with pytest.raises(InvalidJob, match="args: expected a list"):
+        app.dead.requeue(job.id, args="7")
+    with pytest.raises(InvalidJob, match="kwargs: expected a dict"):
+        app.dead.requeue(job.id, kwargs=[1])  # type: ignore[arg-type]
+    assert app.dead.get(job.id).is_pending
+    app.dead.requeue(job.id, args=[9], kwargs={"fine": True})
+    drain(app)
+    assert job.result(5) == 9
+
+
+def test_a_task_that_is_not_known_here_takes_any_arguments(app: Headrace, failed: Making) -> None:
+    job = failed()
+    del app.tasks[job.task]
+    app.dead.requeue(job.id, args=["anything"])
+    assert job.refresh().args == ("anything",)
+
+
+def test_failures_of_one_kind_are_one_group(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    @app.task(name="other", retry=0)
+    def other() -> None:
+        raise PermanentError("odd")
+
+    for order in range(3):
+        pay.enqueue(order)
+    other.enqueue()
+    drain(app)
+    big, small = app.dead.groups()
+    assert (big.task, big.count, big.error_type) == (pay.name, 3, "ConnectionError")
+    assert (small.task, small.count, small.message) == ("other", 1, "odd")
+    assert big.first_seen <= big.last_seen
+    assert {letter.args[0] for letter in app.dead.list(fingerprint=big.fingerprint)} == {0, 1, 2}
+    by_reason = {stats.reason: stats for stats in app.dead.stats()}
+    assert (by_reason["attempts_used_up"].total, by_reason["permanent_error"].pending) == (3, 1)
+
+
+def test_a_job_that_lost_its_worker_is_on_the_desk(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    job = pay.enqueue(1)
+    now = app.clock.now()
+    app.engine.exchange([], Want("gone", 1, 1000), now=now)
+    app.engine.reap(10, now=now + 2000)
+    letter = app.dead.get(job.id)
+    assert (letter.reason, letter.error_type) == ("worker_lost", "WorkerLost")
+    assert letter.fingerprint == fingerprint_of_lost(pay.name)
+
+
+def test_many_are_requeued_by_a_filter(app: Headrace, pay: Task[..., Any, Any], failed: Making) -> None:
+    jobs = pay_many(app, pay, 7)
+    [group] = app.dead.groups()
+    foretold = app.dead.requeue_where(fingerprint=group.fingerprint, dry_run=True)
+    assert (foretold.matched, foretold.requeued, foretold.dry_run) == (7, 7, True)
+    assert app.dead.count() == 7
+    done = app.dead.requeue_where(task=pay, limit=3, by="ann")
+    assert (done.matched, done.requeued, done.skipped, done.permanently_failed) == (3, 3, 0, 0)
+    assert app.dead.count() == 4
+    done = app.dead.requeue_where(everything=True, max_requeues=0)
+    assert (done.requeued, done.permanently_failed) == (0, 4)
+    assert sum(job.refresh().state is State.PENDING for job in jobs) == 3
+
+
+def pay_many(app: Headrace, pay: Task[..., Any, Any], count: int) -> list[Job[Any]]:
+    jobs = app.enqueue_many(pay.bind(order) for order in range(count))
+    drain(app)
+    assert app.dead.count() == count
+    return jobs
+
+
+def test_a_rate_spreads_the_starts(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    jobs = pay_many(app, pay, 4)
+    done = app.dead.requeue_where(task=pay.name, rate="1/min")
+    starts = sorted(job.refresh().run_at for job in jobs)
+    gaps = [(later - one).total_seconds() for one, later in pairwise(starts)]
+    assert all(50 < gap <= 60 for gap in gaps)
+    assert done.until == starts[-1]
+    assert sorted(job.state for job in jobs) == [State.PENDING, *[State.SCHEDULED] * 3]
+
+
+def test_pages_follow_each_other(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    pay_many(app, pay, 5)
+    first = app.dead.list(limit=3)
+    second = app.dead.list(limit=3, cursor=first.cursor)
+    assert (len(first), len(second), second.cursor) == (3, 2, None)
+    assert len({letter.id for letter in (*first, *second)}) == 5
+    soon = datetime.now(UTC) + timedelta(hours=1)
+    assert len(app.dead.list(until=soon)) == 5
+    assert len(app.dead.list(since=soon)) == 0
+
+
+def test_old_letters_are_purged_but_not_pending_ones(app: Headrace, failed: Making) -> None:
+    first, second = failed(), failed(2)
+    app.dead.resolve(first.id, "cancelled")
+    assert app.dead.purge() == 0
+    assert app.dead.purge(older_than=0, dry_run=True) in (0, 1)
+    app.engine.letters.purge(["cancelled"], app.clock.now() + 1000, 10)
+    with pytest.raises(DeadLetterNotFound, match="purged"):
+        app.dead.get(first.id)
+    assert app.dead.get(second.id).is_pending
+    assert app.engine.letters.count(LetterFilter()) == 1
+
+
+@pytest.mark.parametrize(
+    ("act", "told"),
+    [
+        (lambda dead: dead.requeue_where(), "at least one filter"),
+        (lambda dead: dead.list(color="red"), "unknown filter 'color'"),
+        (lambda dead: dead.list(status="odd"), "is not one of pending"),
+        (lambda dead: dead.list(limit=0), "limit"),
+        (lambda dead: dead.list(since="yesterday"), "since"),
+        (lambda dead: dead.resolve("x", "requeued"), "manually_resolved"),
+        (lambda dead: dead.requeue_where(task="a", rate="soon"), "rate"),
+        (lambda dead: dead.requeue_where(task="a", rate=3), "rate"),
+        (lambda dead: dead.requeue_where(task="a", limit=0), "limit"),
+        (lambda dead: dead.requeue_where(task="a", priority_boost=1000), "priority_boost"),
+        (lambda dead: dead.requeue_where(task="a", max_requeues=-1), "max_requeues"),
+        (lambda dead: dead.purge(older_than="long"), "older_than"),
+        (lambda dead: dead.purge(status="gone"), "is not one of"),
+    ],
+)
+def test_wrong_use_is_told(app: Headrace, act: Callable[[Any], Any], told: str) -> None:
+    with pytest.raises(InvalidJob, match=told):
+        act(app.dead)
+
+
+def test_unknown_letters_are_told(app: Headrace) -> None:
+    for act in (app.dead.get, app.dead.requeue, app.dead.history):
+        with pytest.raises(DeadLetterNotFound, match="no dead letter has the id 'nowhere'"):
+            act("nowhere")
+
+
+def test_the_desk_has_async_twins(app: Headrace, failed: Making) -> None:
+    job = failed()
+
+    async def look() -> None:
+        [letter] = await app.dead.alist()
+        assert await app.dead.aget(letter.id) == letter
+        assert (await app.dead.arequeue(letter.id)).job_id == job.id
+        assert await app.dead.acount() == 0
+
+    asyncio.run(look())
+
+
+# -- by itself
+
+
+def settings(**more: Any) -> Settings:
+    return Settings(dead_requeue_after=3600, dead_requeue_limit=2, **more)
+
+
+def age(app: Headrace, seconds: float) -> None:
+    """Let all letters be older, as if that time had passed."""
+    engine = app.engine
+    rows = engine.letters.find(LetterFilter(), 100)
+    engine.letters.purge(STATUSES, app.clock.now() + 1000, 100)
+    older = [replace(row, entered_at=row.entered_at - int(seconds * 1000)) for row in rows]
+    engine.porter.unpack_dead([replace(row, id=id_at(row.entered_at) + row.id[12:]) for row in older])
+
+
+def test_letters_come_back_by_themselves_when_their_time_has_come(app: Headrace, failed: Making) -> None:
+    job = failed(priority=3)
+    requeuing = Requeuing(app.engine, settings())
+    assert requeuing.look() == 0
+    age(app, 3601)
+    assert requeuing.look() == 0, "it looks only now and then"
+    assert Requeuing(app.engine, settings()).look() == 1
+    assert (job.refresh().state, job.priority) == (State.PENDING, 3)
+    letter = app.dead.get(job.id)
+    assert (letter.status, letter.resolved_by, letter.requeues) == ("requeued", "headrace", 1)
+    assert "requeued automatically" in [entry.message for entry in job.history()]
+
+
+def test_the_second_time_takes_longer_and_a_third_is_left_to_people(app: Headrace, failed: Making) -> None:
+    job = failed()
+    for seconds, back in ((3601, 1), (3601, 0), (3601, 1), (10**6, 0)):
+        age(app, seconds)
+        assert Requeuing(app.engine, settings()).look() == back
+        drain(app)
+    assert job.refresh().state is State.FAILED
+    assert (app.dead.get(job.id).requeues, app.dead.get(job.id).status) == (2, "pending")
+
+
+def test_a_letter_that_can_t_be_requeued_is_not_in_the_way(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    jobs = pay_many(app, pay, 3)
+    age(app, 3601)
+    for job in jobs[1:]:
+        job.delete()
+        pay.using(job_id=job.id, delay=60).enqueue(1)  # an open job under its id
+    assert Requeuing(app.engine, settings()).look() == 1
+    assert Requeuing(app.engine, settings()).look() == 0
+    assert app.dead.count() == 2
+
+
+def test_nothing_comes_back_by_itself_unless_asked_for(app: Headrace, failed: Making) -> None:
+    failed()
+    age(app, 10**7)
+    assert Requeuing(app.engine, Settings()).look() == 0
+    assert app.dead.count() == 1
+
+
+def test_a_worker_requeues_in_its_upkeep(app: Headrace) -> None:
+    runs: list[int] = []
+
+    @app.task(name="flaky", retry=0)
+    def flaky() -> int:
+        runs.append(1)
+        if len(runs) == 1:
+            raise ConnectionError("away")
+        return len(runs)
+
+    job = flaky.enqueue()
+    with app.worker(dead_requeue_after=0.2):
+        assert job.wait(20) is State.FAILED
+        deadline = time.monotonic() + 20
+        while job.refresh().state is not State.COMPLETED:
+            assert time.monotonic() < deadline, job.why()
+            time.sleep(0.02)
+    assert job.result() == 2

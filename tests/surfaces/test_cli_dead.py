@@ -1,0 +1,156 @@
+"""The dead-letter desk from the command line: what an operator reads is so, and what they order is carried out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, Job, State, Task
+from headrace.testing import drain
+from tests.surfaces.command_line import Shell, open_shell
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
+
+
+@pytest.fixture
+def app(shell: Shell) -> Iterator[Headrace]:
+    with shell.app() as app:
+        yield app
+
+
+@pytest.fixture
+def pay(app: Headrace) -> Task[..., Any, Any]:
+    @app.task(retry=0, redact=("card",))
+    def pay(order: int, card: str = "-") -> None:
+        raise ConnectionError(f"no \x1b[31mbank for {order}")
+
+    return pay
+
+
+@pytest.fixture
+def jobs(app: Headrace, pay: Task[..., Any, Any]) -> list[Job[Any]]:
+    jobs = [pay.enqueue(order, "4711-secret") for order in range(3)]
+    drain(app)
+    return jobs
+
+
+def test_an_empty_desk_says_so(shell: Shell, app: Headrace) -> None:
+    app.engine.migrate()
+    assert "no dead letters are pending" in shell("dead").err
+    assert "no dead letters match" in shell("dead", "list", "--status", "all").err
+    assert "no dead letters match" in shell("dead", "groups").err
+    assert "there are no dead letters" in shell("dead", "stats").err
+
+
+def test_pending_letters_are_listed(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    for command in (("dead",), ("dead", "list")):
+        listed = shell(*command)
+        assert listed.code == 0
+        assert listed.out.count("ConnectionError: no \\x1b[31mbank for") == 3
+    told = shell("dead", "list", "--limit", "2", "--json").json
+    assert [letter["status"] for letter in told["letters"]] == ["pending"] * 2
+    rest = shell("dead", "list", "--cursor", told["cursor"], "--json").json
+    assert (len(rest["letters"]), rest["cursor"]) == (1, None)
+    assert "more follow: add --cursor" in shell("dead", "list", "--limit", "2").err
+    assert shell("dead", "list", "--task", "other", "--json").json["letters"] == []
+    assert len(shell("dead", "list", "--since", "1h", "--reason", "attempts_used_up", "--json").json["letters"]) == 3
+
+
+def test_a_letter_is_shown_without_its_secrets(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    letter = app.dead.get(jobs[1].id)
+    for name in (letter.id, letter.job_id):
+        shown = shell("dead", "show", name)
+        assert shown.code == 0
+        assert "(1, '***')" in shown.out
+        assert "4711-secret" not in shown.out
+        assert "attempts_used_up" in shown.out
+        assert "fail" in shown.out
+    record = shell("dead", "show", letter.id, "--json").json
+    assert (record["job_id"], record["args"], record["requeues"]) == (jobs[1].id, [1, "***"], 0)
+    assert record["history"][-1]["event"] == "fail"
+    wrong = shell("dead", "show", "nowhere")
+    assert (wrong.code, "no dead letter has the id 'nowhere'" in wrong.err) == (1, True)
+
+
+def test_groups_and_stats_are_counted(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    [group] = shell("dead", "groups", "--json").json
+    assert (group["count"], group["task"]) == (3, jobs[0].task)
+    assert group["fingerprint"] in shell("dead", "groups").out
+    [stats] = shell("dead", "stats", "--json").json
+    assert (stats["reason"], stats["total"], stats["pending"]) == ("attempts_used_up", 3, 3)
+    assert "attempts_used_up" in shell("dead", "stats").out
+
+
+def test_one_is_requeued(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    done = shell("dead", "requeue", jobs[0].id, "--by", "ann", "--note", "go", "--args", "[7]")
+    assert done.code == 0
+    assert f"job {jobs[0].id} is to run again (requeue 1 of 3)" in done.out
+    assert jobs[0].refresh().args == (7,)
+    assert app.dead.get(jobs[0].id).resolved_by == "ann"
+    again = shell("dead", "requeue", jobs[0].id)
+    assert (again.code, "is requeued already" in again.err) == (1, True)
+    assert shell("dead", "requeue", jobs[1].id, "--json").json["requeued"] is True
+
+
+def test_many_are_requeued_after_a_question(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    assert "3 dead letters would be requeued" in shell("dead", "requeue", "--all", "--dry-run").out
+    refused = shell("dead", "requeue", "--task", jobs[0].task)
+    assert refused.code == 2
+    assert "this would requeue 3 dead letters; say --yes" in refused.err
+    assert app.dead.count() == 3
+    done = shell("dead", "requeue", "--task", jobs[0].task, "--yes", "--limit", "2", "--rate", "1/h", "--json").json
+    assert (done["requeued"], done["dry_run"]) == (2, False)
+    assert "1 permanently failed" in shell("dead", "requeue", "--all", "--yes", "--max-requeues", "0").out
+    states = sorted(job.refresh().state for job in jobs)
+    assert states == [State.FAILED, State.PENDING, State.SCHEDULED]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        ((), "say which dead letters are meant"),
+        (("x", "--all"), "not both"),
+        (("--all", "--args", "[1]"), "give its ID"),
+        (("x", "--args", "[1"), "is not JSON"),
+    ],
+)
+def test_unclear_requeues_are_refused(shell: Shell, app: Headrace, arguments: tuple[str, ...], told: str) -> None:
+    app.engine.migrate()
+    ran = shell("dead", "requeue", *arguments)
+    assert (ran.code, told in ran.err) == (2, True)
+
+
+def test_letters_are_noted_and_resolved(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    assert "has 1 notes" in shell("dead", "note", jobs[0].id, "asked the bank", "--by", "ann").out
+    done = shell("dead", "resolve", jobs[0].id, "manually_resolved", "--by", "bob", "--note", "paid")
+    assert (done.code, "is manually_resolved" in done.out) == (0, True)
+    assert [note.text for note in app.dead.get(jobs[0].id).notes] == ["asked the bank", "paid"]
+    assert "asked the bank" in shell("dead", "show", jobs[0].id).out
+    again = shell("dead", "resolve", jobs[0].id, "cancelled")
+    assert (again.code, "manually_resolved already" in again.err) == (1, True)
+    assert shell("dead", "resolve", jobs[1].id, "requeued").code == 2
+
+
+def test_old_letters_are_purged_after_a_question(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    assert "0 dead letters removed" in shell("dead", "purge").out
+    everything = ("--older-than", "0", "--status", "pending")
+    foretold = shell("dead", "purge", *everything, "--dry-run", "--json").json
+    assert foretold == {"purged": 3, "dry_run": True}
+    assert "this would remove 3 dead letters for good" in shell("dead", "purge", *everything).err
+    assert shell("dead", "purge", *everything, "--yes", "--json").json["purged"] == 3
+    assert app.dead.count() == 0
+
+
+def test_the_doctor_tells_of_pending_letters(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    assert "3 dead letters are pending; look into them with `headrace dead groups`" in shell("doctor").out
+
+
+def test_json_belongs_behind_the_command(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    assert "put --json after 'list'" in shell("dead", "--json", "list").err
+    assert len(shell("dead", "--json").json["letters"]) == 3
