@@ -104,6 +104,7 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "p": [(n, *msgspec.structs.astuple(new_job(f"new-{n}", tags=("t",)))) for n in numbers],
         "c": [(f"key-{n}", [[["pending"], None, None]]) for n in numbers],
         "s": [("step", "charge", 1, NOW, "7", 7)],
+        "prints": {"work": "a fingerprint"},
         "dead": ["w1"] if name == "lock_overdue" else [],  # who knows of dead workers does not ask first
         "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "unpack_tags" else filed,
     }

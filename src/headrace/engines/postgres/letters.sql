@@ -17,7 +17,8 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::
                              'lifo', (job.rank < 0)::integer, 'lane', job.lane, 'unique_key', job.unique_key,
                              'flow', job.flow, 'parents', (
                                  SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
-                                 JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+                                 CROSS JOIN LATERAL (
+                                     SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = job.seq))::text,
        coalesce(:prints::jsonb ->> job.task, ''),
        coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = job.id

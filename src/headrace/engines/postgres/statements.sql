@@ -101,7 +101,8 @@ WITH o AS MATERIALIZED (
                              'unique_key', (o.job).unique_key,
                              'flow', (o.job).flow, 'parents', (
                                  SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
-                                 JOIN headrace_jobs AS parent ON parent.seq = bond.parent
+                                 CROSS JOIN LATERAL (
+                                     SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = (o.job).seq))::text,
            coalesce(o.fingerprint, ''),
            coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = (o.job).id
