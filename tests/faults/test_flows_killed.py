@@ -15,7 +15,7 @@ from tests.faults.conftest import until
 from tests.faults.test_kill import _app
 
 WITHIN = 60.0
-SIZE = 400
+SIZE = 1000
 
 
 def test_every_job_of_a_random_graph_ends_as_it_has_to_though_workers_are_killed(
