@@ -19,6 +19,7 @@ from headrace.core.model import NewJob, Outcome
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.relational.admission import Ask, Steps, Store, has_moved, make_room, refuse_if_moved, run
 from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.records import Question
 from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, InvalidJob
 
@@ -239,7 +240,8 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int
     """Settle those outcomes whose job has kin, and decide what that means to others."""
     places: dict[int, int] = {}
     shut = any(outcome.spawned for outcome in outcomes) and has_moved(ledger.ask("notice"))
-    for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(outcomes)))):
+    asked = [Question(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
+    for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(asked)))):
         # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
         if not (shut and outcomes[place].spawned):
             places.setdefault(seq, place)

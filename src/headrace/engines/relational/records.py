@@ -36,6 +36,14 @@ class Completion(Struct, frozen=True, array_like=True, gc=False):
     finished_at: int | None
 
 
+class Question(Struct, frozen=True, array_like=True, gc=False):
+    """Of an outcome only what tells whether its job has kin, or gets some by it."""
+
+    id: str
+    version: int
+    spawned: bool
+
+
 def _numbered(name: str, record: type[Struct]) -> type[Struct]:
     """The record with the number of the job it is about in front."""
     fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
@@ -71,6 +79,7 @@ _ALL = (
     Note,
     Outcome,
     Occurrence,
+    Question,
     QueueRow,
     Raise,
     Seeker,
