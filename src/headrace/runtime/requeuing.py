@@ -6,12 +6,14 @@ left to people. Two workers may look at the same letters; the store lets one of 
 
 from __future__ import annotations
 
-import time
+import logging
 
 from headrace.core.clock import to_ms
 from headrace.core.letters import LetterFilter, Requeue
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
+
+log = logging.getLogger("headrace.keeper")
 
 BY = "headrace"
 DETAIL = "requeued automatically"
@@ -20,26 +22,27 @@ _LONGEST_PAUSE, _SHORTEST_PAUSE = 60.0, 1.0
 
 
 class Requeuing:
-    """Looks now and then for letters whose time has come."""
+    """A chore: looks for letters whose time has come, which is `after` seconds behind their entry."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
+    def __init__(self, engine: Engine, settings: Settings, after: float) -> None:
         self._engine = engine
-        self._after = settings.dead_requeue_after
+        self._after = after
         self._factor = settings.dead_requeue_factor
         self._limit = settings.dead_requeue_limit
-        self._next_look = 0.0
+        self._more = False
         self._reached: dict[int, str | None] = {}
 
+    def do(self) -> float:
+        if done := self.look():
+            log.warning("%d dead letters requeued automatically", done)
+        return _SHORTEST_PAUSE if self._more else min(max(self._after / 10, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+
     def look(self) -> int:
-        """Requeue what is due, if it is time to look; how many."""
-        if self._after is None or time.monotonic() < self._next_look:
-            return 0
-        done, more = 0, False
+        """Requeue what is due; how many."""
+        done, self._more = 0, False
         for count in range(self._limit):
             found, requeued = self._requeue(count, self._after * self._factor**count)
-            done, more = done + requeued, more or found == _AT_ONCE
-        pause = min(max(self._after / 10, _SHORTEST_PAUSE), _LONGEST_PAUSE)
-        self._next_look = time.monotonic() + (_SHORTEST_PAUSE if more else pause)
+            done, self._more = done + requeued, self._more or found == _AT_ONCE
         return done
 
     def _requeue(self, count: int, after: float) -> tuple[int, int]:

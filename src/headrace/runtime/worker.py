@@ -25,14 +25,15 @@ from headrace.core.settings import Settings
 from headrace.core.steps import Step
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
+from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
+from headrace.runtime.keeper import Keeper
 from headrace.runtime.loop import Loop
 from headrace.runtime.memory import resident_megabytes
 from headrace.runtime.plan import Planner
 from headrace.runtime.preemption import run_in_the_way
 from headrace.runtime.pulse import Pulse, end_run
 from headrace.runtime.remembering import Remembering
-from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.task import Task
 from headrace.runtime.threads import Threads
@@ -72,7 +73,6 @@ class Worker:
         self._at_most = at_most
         self._find_task = find_task
         self._remembering = Remembering(engine, settings.lease)
-        self._requeuing = Requeuing(engine, settings)
         self.largest = settings.max_payload
         self._started_at = clock.now()
         self._state = "starting"
@@ -105,12 +105,14 @@ class Worker:
         self._pulse = Pulse(
             self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.heartbeat
         )
-        # Who only works off what is there fires nothing, and so makes no new work.
+        # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
         fires = not self._drain and self._at_most is None
         self._timekeeper = Timekeeper(self._engine, self._declare) if fires else None
+        self._keeper = Keeper(chores_of(self._engine, self._settings) if fires else ())
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
         if self._timekeeper is not None:
             self._timekeeper.start()
+        self._keeper.start()
         self._pulse.start()
         self._thread.start()
         log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._in_words())
@@ -293,8 +295,6 @@ class Worker:
         self._next_upkeep = time.monotonic() + _UPKEEP
         for job in self._engine.reap(_REAP_AT_ONCE):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
-        if self._timekeeper is not None and (back := self._requeuing.look()):
-            log.warning("%d dead letters requeued automatically", back)
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             self._make_way()
         if self._worn_out():
@@ -363,6 +363,7 @@ class Worker:
             steps.callback(self._pulse.stop)
             steps.callback(self._loop.stop, 1.0)
             steps.callback(self._threads.stop)
+            steps.callback(self._keeper.stop)
             if self._timekeeper is not None:
                 steps.callback(self._timekeeper.stop)
         log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)

@@ -1,0 +1,16 @@
+"""Which chores a worker has, by its settings."""
+
+from __future__ import annotations
+
+from headrace.core.settings import Settings
+from headrace.engines.protocol import Engine
+from headrace.runtime.keeper import Chore
+from headrace.runtime.requeuing import Requeuing
+
+
+def chores_of(engine: Engine, settings: Settings) -> list[Chore]:
+    """All of them, each as it is after a start."""
+    chores: list[Chore] = []
+    if settings.dead_requeue_after is not None:
+        chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
+    return chores

@@ -1,0 +1,73 @@
+"""A worker's keeper: a thread that does chores beside the work, a small piece at a time. Nobody is leader.
+
+A chore is safe to do by anybody at any time, and by two at once. Between two pieces the keeper rests many times as
+long as the last one took, so that what it does is hardly felt: by this process, which has one interpreter lock, and
+by the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from headrace.errors import EngineUnavailable
+
+log = logging.getLogger("headrace.keeper")
+
+_REST = 9.0  # times as long as a piece of work took: a tenth of one thread's time
+_SHORTEST_REST, _LONGEST_REST = 0.02, 2.0
+_OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
+
+
+class Chore(Protocol):
+    """Something that has to be done now and then."""
+
+    def do(self) -> float:
+        """Do a small piece of it; the seconds until the next one is wanted, 0.0 if there is more at once."""
+        ...
+
+
+class Keeper:
+    """Does chores, from start() to stop()."""
+
+    def __init__(self, chores: Sequence[Chore]) -> None:
+        self._wanted = [(0.0, chore) for chore in chores]
+        self._outage = 0.0
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._thread.join(5)
+
+    # -- the thread
+
+    def _keep(self) -> None:
+        while self._wanted and not self._stopping.is_set():
+            at, chore = min(self._wanted, key=lambda wanted: wanted[0])
+            if self._stopping.wait(max(at - time.monotonic(), 0.0)):
+                return
+            began = time.monotonic()
+            pause = self._guarded(chore)
+            took = time.monotonic() - began
+            self._wanted.remove((at, chore))
+            self._wanted.append((time.monotonic() + pause, chore))
+            self._stopping.wait(min(max(took * _REST, _SHORTEST_REST), _LONGEST_REST))
+
+    def _guarded(self, chore: Chore) -> float:
+        try:
+            pause = chore.do()
+            self._outage = 0.0
+            return pause
+        except EngineUnavailable as error:
+            log.warning("the store is not available: %s", error)
+        except Exception:
+            log.exception("a chore failed; it is tried again later")
+        self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
+        return self._outage
