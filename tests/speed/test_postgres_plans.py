@@ -36,6 +36,7 @@ HOT: dict[str, set[str]] = {
     **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
     "insert": set(),
     "insert_whole": set(),
+    "insert_one": set(),
     "settle": BY_ID | BY_NUMBER,
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
