@@ -18,6 +18,7 @@ from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped,
 from headrace.core.steps import Step
 from headrace.engines.letters import Letters
 from headrace.engines.parts import Desk, Joined, Porter, Timetable
+from headrace.engines.upkeep import Upkeep
 
 
 class Bell(Protocol):
@@ -152,6 +153,9 @@ class Engine(HotEngine, Protocol):
 
     @property
     def letters(self) -> Letters: ...
+
+    @property
+    def upkeep(self) -> Upkeep: ...
 
     def joined(self, connection: Any) -> Joined:
         """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""

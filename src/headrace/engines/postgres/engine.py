@@ -38,6 +38,7 @@ from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.tower import Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
@@ -61,6 +62,7 @@ class PostgresEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.upkeep = SqlUpkeep(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)

@@ -37,6 +37,7 @@ from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
 from headrace.engines.redis.scripts import load
 from headrace.engines.redis.timetable import RedisTimetable
+from headrace.engines.redis.upkeep import RedisUpkeep
 from headrace.engines.tower import Tower
 from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
@@ -66,6 +67,7 @@ class RedisEngine:
         self.timetable = RedisTimetable(self)
         self.porter = RedisPorter(self)
         self.letters = RedisLetters(self)
+        self.upkeep = RedisUpkeep(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))

@@ -9,6 +9,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.kinship import POLICIES, Bond, FlowRow, FlowTally
+from headrace.core.lifecycle import Terms
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.regulation import TaskRules
 from headrace.core.states import State
@@ -29,6 +30,7 @@ worker = msgspec.msgpack.Decoder(WorkerRow)
 letter = msgspec.msgpack.Decoder(DeadRow)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
 task_rules = msgspec.json.Decoder(TaskRules)
+terms = msgspec.json.Decoder(Terms)
 occurrence = msgspec.msgpack.Decoder(Occurrence)
 
 

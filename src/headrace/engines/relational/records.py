@@ -8,6 +8,7 @@ from msgspec import Struct
 from headrace.core.admission import Condition
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.letters import Closing, Raise
+from headrace.core.lifecycle import TermsRow
 from headrace.core.limits import Head
 from headrace.core.model import (
     Claim,
@@ -84,6 +85,7 @@ _ALL = (
     Raise,
     Seeker,
     Step,
+    TermsRow,
     WorkerRow,
     _numbered("Replacement", NewJob),
     _carried("CarriedFiling", Filing),
@@ -92,4 +94,4 @@ _ALL = (
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
-FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql")
+FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql", "upkeep.sql")

@@ -43,6 +43,7 @@ from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import health, intake, schema, settling
 from headrace.engines.sqlite.ledger import SqliteLedger
@@ -85,6 +86,7 @@ class SqliteEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.upkeep = SqlUpkeep(self)
         self._auto_migrate = auto_migrate
         self._belfry = Belfry(self.store.folder)
         self._vigil = Vigil(self.store, lambda: self.ring("work"))

@@ -164,6 +164,15 @@ CREATE TABLE headrace_tasks (
     rules text NOT NULL
 );
 
+-- What code declares, and over it what an operator orders, of how long jobs of a task or of a queue may stay: in JSON.
+CREATE TABLE headrace_terms (
+    kind     text COLLATE "C" NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    declared text NOT NULL DEFAULT '{}',
+    ordered  text NOT NULL DEFAULT '{}',
+    PRIMARY KEY (kind, name)
+);
+
 -- When each limited rate will be unspent again, in microseconds. One that is not here is unspent.
 CREATE TABLE headrace_buckets (
     name    text   COLLATE "C" PRIMARY KEY,
