@@ -150,9 +150,15 @@ class TermsBook:
             self._known[task, queue] = known
         return known
 
-    def said_of(self, task: str, queue: str) -> Terms:
-        """What the task and the queue say themselves, without what follows from it and without the settings."""
-        return self.row("task", task).said.over(self.row("queue", queue).said)
+    def action(self, task: str, queue: str, threshold: str) -> OnStale:
+        """What becomes of such a job that is over this threshold.
+
+        A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended.
+        """
+        said = self.row("task", task).said.over(self.row("queue", queue).said)
+        if said.on_stale is not UNSET:
+            return said.on_stale
+        return self._settings.on_stale if getattr(said, threshold) is UNSET else "dead"
 
     def row(self, kind: Kind, name: str) -> TermsRow:
         return self._rows.get((kind, name)) or TermsRow(kind, name)

@@ -12,6 +12,7 @@ from headrace.core.kinship import POLICIES, Bond, FlowRow, FlowTally
 from headrace.core.lifecycle import Terms
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.regulation import TaskRules
+from headrace.core.staleness import Aged
 from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence, ScheduleRow
@@ -31,6 +32,7 @@ letter = msgspec.msgpack.Decoder(DeadRow)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
 task_rules = msgspec.json.Decoder(TaskRules)
 terms = msgspec.json.Decoder(Terms)
+aged = msgspec.msgpack.Decoder(list[Aged])
 occurrence = msgspec.msgpack.Decoder(Occurrence)
 
 

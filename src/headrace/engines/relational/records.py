@@ -23,6 +23,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
+from headrace.core.staleness import Judgment
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
@@ -43,6 +44,24 @@ class Question(Struct, frozen=True, array_like=True, gc=False):
     id: str
     version: int
     spawned: bool
+
+
+class Told(Struct, frozen=True, array_like=True):
+    """What the history of a job is to say."""
+
+    seq: int
+    detail: str
+
+
+class Burial(Struct, frozen=True, array_like=True):
+    """Why a job that no worker settled has a dead letter. `crashes` are the times and workers, in JSON."""
+
+    seq: int
+    reason: str
+    error_type: str
+    error_message: str
+    fingerprint: str
+    crashes: str = "[]"
 
 
 def _numbered(name: str, record: type[Struct]) -> type[Struct]:
@@ -66,6 +85,7 @@ def _carried(name: str, record: type[Struct]) -> type[Struct]:
 
 _ALL = (
     Bond,
+    Burial,
     Claim,
     Closing,
     Completion,
@@ -74,6 +94,7 @@ _ALL = (
     FlowRow,
     Head,
     JobRow,
+    Judgment,
     Lease,
     LogLine,
     NewJob,
@@ -86,6 +107,7 @@ _ALL = (
     Seeker,
     Step,
     TermsRow,
+    Told,
     WorkerRow,
     _numbered("Replacement", NewJob),
     _carried("CarriedFiling", Filing),

@@ -44,7 +44,7 @@ CREATE TABLE headrace_jobs (
 CREATE UNIQUE INDEX headrace_jobs_id ON headrace_jobs (id);
 CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, lane, priority DESC, rank, seq) WHERE state = 'pending';
 CREATE INDEX headrace_jobs_due ON headrace_jobs (run_at, queue, state) WHERE state IN ('scheduled', 'retrying');
-CREATE INDEX headrace_jobs_waiting ON headrace_jobs (queue) WHERE state = 'waiting';
+CREATE INDEX headrace_jobs_waiting ON headrace_jobs (queue, seq) WHERE state = 'waiting';
 CREATE INDEX headrace_jobs_leased ON headrace_jobs (lease_until) WHERE state = 'running';
 CREATE INDEX headrace_jobs_finished ON headrace_jobs (queue, state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX headrace_jobs_failed ON headrace_jobs (seq) WHERE state = 'failed';
