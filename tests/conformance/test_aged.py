@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
@@ -170,7 +171,12 @@ def fill(engine: Engine, jobs: int) -> set[str]:
     news = []
     for number in range(jobs):
         state = (State.PENDING, State.SCHEDULED, State.WAITING)[number % 10 if number % 10 < 3 else 0]
-        more = {"queue": f"q{number % 3}", "priority": number % 5 - 2, "lifo": number % 2 == 0, "state": state}
+        more: dict[str, Any] = {
+            "queue": f"q{number % 3}",
+            "priority": number % 5 - 2,
+            "lifo": number % 2 == 0,
+            "state": state,
+        }
         more["run_at"] = LATER + number % 4 if state is State.SCHEDULED else NOW + number % 6
         name = f"j{number:04d}"
         news.append(keyed(name, f"k{number % 4}", **more) if number % 7 == 0 else new_job(name, **more))

@@ -62,7 +62,7 @@ class Headrace:
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = _open_spool(self.settings, self.engine)
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool)
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._registry = Registry(self._submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks

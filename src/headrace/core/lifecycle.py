@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
@@ -134,6 +134,13 @@ def effective(task: Terms, queue: Terms, settings: Settings) -> Terms:
     return said.over(usual_terms(settings))
 
 
+class Limit(NamedTuple):
+    """A threshold in milliseconds, and what becomes of a job that is over it."""
+
+    most: int
+    action: OnStale
+
+
 class TermsBook:
     """The terms of all tasks and queues of a store, as they were when it was asked for them."""
 
@@ -141,6 +148,7 @@ class TermsBook:
         self._rows = {(row.kind, row.name): row for row in rows}
         self._settings = settings
         self._known: dict[tuple[str, str], Terms] = {}
+        self._limits: dict[tuple[str, str], dict[str, Limit]] = {}
 
     def of(self, task: str, queue: str) -> Terms:
         """What holds for the jobs of this task in this queue: every field is set."""
@@ -150,15 +158,21 @@ class TermsBook:
             self._known[task, queue] = known
         return known
 
-    def action(self, task: str, queue: str, threshold: str) -> OnStale:
-        """What becomes of such a job that is over this threshold.
+    def limits(self, task: str, queue: str) -> dict[str, Limit]:
+        """The thresholds that such a job has, by their names, and what becomes of it if it is over one of them.
 
         A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended.
         """
-        said = self.row("task", task).said.over(self.row("queue", queue).said)
-        if said.on_stale is not UNSET:
-            return said.on_stale
-        return self._settings.on_stale if getattr(said, threshold) is UNSET else "dead"
+        known = self._limits.get((task, queue))
+        if known is None:
+            said = self.row("task", task).said.over(self.row("queue", queue).said)
+            terms, usual = self.of(task, queue), self._settings.on_stale
+            known = self._limits[task, queue] = {
+                name: Limit(most, usual if getattr(said, name) is UNSET and said.on_stale is UNSET else action)
+                for name in THRESHOLDS
+                if isinstance(most := getattr(terms, name), int) and (action := terms.on_stale) is not UNSET
+            }
+        return known
 
     def row(self, kind: Kind, name: str) -> TermsRow:
         return self._rows.get((kind, name)) or TermsRow(kind, name)
