@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.core.clock import to_ms
 from headrace.core.words import nearest, short
 from headrace.errors import InvalidJob
-
-if TYPE_CHECKING:
-    from headrace.core.settings import Settings
 
 OnStale = Literal["dead", "fail", "review"]
 Kind = Literal["task", "queue"]
@@ -99,7 +96,38 @@ class TermsRow(Struct, frozen=True, array_like=True):
 TERMS_NAMES = Terms.__struct_fields__
 
 
-def usual_terms(settings: Settings) -> Terms:
+class Usual(Protocol):
+    """Of the settings what holds for every job, unless its task or its queue says otherwise; in seconds.
+
+    The settings know the options of tasks, and those know what a lifecycle is: so it is only their shape that is known
+    here.
+    """
+
+    @property
+    def stale_scheduled(self) -> float | None: ...
+    @property
+    def stale_waiting(self) -> float | None: ...
+    @property
+    def stale_pending(self) -> float | None: ...
+    @property
+    def stale_retrying(self) -> float | None: ...
+    @property
+    def stale_running(self) -> float | None: ...
+    @property
+    def stale_age(self) -> float | None: ...
+    @property
+    def on_stale(self) -> OnStale: ...
+    @property
+    def keep_completed(self) -> float | None: ...
+    @property
+    def keep_failed(self) -> float | None: ...
+    @property
+    def keep_cancelled(self) -> float | None: ...
+    @property
+    def archive(self) -> bool: ...
+
+
+def usual_terms(settings: Usual) -> Terms:
     """What holds where neither a task nor its queue says anything: every field is set."""
     return Terms(
         max_scheduled=_ms(settings.stale_scheduled),
@@ -122,7 +150,7 @@ def _ms(seconds: float | None) -> int | None:
     return None if seconds is None else to_ms(seconds)
 
 
-def effective(task: Terms, queue: Terms, settings: Settings) -> Terms:
+def effective(task: Terms, queue: Terms, settings: Usual) -> Terms:
     """What holds for the jobs of a task in a queue: every field is set.
 
     Who gives a task or a queue a threshold means it: unless one of them says what becomes of stale jobs, they are dead
@@ -144,7 +172,7 @@ class Limit(NamedTuple):
 class TermsBook:
     """The terms of all tasks and queues of a store, as they were when it was asked for them."""
 
-    def __init__(self, rows: Iterable[TermsRow], settings: Settings) -> None:
+    def __init__(self, rows: Iterable[TermsRow], settings: Usual) -> None:
         self._rows = {(row.kind, row.name): row for row in rows}
         self._settings = settings
         self._known: dict[tuple[str, str], Terms] = {}
