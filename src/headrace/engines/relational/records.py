@@ -23,7 +23,6 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
-from headrace.core.staleness import Judgment
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
@@ -94,7 +93,6 @@ _ALL = (
     FlowRow,
     Head,
     JobRow,
-    Judgment,
     Lease,
     LogLine,
     NewJob,
