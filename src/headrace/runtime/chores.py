@@ -6,6 +6,7 @@ from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
+from headrace.runtime.staleness import Staleness
 
 
 def chores_of(engine: Engine, settings: Settings) -> list[Chore]:
@@ -13,4 +14,6 @@ def chores_of(engine: Engine, settings: Settings) -> list[Chore]:
     chores: list[Chore] = []
     if settings.dead_requeue_after is not None:
         chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
+    if settings.stale_check:
+        chores.append(Staleness(engine, settings, settings.stale_check))
     return chores
