@@ -92,4 +92,4 @@ _ALL = (
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
-FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql")
+FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql", "care.sql")
