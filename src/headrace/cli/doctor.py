@@ -91,7 +91,8 @@ def _open(session: Session, report: Report) -> Headrace | None:
 def _look_inside(app: Headrace, report: Report) -> None:
     try:
         report.engine = app.engine.facts()
-        report.findings += app.engine.check()
+        for finding in app.admin.check():
+            (report.remarks if finding.note else report.findings).append(str(finding))
         if (notice := app.engine.porter.notice()) is not None:
             _tell_notice(notice, report)
         _look_at_work(app, report)

@@ -20,7 +20,7 @@ LATE = 60_000  # milliseconds after which somebody should have done what was due
 GONE = 600_000  # milliseconds of silence after which a worker is forgotten
 KEPT_AT_START = 10  # entries of a long history that stay, whatever comes behind them
 
-_WARNED, _CRITICAL = 0.80, 0.85
+WARNED, CRITICAL = 0.80, 0.85  # of what a store may have
 _LARGE = 500 * 2**20
 _LITTLE_DISK, _NO_DISK = 500 * 2**20, 100 * 2**20
 
@@ -179,12 +179,12 @@ def _of_size(sizes: Sizes) -> Iterator[Finding]:
     told = f"the store has {_megabytes(sizes.used)}"
     if sizes.limit:
         share = sizes.used / sizes.limit
-        if share >= _WARNED:
+        if share >= WARNED:
             yield Finding(
                 code="size",
                 sentence=f"{told}, {share:.0%} of the {_megabytes(sizes.limit)} it may have",
                 advice="keep finished jobs for a shorter time, delete what is not needed, or raise the limit",
-                note=share < _CRITICAL,
+                note=share < CRITICAL,
             )
     elif sizes.used >= _LARGE:
         yield Finding(
@@ -214,7 +214,7 @@ def _megabytes(size: int) -> str:
 
 
 class Pressure(Struct, frozen=True, array_like=True):
-    """What the writers of a file met within an hour: turns to write, those that came late, and jobs stored or settled."""
+    """What the writers of a file met within an hour: turns to write, those that came late, jobs stored or settled."""
 
     hour: int
     turns: int = 0
@@ -248,7 +248,7 @@ def judge_pressure(hours: Sequence[Pressure], url: str) -> list[Finding]:
         found.append(
             Finding(
                 code="outgrown_busy",
-                sentence=f"{worst.late / worst.turns:.0%} of the writes of the worst hour of this day waited for others",
+                sentence=f"{worst.late / worst.turns:.0%} of the writes of the worst hour of a day waited for others",
                 advice=advice,
                 count=len(busy),
                 note=True,

@@ -71,7 +71,7 @@ class Care(Protocol):
         ...
 
     def restore(self, path: Path, carry: Callable[[], object]) -> None:
-        """Become what the SQLite file at `path` is. A file does that in one commit, any other store lets `carry` do it."""
+        """Become what the SQLite file at `path` is: a file in one commit, any other store by letting `carry` do it."""
         ...
 
     def clear(self) -> None:

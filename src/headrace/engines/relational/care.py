@@ -28,9 +28,7 @@ def inspect(office: Office, now: int) -> list[Finding]:
     """The findings about what is in the tables."""
 
     def count(ledger: Ledger) -> Census:
-        strays, unreaped, overdue, forlorn = _counts.decode(
-            ledger.ask("census", late=now - LATE, limit=_MOST_COUNTED)
-        )
+        strays, unreaped, overdue, forlorn = _counts.decode(ledger.ask("census", late=now - LATE, limit=_MOST_COUNTED))
         orphans = {what: len(_numbers.decode(ledger.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
         census = Census(orphans=orphans, strays=strays, workers=_workers.decode(ledger.ask("workers")))
         if ledger.ask("notice"):  # nobody works here, and not everything may have arrived
@@ -57,8 +55,9 @@ def _drop_orphans(office: Office, what: str, limit: int) -> int:
     if not found:
         return 0
     seqs = as_json(sorted(set(found)))
-    more = {"limit": limit} if what in ("history", "logs", "steps") else {}
-    return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs, **more))
+    if what in ("tags", "bonds"):  # a job has few of them
+        return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs))
+    return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs, limit=limit))
 
 
 def _drop_flows(office: Office, limit: int) -> int:

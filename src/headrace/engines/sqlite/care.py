@@ -121,7 +121,8 @@ class SqliteCare:
 
     def _free_pages(self, only_much: bool) -> int:
         with self._store.reading() as db:
-            if scalar(db, "PRAGMA auto_vacuum") != 2:  # an older file: only a full vacuum shrinks it
+            # Only of a file that somebody made for it: it costs 2 to 4 % of every enqueue and settle.
+            if scalar(db, "PRAGMA auto_vacuum") != 2:
                 return 0
             free, pages = scalar(db, "PRAGMA freelist_count"), scalar(db, "PRAGMA page_count")
         return 0 if only_much and (free < _FREE_PAGES or free < _FREE_SHARE * pages) else int(free)

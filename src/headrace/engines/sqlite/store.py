@@ -184,7 +184,6 @@ class Store:
         try:
             for setting in (
                 "page_size=4096",
-                "auto_vacuum=INCREMENTAL",  # of a new file, and of any other from its next VACUUM on
                 "journal_mode=WAL",
                 f"synchronous={self.durability.upper()}",
                 "wal_autocheckpoint=4000",  # at the usual 1000 pages, a third of single inserts' time is checkpoints
