@@ -22,6 +22,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
+from headrace.core.promises import Ending
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
@@ -69,6 +70,7 @@ _ALL = (
     Closing,
     Completion,
     DeadRow,
+    Ending,
     Filing,
     FlowRow,
     Head,
