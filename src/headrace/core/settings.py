@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from headrace.core.care import UPKEEP, Upkeep
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
 from headrace.core.rota import Order
@@ -45,6 +46,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dead_requeue_after: float | None = None
     dead_requeue_factor: float = 2.0
     dead_requeue_limit: int = 2
+    maintenance: tuple[Upkeep, ...] = UPKEEP
+    history_limit: int | None = 1000
+    log_limit: int | None = 10_000
+    max_size: int | None = None
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -75,6 +80,9 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"spool_limit: {s.spool_limit} must be at least 1", s.spool_limit >= 1),
         (f"dead_requeue_after: {s.dead_requeue_after} must be positive, or none", _is_time(s.dead_requeue_after)),
         (f"dead_requeue_factor: {s.dead_requeue_factor:g} must be from 1 to 100", 1 <= s.dead_requeue_factor <= 100),
+        (f"history_limit: {s.history_limit} must be at least 20, or none", _is_at_least(20, s.history_limit)),
+        (f"log_limit: {s.log_limit} must be at least 20, or none", _is_at_least(20, s.log_limit)),
+        (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
     ]
 
@@ -85,6 +93,10 @@ def _weighted(queues: Queues | None) -> bool:
 
 def _is_time(seconds: float | None) -> bool:
     return seconds is None or 0 < seconds <= 366 * 86_400
+
+
+def _is_at_least(least: int, value: int | None) -> bool:
+    return value is None or value >= least
 
 
 def _is_path(text: str) -> bool:
@@ -99,8 +111,18 @@ def _is_local(url: object) -> bool:
     return str(url).lower().startswith(("sqlite:", "memory:"))
 
 
-_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool", "strategy", "dead_requeue_after")
-_LISTS = ("importable", "capabilities")
+_MAY_BE_NONE = (
+    "timeout",
+    "max_jobs",
+    "max_memory",
+    "spool",
+    "strategy",
+    "dead_requeue_after",
+    "history_limit",
+    "log_limit",
+    "max_size",
+)
+_LISTS = ("importable", "capabilities", "maintenance")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -161,6 +183,8 @@ def _converted(name: str, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
     if name == "queues":
         return parse_queues(value)
+    if name == "maintenance" and isinstance(value, str) and value.lower() == "none":
+        return ()
     if name in _LISTS and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:

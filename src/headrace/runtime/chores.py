@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
+from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
 
@@ -13,4 +14,9 @@ def chores_of(engine: Engine, settings: Settings) -> list[Chore]:
     chores: list[Chore] = []
     if settings.dead_requeue_after is not None:
         chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
+    chores.append(Caring(engine, settings))
+    if settings.history_limit is not None:
+        chores.append(Capping(engine, "history", settings.history_limit))
+    if settings.log_limit is not None:
+        chores.append(Capping(engine, "logs", settings.log_limit))
     return chores

@@ -186,7 +186,6 @@ class SqliteCare:
                 db.backup(copy, pages=_PAGES_COPIED, progress=breathe)
             finally:
                 db.execute("ROLLBACK")
-            copy.execute("PRAGMA journal_mode=DELETE")  # all of it in the one file
 
     def restore(self, path: Path, carry: Callable[[], object]) -> None:
         with files.reading(path) as source, self._store.alone() as db:

@@ -23,6 +23,12 @@ def reading(path: Path) -> Iterator[sqlite3.Connection]:
         yield db
 
 
+def make_single(path: Path) -> None:
+    """Have everything in the one file, so that it can be read where nothing can be written."""
+    with explained(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode=DELETE").fetchone()
+
+
 def check_copy(path: Path) -> int:
     """Make sure that the file is a whole store of ours; the version of its tables."""
     if not path.is_file():
