@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead",
+    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead admin",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -63,12 +63,19 @@ PROMISED = {
     "DeadStats": "reason total pending requeued permanently_failed average_requeues oldest newest",
     "RequeueResult": "id job_id requeued status requeues message",
     "BulkRequeue": "matched requeued permanently_failed skipped dry_run",
+    "Backup": "path jobs bytes",
+    "Restored": "jobs released",
+    "Finding": "code sentence advice count repairable note examples",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
     "current_job": "",
 }
 PROMISED_JOBS = "get aget find afind count acount cancel acancel retry aretry promote apromote delete adelete"
+PROMISED_ADMIN = (
+    "migrate amigrate backup abackup restore arestore examine aexamine optimize aoptimize checkpoint acheckpoint check "
+    "acheck repair arepair"
+)
 PROMISED_ERRORS = {
     "HeadraceError": Exception,
     "InvalidJob": ValueError,
@@ -148,6 +155,11 @@ def test_every_attribute_that_is_promised_is_there(name: str) -> None:
 def test_the_facade_of_jobs_has_all_that_is_promised() -> None:
     with headrace.Headrace("memory://") as app:
         assert set(PROMISED_JOBS.split()) <= set(dir(app.jobs))
+
+
+def test_the_facade_of_maintenance_has_all_that_is_promised() -> None:
+    with headrace.Headrace("memory://") as app:
+        assert set(PROMISED_ADMIN.split()) <= set(dir(app.admin))
 
 
 @pytest.mark.parametrize(("name", "base"), PROMISED_ERRORS.items())

@@ -146,7 +146,6 @@ def _look_at_work(app: Headrace, report: Report) -> None:
     silent = [worker for worker in workers if worker.silent]
     alive = [worker for worker in workers if worker not in silent]
     report.workers = {"alive": len(alive), "silent": len(silent)}
-    report.findings += [f"worker {worker.id} has not been heard of since {worker.seen_at}" for worker in silent]
     for stats in app.queues():
         report.queues[stats.queue] = stats.pending
         if stats.pending and not stats.workers:

@@ -101,7 +101,8 @@ def _of_zombies(census: Census, now: int) -> Iterator[Finding]:
     if silent:
         yield Finding(
             code="silent_workers",
-            sentence=_counted(len(silent), "worker has fallen silent", "workers have fallen silent"),
+            sentence=_counted(len(silent), "worker has fallen silent", "workers have fallen silent")
+            + f", such as {silent[0].id}",
             advice="look whether they hang or were killed; after ten minutes `headrace check --repair` forgets them",
             count=len(silent),
             repairable=any(is_gone(worker, now) for worker in silent),

@@ -9,31 +9,40 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 
 from headrace.core.care import Capped, Filed, Finding, Upkeep
 from headrace.engines.care import View
 from headrace.engines.postgres import health
+from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.ledger import PostgresLedger
-from headrace.engines.postgres.server import Connection
+from headrace.engines.postgres.server import Connection, Server
 from headrace.engines.relational import care
 from headrace.engines.relational.desk import SqlDesk
-from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.timetable import SqlTimetable
 
-if TYPE_CHECKING:
-    from headrace.engines.postgres.engine import PostgresEngine
-
 T = TypeVar("T")
+
+
+class House(Office, Protocol):
+    """What is needed of the engine."""
+
+    address: Address
+    server: Server
+    sql: dict[str, str]
+
+    def prepare(self) -> None: ...
+    def start_over(self) -> None: ...
 
 
 class PostgresCare:
     """What keeps the tables sound, quick and small."""
 
-    def __init__(self, engine: PostgresEngine) -> None:
+    def __init__(self, engine: House) -> None:
         self._engine = engine
 
     def inspect(self, now: int | None = None) -> list[Finding]:
@@ -107,7 +116,7 @@ class PostgresCare:
 class _Moment:
     """The tables as they were at one moment. Read by one thread at a time."""
 
-    def __init__(self, engine: PostgresEngine, db: Connection) -> None:
+    def __init__(self, engine: House, db: Connection) -> None:
         self._engine = engine
         self._ledger = PostgresLedger(db, engine.sql, "")
         self.desk = SqlDesk(self)

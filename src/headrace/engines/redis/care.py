@@ -10,7 +10,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from headrace.core.care import KEPT_AT_START, LATE, Capped, Census, Filed, Finding, Upkeep, is_gone, judge
 from headrace.core.model import Filter
@@ -20,8 +20,7 @@ from headrace.engines.redis.scripts import Script, load
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.engine import RedisEngine
-    from headrace.engines.redis.wire import Value
+    from headrace.engines.redis.wire import Value, Wire
 
 _census, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
 _flows_page, _places_page, _cap = load("flows_page"), load("places_page"), load("cap")
@@ -41,10 +40,22 @@ _KEPT = {"schema", "store", "seq", "notice"}
 _GLOB = re.compile(r"([\[\]*?\\])")
 
 
+class House(View, Protocol):
+    """What is needed of the engine."""
+
+    wire: Wire
+    prefix: str
+
+    def prepare(self) -> None: ...
+    def at(self, now: int | None) -> int: ...
+    def facts(self) -> dict[str, str | int]: ...
+    def sign_off(self, worker_id: str) -> None: ...
+
+
 class RedisCare:
     """What keeps the store sound and small."""
 
-    def __init__(self, engine: RedisEngine) -> None:
+    def __init__(self, engine: House) -> None:
         self._engine = engine
 
     # -- looking and repairing
@@ -140,7 +151,7 @@ class RedisCare:
 class _Walk:
     """One walk through all keys, up to so many pages. What is in `repaired` is put right on the way."""
 
-    def __init__(self, engine: RedisEngine, now: int, pages: int, repaired: frozenset[str] = frozenset()) -> None:
+    def __init__(self, engine: House, now: int, pages: int, repaired: frozenset[str] = frozenset()) -> None:
         self._engine = engine
         self._now = now
         self._pages = pages
@@ -203,7 +214,7 @@ def _kind(prefix: str, key: bytes) -> str:
     return key.decode("utf-8", "surrogateescape")[len(prefix) + 3 :].partition(":")[0]
 
 
-def _keys(engine: RedisEngine) -> Iterator[list[bytes]]:
+def _keys(engine: House) -> Iterator[list[bytes]]:
     """Every key of the store, a page at a time; one that is there all the while is told at least once."""
     cursor = b"0"
     literal = _GLOB.sub(r"\\\1", engine.prefix)

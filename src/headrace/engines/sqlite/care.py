@@ -12,21 +12,19 @@ import threading
 import time
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import Protocol
 
 import msgspec
 
 from headrace.core.care import Capped, Filed, Finding, Pressure, Upkeep, add_pressure
 from headrace.engines.care import View
 from headrace.engines.relational import care
+from headrace.engines.relational.ledger import Office
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import files, health
 from headrace.engines.sqlite.schema import split
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, explained, scalar
-
-if TYPE_CHECKING:
-    from headrace.engines.sqlite.engine import SqliteEngine
 
 _pressures = msgspec.json.Decoder(list[Pressure])
 _HOUR = 3_600_000
@@ -43,10 +41,21 @@ _BREATH = 0.002  # between two pieces of a copy
 _ROWS_ANALYZED = 1000
 
 
+class House(Office, Protocol):
+    """What is needed of the engine."""
+
+    store: Store
+    url: str
+    handled: int
+
+    def prepare(self) -> None: ...
+    def start_over(self) -> None: ...
+
+
 class SqliteCare:
     """What keeps the file sound, quick and small."""
 
-    def __init__(self, engine: SqliteEngine) -> None:
+    def __init__(self, engine: House) -> None:
         self._engine = engine
         self._told = (0, 0, 0)
         self._told_at = 0
