@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -20,7 +20,7 @@ from headrace.app.moving_kin import bond_pages, carry_flows, with_kin
 from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.kinship import HELD, Bond
-from headrace.core.model import DeadRow, Filter, Notice
+from headrace.core.model import DeadRow, Filter, JobRow, Notice
 from headrace.core.states import FINAL, NOT_STARTED, State
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine
@@ -143,17 +143,22 @@ def _tie_anew(target: Engine, bonds: Sequence[Bond]) -> None:
     names = sorted({name for bond in bonds for name in (bond.parent, bond.child)})
     rows = {row.id: row for row in target.desk.get(names)}
     whole = [bond for bond in bonds if bond.parent in rows and bond.child in rows]
-    open_to = {bond.child for bond in whole if rows[bond.parent].state not in FINAL}
-    anew = {
-        name
-        for name in {bond.child for bond in whole}
-        if rows[name].state in NOT_STARTED
-        and rows[name].reason != HELD
-        and (rows[name].state is State.WAITING or name in open_to)
-    }
+    of_child: dict[str, list[Bond]] = {}
+    for bond in whole:
+        of_child.setdefault(bond.child, []).append(bond)
+    anew = {name for name, own in of_child.items() if _is_torn(rows[name], own, rows)}
     target.porter.unpack_bonds([bond for bond in whole if bond.child not in anew])
     if decided := [replace(bond, blocks=True) for bond in whole if bond.child in anew]:
         target.plant([], decided)
+
+
+def _is_torn(child: JobRow, bonds: Sequence[Bond], rows: Mapping[str, JobRow]) -> bool:
+    if child.state not in NOT_STARTED or child.reason == HELD:
+        return False
+    still_open = [rows[bond.parent].state not in FINAL for bond in bonds]
+    if child.state is not State.WAITING:
+        return any(still_open)
+    return not any(still_open) or still_open != [bond.blocks for bond in bonds]
 
 
 # -- back
@@ -174,6 +179,8 @@ def restore(engine: Engine, path: Path, *, over: bool = False, progress: Progres
     check_copy(path)
     _refuse_in_use(engine, path, over)
     engine.care.restore(path, lambda: _bring_back(engine, path, over, progress))
+    if engine.porter.notice() is not None:  # a backup of a store that was closed: now it is to be used
+        engine.porter.post(None)
     return Restored(engine.desk.count(Filter()), _release(engine))
 
 
