@@ -240,6 +240,7 @@ def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engi
     view: View = _Busy(source, go_on)  # type: ignore[assignment]
     backups._fill(folder / "copy.db", view, None, mend=True)
     with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
+        assert len(states(copy)) == 3
         assert not [finding for finding in copy.care.inspect() if finding.code in ("forlorn", "orphan_bonds")]
         seen = []
         for _ in range(10):
@@ -248,6 +249,21 @@ def test_families_are_whole_however_they_moved_on_between_two_pages(source: Engi
                 copy.exchange([succeed(claim)], None)
         assert set(states(copy).values()) == {State.COMPLETED}
         assert seen == [name for name in ("parent", "child", "grandchild") if name in seen], "in order"
+
+
+def test_what_comes_while_a_store_is_read_stays_out_unless_a_job_waits_for_it(source: Engine, folder: Path) -> None:
+    source.insert([new_job("one"), new_job("two")])
+
+    def go_on(page: int) -> None:
+        source.insert([new_job(f"late-{page}")])
+        if page == 1:
+            source.plant([new_job("helper")], [Bond("helper", "two")])
+
+    view: View = _Busy(source, go_on)  # type: ignore[assignment]
+    backups._fill(folder / "copy.db", view, None, mend=True)
+    with closing(SqliteEngine(folder / "copy.db", durability="off")) as copy:
+        assert states(copy) == {"one": State.PENDING, "two": State.WAITING, "helper": State.PENDING}
+        assert copy.desk.bonds(["two"]) == [Bond("helper", "two")]
 
 
 @pytest.mark.engines("postgres", "redis")

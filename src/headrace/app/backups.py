@@ -7,6 +7,7 @@ carries. Knows stores by the engine seam alone, and the file as a store of its o
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -20,7 +21,7 @@ from headrace.app.moving_kin import bond_pages, carry_flows, with_kin
 from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.kinship import HELD, Bond
-from headrace.core.model import DeadRow, Filter, JobRow, Notice
+from headrace.core.model import DeadRow, Filter, JobRow, Notice, Parcel
 from headrace.core.states import FINAL, NOT_STARTED, State
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine
@@ -30,6 +31,8 @@ from headrace.engines.sqlite.store import scalar
 from headrace.errors import ConfigError
 
 Progress = Callable[[int, int], None]
+_AT_ONCE = 500
+_ALL_LINES = 1_000_000
 
 
 class Backup(Struct, frozen=True):
@@ -104,20 +107,65 @@ def _carry(source: View, target: Engine, progress: Progress | None, *, mend: boo
     total = sum(depth.jobs for depth in source.desk.depths())
     carry_settings(source, target, merged=False)
     carry_flows(source, target)
-    parents: list[str] = []
+    kin: list[str] = []
     done = 0
-    for page in pages(source.porter):
-        for portion in portions([portable(parcel) for parcel in page], weight):
-            target.porter.unpack(portion)
-        parents += with_kin(page)
+    for page in _up_to_now(source) if mend else pages(source.porter):
+        _unpack(target, page)
+        kin += _concerned(page) if mend else with_kin(page)
         done += len(page)
         if progress is not None:
             progress(done, max(total, done))
     for records in pages_of_dead(source.porter):
         for some in portions(_of_failed(target, records) if mend else records, weight_of_dead):
             target.porter.unpack_dead(some)
-    for bonds in bond_pages(source.desk, parents):
-        (_tie_anew if mend else _tie)(target, bonds)
+    if mend:
+        _carry_kin(source, target, kin)
+    else:
+        for bonds in bond_pages(source.desk, kin):
+            target.porter.unpack_bonds(bonds)
+
+
+def _unpack(target: Engine, page: list[Parcel]) -> None:
+    for portion in portions([portable(parcel) for parcel in page], weight):
+        target.porter.unpack(portion)
+
+
+# A store that is read while it is in use: each job is of a moment of its own.
+
+
+def _up_to_now(source: View) -> Iterator[list[Parcel]]:
+    """The jobs that are there now. Those that come meanwhile may come faster than they are read."""
+    newest = source.desk.find(Filter(), 1).jobs
+    for page in pages(source.porter) if newest else ():
+        yield [parcel for parcel in page if parcel.job.seq <= newest[0].seq]
+        if page[-1].job.seq >= newest[0].seq:
+            return
+
+
+def _concerned(page: list[Parcel]) -> list[str]:
+    return [parcel.job.id for parcel in page if parcel.job.kin or parcel.job.state is State.WAITING]
+
+
+def _carry_kin(source: View, target: Engine, names: list[str]) -> None:
+    """Tie these jobs to those that they wait for, which are brought along if they came meanwhile."""
+    known = set(names)
+    for start in itertools.count(0, _AT_ONCE):
+        if not (some := names[start : start + _AT_ONCE]):
+            return
+        bonds = source.desk.bonds(some)
+        parents = sorted({bond.parent for bond in bonds})
+        there = {row.id for row in target.desk.get(parents)}
+        late = [_parcel(source, row) for row in source.desk.get([name for name in parents if name not in there])]
+        if late:
+            _unpack(target, late)
+            names += [parcel.job.id for parcel in late if parcel.job.id not in known]
+            known |= {parcel.job.id for parcel in late}
+        _tie_anew(target, bonds)
+
+
+def _parcel(source: View, row: JobRow) -> Parcel:
+    desk = source.desk
+    return Parcel(row, desk.history(row.id), desk.logs(row.id, _ALL_LINES), desk.steps(row.id))
 
 
 def _of_failed(target: Engine, records: list[DeadRow]) -> list[DeadRow]:
@@ -128,10 +176,6 @@ def _of_failed(target: Engine, records: list[DeadRow]) -> list[DeadRow]:
         for record in records
         if record.status != "pending" or states.get(record.job_id, State.FAILED) is State.FAILED
     ]
-
-
-def _tie(target: Engine, bonds: Sequence[Bond]) -> None:
-    target.porter.unpack_bonds(bonds)
 
 
 def _tie_anew(target: Engine, bonds: Sequence[Bond]) -> None:

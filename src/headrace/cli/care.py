@@ -54,7 +54,7 @@ def backup(session: Session, path: str, overwrite: bool, as_json: bool) -> None:
     epilog=example("headrace restore /backup/jobs.db", "headrace restore jobs.db postgresql://shop@db/shop --replace"),
 )
 @click.argument("path", metavar="FILE")
-@click.argument("url", metavar="[URL]", required=False)
+@click.argument("target", metavar="[URL]", required=False)
 @click.option("--replace", is_flag=True, help="Remove everything that is in the store now.")
 @click.option("--dry-run", is_flag=True, help="Check the file and tell what is in the store now; change nothing.")
 @yes_option
@@ -62,16 +62,16 @@ def backup(session: Session, path: str, overwrite: bool, as_json: bool) -> None:
 @shared
 @click.pass_obj
 def restore(
-    session: Session, path: str, url: str | None, replace: bool, dry_run: bool, yes: bool, as_json: bool
+    session: Session, path: str, target: str | None, replace: bool, dry_run: bool, yes: bool, as_json: bool
 ) -> None:
     """Make a store what the backup FILE is: the store of --url or the app, or that of URL.
 
     No worker may be alive. Jobs that ran when the backup was taken begin anew.
     """
-    if url is not None:
+    if target is not None:
         if session.url or session.app:
             raise click.UsageError("the store is told twice; leave --url and --app out, or URL")
-        session.url = url
+        session.url = target
     app = session.store(may_create=True)
     where = redacted_url(app.engine.url)
     present = app.jobs.count()
