@@ -64,14 +64,14 @@ def test_upkeep_shortens_a_log_when_nobody_writes_and_a_long_one_always(
     fill(engine, 500)
     monkeypatch.setattr(care_module, "_IDLE_LOG", 1000)
     engine.care.tend(("vacuum", "optimize"), NOW)
-    engine.care.tend(("checkpoint",), NOW)
+    engine.care.tend(["checkpoint"], NOW)
     assert log_of(engine) > 0, "it has just been written to"
-    engine.care.tend(("checkpoint",), NOW)
+    engine.care.tend(["checkpoint"], NOW)
     assert log_of(engine) == 0
     fill_one = new_job("one more")
     engine.insert([fill_one], now=NOW)
     monkeypatch.setattr(care_module, "_LONG_LOG", 1000)
-    engine.care.tend(("checkpoint",), NOW)
+    engine.care.tend(["checkpoint"], NOW)
     assert log_of(engine) == 0
 
 
@@ -96,7 +96,7 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
     assert before > 600
     assert not engine.care.tend(("checkpoint", "optimize"), NOW)
     assert free() == before
-    while engine.care.tend(("vacuum",), NOW):
+    while engine.care.tend(["vacuum"], NOW):
         pieces += 1
     assert pieces >= 2
     assert free() < before
@@ -110,7 +110,7 @@ def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
     fill(engine, 3000)
     engine.care.checkpoint()
     engine.desk.move(Filter(), Event.DELETE, 3000, now=NOW)
-    assert not engine.care.tend(("vacuum",), NOW)
+    assert not engine.care.tend(["vacuum"], NOW)
     told = engine.care.optimize(full=True)
     assert told["size_after"] < told["size_before"] / 4
 

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import sqlite3
+import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, closing
 from pathlib import Path
@@ -205,6 +206,18 @@ def test_a_backup_can_be_read_where_nothing_can_be_written(
     assert (folder / "shelf" / "copy.db").read_bytes() == before
 
 
+@pytest.mark.engines("sqlite")
+def test_what_a_killed_backup_left_behind_goes_after_a_day(source: Engine, folder: Path) -> None:
+    source.insert([new_job("job")])
+    for name, age in (("old", 90_000), ("new", 80_000)):
+        part = folder / f".copy.db.{name}" / "part.db"
+        part.parent.mkdir()
+        part.write_text("half")
+        os.utime(part, (time.time() - age, time.time() - age))
+    backups.take(source, folder / "copy.db")
+    assert sorted(path.name for path in folder.iterdir()) == [".copy.db.new", "copy.db", "source"]
+
+
 # -- while it is in use
 
 
@@ -323,7 +336,11 @@ def test_the_facade_backs_up_and_restores_with_handles_that_go_on(app: Headrace,
     assert taken.jobs == 3
     assert progress[-1][0] == progress[-1][1]
     app.jobs.delete(state="pending")
-    assert asyncio.run(app.admin.arestore(str(folder / "copy.db"), replace=True)).jobs == 3
+
+    async def restore() -> int:
+        return (await app.admin.arestore(str(folder / "copy.db"), replace=True)).jobs
+
+    assert asyncio.run(restore()) == 3
     with app.worker():
         assert job.result(20) == 3
         assert run.result(20) == 7

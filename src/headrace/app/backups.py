@@ -7,9 +7,12 @@ carries. Knows stores by the engine seam alone, and the file as a store of its o
 from __future__ import annotations
 
 import contextlib
+import glob
 import itertools
 import os
+import shutil
 import tempfile
+import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 
@@ -32,6 +35,7 @@ from headrace.errors import ConfigError
 
 Progress = Callable[[int, int], None]
 _AT_ONCE = 500
+_LEFT_BEHIND = 86_400  # seconds
 _ALL_LINES = 1_000_000
 
 
@@ -84,6 +88,9 @@ def _refuse_target(engine: Engine, target: Path, overwrite: bool) -> None:
 @contextlib.contextmanager
 def _part_of(target: Path) -> Iterator[Path]:
     """A file beside the target, on the same disk, in a folder that goes with everything in it."""
+    for left in target.parent.glob(f".{glob.escape(target.name)}.*/part.db"):
+        if time.time() - left.stat().st_mtime > _LEFT_BEHIND:  # by a backup that was killed
+            shutil.rmtree(left.parent, ignore_errors=True)
     with tempfile.TemporaryDirectory(prefix=f".{target.name}.", dir=target.parent) as folder:
         yield Path(folder, "part.db")
 
