@@ -34,6 +34,7 @@ from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
+    from headrace.app.admin import Admin
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
     from headrace.app.lifecycle import Lifecycles
@@ -133,6 +134,13 @@ class Headrace:
         from headrace.app.lifecycle import Lifecycles  # as above
 
         return Lifecycles(self._hub, self.settings, self.tasks)
+
+    @functools.cached_property
+    def admin(self) -> Admin:
+        """What keeps this app's store sound: backups, checks, upkeep by hand."""
+        from headrace.app.admin import Admin  # as above
+
+        return Admin(self._hub, self.settings)
 
     # -- tasks by name
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
+from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.staleness import Staleness
@@ -16,4 +17,9 @@ def chores_of(engine: Engine, settings: Settings) -> list[Chore]:
         chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
     if settings.stale_check:
         chores.append(Staleness(engine, settings, settings.stale_check))
+    chores.append(Caring(engine, settings))
+    if settings.history_limit is not None:
+        chores.append(Capping(engine, "history", settings.history_limit))
+    if settings.log_limit is not None:
+        chores.append(Capping(engine, "logs", settings.log_limit))
     return chores

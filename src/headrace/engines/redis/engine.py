@@ -31,6 +31,7 @@ from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
 from headrace.engines.redis import address, health, intake, records, schema
+from headrace.engines.redis.care import RedisCare
 from headrace.engines.redis.desk import RedisDesk
 from headrace.engines.redis.letters import RedisLetters
 from headrace.engines.redis.line import Sender, SubscribedLine
@@ -68,6 +69,7 @@ class RedisEngine:
         self.porter = RedisPorter(self)
         self.letters = RedisLetters(self)
         self.upkeep = RedisUpkeep(self)
+        self.care = RedisCare(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
@@ -228,13 +230,6 @@ class RedisEngine:
         health.refuse_old(self.wire)
         before, self._store = schema.open_store(self.wire, self.url)
         return schema.names_since(before)
-
-    def check(self) -> list[str]:
-        found = health.findings_of_server(self.wire)
-        if health.is_replica(self.wire):
-            return found
-        self.prepare()
-        return found + health.findings_of_store(self.wire)
 
     def facts(self) -> dict[str, str | int]:
         self.prepare()
