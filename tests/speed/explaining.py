@@ -122,6 +122,8 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
     }
     counts = {"limit": 1000, "expected": size, "priority": 1, "seq": 8, "after": 1000}
     counts |= {"version": 2, "kin": 0, "at": NOW}
+    if name == "insert_one":
+        return {**msgspec.structs.asdict(new_job("new")), "channel": "text"}
     return {**texts, **times, **counts, **{key: as_json(value) for key, value in batches.items()}}
 
 

@@ -47,6 +47,7 @@ HOT: dict[str, set[str]] = {
     "walk_waiting": {"jobs_waiting"},
     "insert": set(),
     "insert_whole": set(),
+    "insert_one": set(),
     "settle": BY_ID | BY_NUMBER,
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},

@@ -23,6 +23,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
+from headrace.core.promises import Ending
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
@@ -89,6 +90,7 @@ _ALL = (
     Closing,
     Completion,
     DeadRow,
+    Ending,
     Filing,
     FlowRow,
     Head,
