@@ -27,6 +27,7 @@ from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
 
 T = TypeVar("T")
+_KEPT = ("headrace_schema", "headrace_store")
 
 
 class House(Office, Protocol):
@@ -68,11 +69,10 @@ class PostgresCare:
         before = self._size()
 
         def vacuum(db: Connection) -> None:
-            tables = [str(row[0]) for row in db.execute(health.TABLES, [schema]).fetchall()]
             how = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
             db.execute("SET statement_timeout = 0")  # a large table takes its time, and holds up nobody
             try:
-                for table in tables:
+                for table in self._tables(db):
                     db.execute(how.format(sql.Identifier(schema, table)))
             finally:
                 db.execute("RESET statement_timeout")
@@ -110,8 +110,18 @@ class PostgresCare:
         carry()
 
     def clear(self) -> None:
-        self._engine.write(lambda ledger: ledger.run("clear"))
+        self._engine.prepare()
+        schema = self._engine.address.schema
+
+        def empty(db: Connection) -> None:
+            tables = [sql.Identifier(schema, name) for name in self._tables(db) if name not in _KEPT]
+            db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
+
+        self._engine.server.transact(empty)
         self._engine.start_over()
+
+    def _tables(self, db: Connection) -> list[str]:
+        return [str(row[0]) for row in db.execute(health.TABLES, [self._engine.address.schema]).fetchall()]
 
 
 class _Moment:

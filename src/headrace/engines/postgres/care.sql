@@ -119,8 +119,3 @@ SELECT count(*) FROM headrace_history WHERE job = :job;
 
 -- name: length_logs
 SELECT count(*) FROM headrace_logs WHERE job = :job;
-
--- name: clear
-TRUNCATE headrace_bonds, headrace_steps, headrace_tags, headrace_history, headrace_logs, headrace_jobs, headrace_flows,
-         headrace_dead, headrace_queues, headrace_tasks, headrace_terms, headrace_buckets, headrace_schedules, headrace_occurrences,
-         headrace_workers;

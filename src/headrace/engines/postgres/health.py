@@ -38,9 +38,9 @@ def findings(db: Connection, address: Address) -> list[Finding]:
 
 
 def _of_settings(db: Connection) -> Iterator[Finding]:
-    for name, (sentence, advice) in _BETTER_ON.items():
+    for name, sentence in _BETTER_ON.items():
         if _setting(db, name) == "off":
-            yield Finding(code=name, sentence=f"{name} is off: {sentence}", advice=advice)
+            yield Finding(code=name, sentence=sentence, advice="turn it on")
     if _one(db, "SELECT pg_is_in_recovery()"):
         yield Finding(
             code="replica",
@@ -72,9 +72,9 @@ def size(db: Connection, address: Address) -> int:
 
 
 _BETTER_ON = {
-    "fsync": ("a crash of the server's machine may damage or lose everything", "turn it on"),
-    "synchronous_commit": ("a crash of the server loses the last jobs it accepted", "turn it on"),
-    "autovacuum": ("finished versions of rows pile up and claims slow down", "turn it on"),
+    "fsync": "fsync is off: a crash of the server's machine may damage or lose everything",
+    "synchronous_commit": "synchronous_commit is off: a crash of the server loses the last jobs it accepted",
+    "autovacuum": "autovacuum is off: finished versions of rows pile up and claims slow down",
 }
 TABLES = """SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname LIKE 'headrace\\_%%' ORDER BY c.relname"""

@@ -123,7 +123,7 @@ def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
             advice="raise maxmemory or delete finished jobs",
             note=used < CRITICAL * limit,
         )
-    if int(info.get("evicted_keys", 0)):
+    if policy != "noeviction" and int(info.get("evicted_keys", 0)):
         yield Finding(
             code="evicted",
             sentence=f"Redis has thrown away {info['evicted_keys']} keys for want of memory, ours may be among them",

@@ -22,10 +22,10 @@ from headrace.engines.relational import care
 from headrace.engines.relational.ledger import Office
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import files, health
-from headrace.engines.sqlite.schema import split
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, explained, scalar
 
+_names = msgspec.json.Decoder(list[str])
 _pressures = msgspec.json.Decoder(list[Pressure])
 _HOUR = 3_600_000
 _DAY = 24 * _HOUR
@@ -201,15 +201,14 @@ class SqliteCare:
             source.backup(db)
         self._engine.start_over()
         self._engine.prepare()
-        self._run("forget_life")
+        with self._store.writing() as db:
+            db.execute(SQL["forget_workers"])
+            db.execute(SQL["forget_pressure"])
         self._shorten_log()
 
     def clear(self) -> None:
         self._engine.prepare()
-        self._run("clear")
-        self._engine.start_over()
-
-    def _run(self, script: str) -> None:
         with self._store.writing() as db:
-            for statement in split(SQL[script] + ";"):
-                db.execute(statement)
+            for table in _names.decode(scalar(db, SQL["emptied_tables"])):
+                db.execute(f'DELETE FROM "{table}"')
+        self._engine.start_over()

@@ -125,23 +125,12 @@ REPLACE INTO headrace_store (name, value) VALUES ('pressure', :value);
 
 -- A restored file is no part of the life that it is a copy of: nobody works there yet.
 
--- name: forget_life
+-- name: forget_workers
 DELETE FROM headrace_workers;
+
+-- name: forget_pressure
 DELETE FROM headrace_store WHERE name = 'pressure';
 
--- name: clear
-DELETE FROM headrace_bonds;
-DELETE FROM headrace_steps;
-DELETE FROM headrace_tags;
-DELETE FROM headrace_history;
-DELETE FROM headrace_logs;
-DELETE FROM headrace_jobs;
-DELETE FROM headrace_flows;
-DELETE FROM headrace_dead;
-DELETE FROM headrace_queues;
-DELETE FROM headrace_tasks;
-DELETE FROM headrace_terms;
-DELETE FROM headrace_buckets;
-DELETE FROM headrace_schedules;
-DELETE FROM headrace_occurrences;
-DELETE FROM headrace_workers;
+-- name: emptied_tables
+SELECT json_group_array(name) FROM sqlite_master
+WHERE type = 'table' AND name LIKE 'headrace@_%' ESCAPE '@' AND name NOT IN ('headrace_schema', 'headrace_store');

@@ -49,7 +49,7 @@ def migrate(connection: sqlite3.Connection, where: str, now: int) -> list[str]:
     )
     missing = [migration for migration in MIGRATIONS if migration.version > version]
     for migration in missing:
-        for statement in split(migration.script):
+        for statement in _split(migration.script):
             connection.execute(statement)
         connection.execute(
             "INSERT INTO headrace_schema (version, name, applied_at) VALUES (?, ?, ?)",
@@ -58,8 +58,7 @@ def migrate(connection: sqlite3.Connection, where: str, now: int) -> list[str]:
     return [migration.full_name for migration in missing]
 
 
-def split(script: str) -> list[str]:
-    """The statements of a script, one by one."""
+def _split(script: str) -> list[str]:
     # executescript() would commit the transaction we are in.
     statements, pending = [], ""
     for line in script.splitlines(keepends=True):
