@@ -23,6 +23,7 @@ from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.address import Address
+from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
 from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable
@@ -37,6 +38,7 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.sql import as_json
 from headrace.engines.tower import Tower
@@ -61,6 +63,8 @@ class PostgresEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.sweeper = SqlSweeper(self)
+        self.archive = PostgresArchive(self, self.address.schema)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)

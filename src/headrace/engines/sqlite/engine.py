@@ -7,6 +7,7 @@ interpreter lock for every row (measured: 93 jobs/s against 10 000 beside one co
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import health, intake, schema, settling
@@ -54,6 +56,7 @@ from headrace.engines.sqlite.vigil import Vigil
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
+    from headrace.engines.sqlite.archive import SqliteArchive
     from headrace.engines.sqlite.scratch import Scratch
 
 _names = msgspec.json.Decoder(list[str])
@@ -85,6 +88,7 @@ class SqliteEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.sweeper = SqlSweeper(self)
         self._auto_migrate = auto_migrate
         self._belfry = Belfry(self.store.folder)
         self._vigil = Vigil(self.store, lambda: self.ring("work"))
@@ -212,6 +216,13 @@ class SqliteEngine:
         from headrace.engines.sqlite.joined import SqliteJoined
 
         return SqliteJoined(self, self._vigil, connection)
+
+    @functools.cached_property
+    def archive(self) -> SqliteArchive:
+        # Deferred: most programs never ask for it.
+        from headrace.engines.sqlite.archive import SqliteArchive
+
+        return SqliteArchive(self.store)
 
     # -- workers and bells
 
