@@ -21,6 +21,7 @@ from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
+from headrace.core.lifecycle import Lifecycle
 from headrace.core.promises import ParentFailure
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.retry import Retry
@@ -69,6 +70,7 @@ if TYPE_CHECKING:
         DeadStats,
         RequeueResult,
     )
+    from headrace.app.lifecycle_records import LifecycleTerms
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
@@ -110,6 +112,8 @@ __all__ = [
     "JobPage",
     "JobTimeout",
     "LeaseLost",
+    "Lifecycle",
+    "LifecycleTerms",
     "LogEntry",
     "ParentFailure",
     "PayloadTooLarge",
@@ -151,6 +155,7 @@ _LATER = {
     "DeadStats": "headrace.app.dead_records",
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
+    "LifecycleTerms": "headrace.app.lifecycle_records",
     "RequeueResult": "headrace.app.dead_records",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",

@@ -36,6 +36,7 @@ from headrace.runtime.twin import in_thread, twin
 if TYPE_CHECKING:
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
+    from headrace.app.lifecycle import Lifecycles
     from headrace.app.schedules import Schedules
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
@@ -125,6 +126,13 @@ class Headrace:
         from headrace.app.dead import Dead  # as above
 
         return Dead(self._hub, self.task_by_name, self.settings.max_payload)
+
+    @functools.cached_property
+    def lifecycle(self) -> Lifecycles:
+        """How long the jobs of this app's store may stay, and those that stay too long."""
+        from headrace.app.lifecycle import Lifecycles  # as above
+
+        return Lifecycles(self._hub, self.settings, self.tasks)
 
     # -- tasks by name
 
@@ -276,9 +284,12 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        return Worker(
-            self.engine, settings, self.find_task, self.tasks.keys, self.clock, declare=self.schedules.sync, **how
-        )
+        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, declare=self._declare, **how)
+
+    def _declare(self) -> None:
+        """Store what the code says of its tasks. Terms first: a schedule that can't be stored is an error."""
+        self.lifecycle.sync()
+        self.schedules.sync()
 
     # -- for tests
 

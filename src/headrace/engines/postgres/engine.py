@@ -40,6 +40,7 @@ from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.tower import Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
@@ -65,6 +66,7 @@ class PostgresEngine:
         self.letters = SqlLetters(self)
         self.sweeper = SqlSweeper(self)
         self.archive = PostgresArchive(self, self.address.schema)
+        self.upkeep = SqlUpkeep(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)
@@ -227,9 +229,9 @@ class PostgresEngine:
 
         return self.write(beat)
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self._folder(), limit, self.at(now))
+        return reaper.reap(self, self._folder(), limit, max_crashes, self.at(now))
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))

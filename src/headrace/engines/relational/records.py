@@ -9,6 +9,7 @@ from headrace.core.admission import Condition
 from headrace.core.archive import ArchiveRow
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.letters import Closing, Raise
+from headrace.core.lifecycle import TermsRow
 from headrace.core.limits import Head
 from headrace.core.model import (
     Claim,
@@ -23,6 +24,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
+from headrace.core.staleness import Judgment
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
@@ -43,6 +45,24 @@ class Question(Struct, frozen=True, array_like=True, gc=False):
     id: str
     version: int
     spawned: bool
+
+
+class Told(Struct, frozen=True, array_like=True):
+    """What the history of a job is to say."""
+
+    seq: int
+    detail: str
+
+
+class Burial(Struct, frozen=True, array_like=True):
+    """Why a job that no worker settled has a dead letter. `crashes` are the times and workers, in JSON."""
+
+    seq: int
+    reason: str
+    error_type: str
+    error_message: str
+    fingerprint: str
+    crashes: str = "[]"
 
 
 def _numbered(name: str, record: type[Struct]) -> type[Struct]:
@@ -67,6 +87,7 @@ def _carried(name: str, record: type[Struct]) -> type[Struct]:
 _ALL = (
     ArchiveRow,
     Bond,
+    Burial,
     Claim,
     Closing,
     Completion,
@@ -75,6 +96,7 @@ _ALL = (
     FlowRow,
     Head,
     JobRow,
+    Judgment,
     Lease,
     LogLine,
     NewJob,
@@ -86,6 +108,8 @@ _ALL = (
     Raise,
     Seeker,
     Step,
+    TermsRow,
+    Told,
     WorkerRow,
     _numbered("Replacement", NewJob),
     _carried("CarriedFiling", Filing),
@@ -96,5 +120,5 @@ RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
 FILES = (
     *("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql"),
-    *("archive.sql", "sweeping.sql"),
+    *("upkeep.sql", "archive.sql", "sweeping.sql"),
 )
