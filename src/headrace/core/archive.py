@@ -146,7 +146,7 @@ _FORMAT = b"\x01"  # the first byte of a body: how the rest is to be read
 # What bodies have in common, the most usual at the end. A body is read with the very dictionary it was written with:
 # another one needs another format.
 _COMMON = (
-    b"Traceback (most recent call last):\n  File \"/usr/lib/python3/site-packages/\", line , in \n    raise "
+    b'Traceback (most recent call last):\n  File "/usr/lib/python3/site-packages/", line , in \n    raise '
     b"ConnectionError: TimeoutError: ValueError: worker_lost attempts_used_up permanent timeout "
     b"\xa5retry\xa7running\xa8retrying\xa4fail\xa7running\xa6failed\xa6cancel\xa9cancelled\xa6revive\xa7pending"
     b"\xa4info\xa7warning\xa5error\xa7default\xa9completed\x00\x00\x01\x04\x00\x00\xa7[[],{}]\xcf\x00\x00\x01\x9d"

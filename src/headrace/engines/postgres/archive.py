@@ -125,7 +125,7 @@ class PostgresArchive:
         except psycopg.errors.DuplicateTable:  # somebody else was quicker
             return False
         except (psycopg.Error, EngineUnavailable) as error:
-            if isinstance(error, psycopg.errors.InvalidObjectDefinition):  # of another interval: it holds these rows too
+            if isinstance(error, psycopg.errors.InvalidObjectDefinition):  # one of another interval is in its place
                 log.info("partition %s of the archive overlaps one that is there, which is used", name)
                 self._known.add(name)
             elif name not in self._told:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct
@@ -47,7 +48,14 @@ class SqlSweeper:
         start = (_END, _END) if newest else (-_END, -_END)
         at, seq = start if after is None else (after.finished_at, after.seq)
         statement = "finished_newest" if newest else "finished_oldest"
-        asked = {"queue": queue, "state": state.value, "before": before, "limit": limit, "at": at, "seq": seq}
+        asked: dict[str, Any] = {
+            "queue": queue,
+            "state": state.value,
+            "before": before,
+            "limit": limit,
+            "at": at,
+            "seq": seq,
+        }
 
         def look(ledger: Ledger) -> list[Finished]:
             rows = _finished.decode(ledger.ask(statement, **asked))
