@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.archive import ArchiveRow, Interval, is_past, keepsake_of, partition_of, row_of, span_of
+from headrace.core.archive import ArchiveRow, Interval, is_past, keepsake_of, key_of, partition_of, row_of, span_of
 from headrace.core.model import Filter, Parcel
 from headrace.core.states import State
 from headrace.engines.archive import Archive
@@ -64,7 +64,12 @@ def test_a_row_comes_back_as_it_was(archive: Archive) -> None:
 
 def test_nothing_was_archived_yet(archive: Archive) -> None:
     assert archive.find(ALL, 10).rows == []
-    assert (archive.count(ALL), archive.get(["job"]), archive.remove(["job"]), archive.durations(ALL)) == (0, [], 0, [])
+    assert (archive.count(ALL), archive.get(["job"]), archive.remove([("job", 1, 2)]), archive.durations(ALL)) == (
+        0,
+        [],
+        0,
+        [],
+    )
     assert archive.drop(NOW) == []
     archive.add([], "weekly")
 
@@ -85,6 +90,16 @@ def test_a_job_that_ran_again_takes_the_place_of_its_older_row(archive: Archive,
     assert found(archive) == (["job", "other"])
 
 
+def test_a_sweep_that_comes_late_does_not_undo_a_newer_end(archive: Archive) -> None:
+    first, second = old(created_at=NOW - DAY), old(at=NOW + HOUR, created_at=NOW - DAY)
+    archive.add([second], "weekly", again=["job"])
+    archive.add([first], "weekly", again=["job"])
+    assert archive.get(["job"]) == [second]
+    archive.remove([key_of(first)])
+    assert found(archive) == ["job"]
+    assert archive.get(["job"]) == [second]
+
+
 def test_another_job_of_the_same_id_has_a_row_of_its_own(archive: Archive) -> None:
     archive.add([old(at=NOW)], "weekly")
     archive.add([old(at=NOW + 2 * WEEK)], "weekly", again=["job"])
@@ -93,9 +108,11 @@ def test_another_job_of_the_same_id_has_a_row_of_its_own(archive: Archive) -> No
     assert [row.finished_at for row in archive.get(["job"])] == [NOW + 2 * WEEK + HOUR]
 
 
-def test_rows_are_removed_by_id(archive: Archive) -> None:
-    archive.add([old(f"j{number}", NOW + number * WEEK) for number in range(4)], "weekly")
-    assert archive.remove(["j1", "j3", "nowhere"]) == 2
+def test_very_rows_are_removed(archive: Archive) -> None:
+    rows = [old(f"j{number}", NOW + number * WEEK) for number in range(4)]
+    archive.add(rows, "weekly")
+    assert archive.remove([key_of(rows[1]), key_of(rows[3]), ("nowhere", NOW, NOW), ("j0", NOW, NOW)]) == 2
+    assert archive.remove([]) == 0
     assert found(archive) == ["j2", "j0"]
 
 
@@ -146,7 +163,7 @@ def test_a_filter_is_a_text_and_nothing_else(archive: Archive, text: str) -> Non
     archive.add([old()], "weekly")
     assert found(archive, task=text) == found(archive, queue=text) == found(archive, tag=text) == []
     assert found(archive, ids=(text,)) == []
-    assert archive.remove([text]) == 0
+    assert archive.remove([(text, NOW - HOUR, NOW)]) == 0
 
 
 def test_how_long_tasks_ran_is_told_for_each(archive: Archive) -> None:

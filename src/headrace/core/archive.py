@@ -21,6 +21,7 @@ from headrace.core.states import Event, State
 from headrace.core.steps import Step
 from headrace.errors import CorruptPayload, InvalidJob
 
+Key = tuple[str, int, int]  # of a row: its id, when the job was created and when it ended
 Interval = Literal["weekly", "daily", "monthly"]
 AHEAD = 2
 SUMMARY = 200  # characters
@@ -207,6 +208,10 @@ def _summary(parcel: Parcel) -> str | None:
         if filing.error_type is not None:
             return f"{filing.error_type}: {filing.error_message}"[:SUMMARY]
     return None if parcel.job.reason is None else parcel.job.reason[:SUMMARY]
+
+
+def key_of(row: ArchiveRow) -> Key:
+    return row.id, row.created_at, row.finished_at
 
 
 # -- cursors

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from headrace.core.archive import ArchivePage, ArchiveRow, Durations, Interval, PartitionRow
+from headrace.core.archive import ArchivePage, ArchiveRow, Durations, Interval, Key, PartitionRow
 from headrace.core.model import Filter, Lease, Parcel
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import State
@@ -15,9 +15,9 @@ class Archive(Protocol):
     """Finished jobs that are no longer among the others, in partitions by the time of their end."""
 
     def add(self, rows: Sequence[ArchiveRow], interval: Interval, again: Collection[str] = ()) -> None:
-        """Store the rows, safe from a crash when this returns; a row takes the place of the same one.
+        """Store the rows, safe from a crash when this returns; a row that is there is stored once.
 
-        Of jobs with an id of `again`, older rows of the same job go as well: it was over before, and ran again.
+        Of jobs with an id of `again`, rows with an earlier end go as well: the job was over before, and ran again.
         """
         ...
 
@@ -37,8 +37,8 @@ class Archive(Protocol):
         """How long the matching jobs ran, for each task, by name."""
         ...
 
-    def remove(self, ids: Sequence[str]) -> int:
-        """Remove the rows of these ids; how many there were."""
+    def remove(self, keys: Sequence[Key]) -> int:
+        """Remove these very rows; how many there were."""
         ...
 
     def partitions(self) -> list[PartitionRow]:

@@ -21,8 +21,10 @@ from headrace.core.archive import (
     ArchiveRow,
     Durations,
     Interval,
+    Key,
     PartitionRow,
     ahead,
+    key_of,
     page_of,
     partition_of,
     place_of,
@@ -85,7 +87,7 @@ class PostgresArchive:
         self._host.prepare()
         self._make({partition_of(row.finished_at, interval) for row in rows})
         batch = {"r": storable(as_json([_as_list(row) for row in rows]))}
-        keys = as_json([(row.id, row.created_at, row.finished_at) for row in rows if row.id in again])
+        keys = as_json([key_of(row) for row in rows if row.id in again])
 
         def store(db: Connection) -> None:
             db.execute(self._sql["archive_add"], batch)
@@ -94,9 +96,9 @@ class PostgresArchive:
 
         self._server.transact(store)
 
-    def remove(self, ids: Sequence[str]) -> int:
+    def remove(self, keys: Sequence[Key]) -> int:
         self._host.prepare()
-        values = {"ids": storable(as_json(ids))}
+        values = {"keys": storable(as_json(keys))}
         return self._server.transact(lambda db: db.execute(self._sql["archive_remove"], values).rowcount)
 
     def prepare(self, now: int, interval: Interval) -> list[str]:

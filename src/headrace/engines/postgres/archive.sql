@@ -14,7 +14,7 @@ SET task = excluded.task, queue = excluded.queue, state = excluded.state, durati
 -- name: archive_supersede
 DELETE FROM headrace_archive AS kept USING jsonb_array_elements(:keys::jsonb) AS key(value)
 WHERE kept.id = (key.value ->> 0) AND kept.created_at = (key.value ->> 1)::bigint
-  AND kept.finished_at <> (key.value ->> 2)::bigint;
+  AND kept.finished_at < (key.value ->> 2)::bigint;
 
 -- name: archive_get
 SELECT DISTINCT ON (kept.id) {ArchiveRow} FROM headrace_archive AS kept
@@ -22,7 +22,9 @@ WHERE kept.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
 ORDER BY kept.id, kept.finished_at DESC;
 
 -- name: archive_remove
-DELETE FROM headrace_archive WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
+DELETE FROM headrace_archive AS kept USING jsonb_array_elements(:keys::jsonb) AS key(value)
+WHERE kept.id = (key.value ->> 0) AND kept.created_at = (key.value ->> 1)::bigint
+  AND kept.finished_at = (key.value ->> 2)::bigint;
 
 -- The `where_archived_` ones are the parts that `{where}` is made of.
 

@@ -23,9 +23,11 @@ from headrace.core.archive import (
     ArchiveRow,
     Durations,
     Interval,
+    Key,
     PartitionRow,
     ahead,
     is_past,
+    key_of,
     page_of,
     partition_of,
     percentile,
@@ -66,7 +68,7 @@ class SqliteArchive:
             for name, of_one in shelves.items():
                 self._put(name, of_one)
             if older := [row for row in rows if row.id in again]:
-                self._supersede(older, interval)
+                self._supersede(older)
 
     def _put(self, name: str, rows: Sequence[ArchiveRow]) -> None:
         with self._opened(name, create=True) as db:
@@ -74,19 +76,19 @@ class SqliteArchive:
             db.executemany(SQL["archive_add"], [msgspec.structs.astuple(row) for row in rows])
             db.execute("COMMIT")
 
-    def _supersede(self, rows: Sequence[ArchiveRow], interval: Interval) -> None:
-        """Remove what other partitions have of these jobs; only now, when the new rows are safe."""
+    def _supersede(self, rows: Sequence[ArchiveRow]) -> None:
+        """Remove what any partition has of their earlier ends; only now, when the new rows are safe."""
         for name in self._names():
-            others = [row for row in rows if partition_of(row.finished_at, interval) != name]
-            if keys := [(row.id, row.created_at) for row in others]:
-                self._change(name, "archive_supersede", keys)
+            self._change(name, "archive_supersede", [key_of(row) for row in rows])
 
-    def remove(self, ids: Sequence[str]) -> int:
-        if not ids:
-            return 0
+    def remove(self, keys: Sequence[Key]) -> int:
         with self._writing():
-            names = self._names_for(Filter(ids=tuple(ids)))
-            return sum(self._change(name, "archive_remove", [(as_json(ids),)]) for name in names)
+            return sum(self._change(name, "archive_remove", of_one) for name, of_one in self._places(keys).items())
+
+    def _places(self, keys: Sequence[Key]) -> dict[str, list[Key]]:
+        """In which partitions these rows may be."""
+        ends = {name: [key for key in keys if _begin(name) <= key[2] < _end(name)] for name in self._names()}
+        return {name: found for name, found in ends.items() if found}
 
     def _change(self, name: str, statement: str, values: Sequence[tuple[Any, ...]]) -> int:
         with self._opened(name) as db:

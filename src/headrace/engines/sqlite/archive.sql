@@ -34,16 +34,17 @@ INSERT INTO headrace_archive ({ArchiveRow}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?
 ON CONFLICT (id, created_at) DO UPDATE
 SET task = excluded.task, queue = excluded.queue, state = excluded.state, finished_at = excluded.finished_at,
     duration = excluded.duration, attempts = excluded.attempts, summary = excluded.summary, tags = excluded.tags,
-    body = excluded.body, bytes = excluded.bytes;
+    body = excluded.body, bytes = excluded.bytes
+WHERE excluded.finished_at >= headrace_archive.finished_at;
 
 -- name: archive_supersede
-DELETE FROM headrace_archive WHERE id = ? AND created_at = ?;
+DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at < ?;
 
 -- name: archive_get
 SELECT {ArchiveRow} FROM headrace_archive WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: archive_remove
-DELETE FROM headrace_archive WHERE id IN (SELECT value FROM json_each(?));
+DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at = ?;
 
 -- The `where_archived_` ones are the parts that `{where}` is made of.
 
