@@ -1,4 +1,4 @@
-"""The archive: rows are stored once, found by what they are of, and dropped by partitions. Redis has none of its own."""
+"""The archive: rows are stored once, found by what they are of, and dropped by partitions. Redis has none itself."""
 
 from __future__ import annotations
 

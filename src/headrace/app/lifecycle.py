@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import structs
 
+from headrace.app.archiving import ArchiveRun, ArchiveStats, Archiving, Partition, TaskDurations
 from headrace.app.hub import AppHub
 from headrace.app.lifecycle_records import LifecycleTerms, terms_of
 from headrace.core.lifecycle import Kind, Lifecycle, Terms, TermsBook, TermsRow, changed_terms
 from headrace.core.options import check_queue, check_task_name
 from headrace.core.settings import Settings
 from headrace.errors import InvalidJob
+from headrace.runtime.job import Job
 from headrace.runtime.task import Task
 from headrace.runtime.twin import twin
 
@@ -23,6 +26,7 @@ class Lifecycles:
     def __init__(self, hub: AppHub, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
         self._hub = hub
         self._settings = settings
+        self._archiving = Archiving(hub, settings)
         self._tasks = tasks
 
     # -- terms
@@ -67,6 +71,42 @@ class Lifecycles:
         self._hub.engine.upkeep.declare_terms([TermsRow("task", name, declared[name]) for name in changed])
         return changed
 
+    # -- retention
+
+    def archive(self, *, dry_run: bool = True) -> ArchiveRun:
+        """Have every finished job whose time has come leave the store now, into the archive or, without one, for good.
+
+        Workers do it by themselves. With `dry_run`, which is the default, nothing is changed: it tells what would go.
+        """
+        return self._archiving.run(dry_run)
+
+    def partitions(self) -> list[Partition]:
+        """The partitions of the archive, the oldest first."""
+        return self._archiving.partitions()
+
+    def stats(self) -> ArchiveStats:
+        """What the archive holds, and what the last sweep of a worker did."""
+        return self._archiving.stats()
+
+    def durations(self, /, **filters: Any) -> list[TaskDurations]:
+        """How long archived jobs ran, for each task; the filters are those of `app.jobs.find(archived=True)`."""
+        return self._archiving.durations(filters)
+
+    def export(self, path: str | os.PathLike[str], /, **filters: Any) -> int:
+        """Write the archived jobs that match to a file, the newest end first; how many.
+
+        `.jsonl` is one job a line with its history and logs, `.parquet` a table, which needs headrace[parquet]. The
+        filters are those of `app.jobs.find(archived=True)`. Arguments are written as they are stored.
+        """
+        return self._archiving.export(path, filters)
+
+    def restore(self, job_id: str) -> Job[Any]:
+        """Bring an archived job back, with its history, to run again; it is of no flow and waits for nobody.
+
+        JobNotFound if the archive does not have it, InvalidJob if a job of its id is in the store.
+        """
+        return self._archiving.restore(job_id)
+
     def _book(self) -> TermsBook:
         return TermsBook(self._hub.engine.upkeep.terms(), self._settings)
 
@@ -74,6 +114,12 @@ class Lifecycles:
     aall_terms = twin(all_terms)
     aconfigure = twin(configure)
     areset = twin(reset)
+    aarchive = twin(archive)
+    apartitions = twin(partitions)
+    astats = twin(stats)
+    adurations = twin(durations)
+    aexport = twin(export)
+    arestore = twin(restore)
 
 
 def declared_by(task: Task[..., Any, Any]) -> Terms:

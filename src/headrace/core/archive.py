@@ -187,8 +187,29 @@ def keepsake_of(row: ArchiveRow) -> Keepsake:
         raise CorruptPayload(f"job {row.id} in the archive no longer decodes: {error}; restore a backup") from error
 
 
-def parcel_of(keepsake: Keepsake) -> Parcel:
-    return Parcel(keepsake.job, keepsake.history, keepsake.logs, keepsake.steps)
+def revived(keepsake: Keepsake, now: int) -> Parcel:
+    """The job as it is brought back from the archive: to run again, alone, with its history."""
+    job = keepsake.job
+    cleared = dict.fromkeys(("started_at", "finished_at", "worker", "result", "result_checksum", "progress", "reason"))
+    told = Filing(
+        *(now, Event.REVIVE.value, job.state.value, State.PENDING.value, job.version + 1, job.attempt, job.worker),
+        *(job.started_at, job.finished_at, "brought back from the archive", None, None, None),
+    )
+    again = msgspec.structs.replace(
+        job,
+        **cleared,
+        state=State.PENDING,
+        version=job.version + 1,
+        attempt=0,
+        crashes=0,
+        expires_at=None,
+        run_at=now,
+        rank=-now if job.rank < 0 else now,
+        flow=None,
+        kin=0,
+    )
+    steps = [] if job.state is State.COMPLETED else keepsake.steps
+    return Parcel(again, [*keepsake.history, told], keepsake.logs, steps)
 
 
 def was_archived_before(parcel: Parcel) -> bool:

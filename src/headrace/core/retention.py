@@ -37,7 +37,7 @@ class Finished(Struct, frozen=True, array_like=True):
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What the last sweep has done: when it ended and how long it took, in milliseconds."""
+    """What the last sweep has done: when, and how long it took, in milliseconds. Before `until` none need begin."""
 
     at: int
     duration: int
@@ -46,6 +46,7 @@ class Swept(Struct, frozen=True, kw_only=True):
     letters: int = 0
     partition: str | None = None
     dropped: list[str] = []
+    until: int = 0
 
 
 class _Asked(Struct, frozen=True):
