@@ -191,7 +191,7 @@ class Sweep:
         tally.count(archived=gone & kept.keys(), deleted=gone - kept.keys())
         tally.history += sum(len(parcel.history) for job_id, (parcel, _) in kept.items() if job_id in gone)
         tally.steps += sum(len(parcel.steps) for job_id, (parcel, _) in kept.items() if job_id in gone)
-        if left := [row for job_id, (_, row) in kept.items() if job_id not in gone]:
+        if left := [told for job_id, told in kept.items() if job_id not in gone]:
             self._take_back(left)
 
     def _keep(self, jobs: list[Finished]) -> dict[str, tuple[Parcel, ArchiveRow]]:
@@ -209,14 +209,22 @@ class Sweep:
         self._archive.add([row for _, row in rows.values()], self._settings.archive_partition, again)
         return rows
 
-    def _take_back(self, rows: list[ArchiveRow]) -> None:
+    def _take_back(self, left: list[tuple[Parcel, ArchiveRow]]) -> None:
         """Of jobs that did not leave: they ran again, or somebody else archived them as we did, and was quicker."""
         assert self._archive is not None
-        live = {job.id for job in self._engine.desk.get([row.id for row in rows])}
-        newest = {row.id: key_of(row) for row in self._archive.get([row.id for row in rows])}
-        too_many = [key_of(row) for row in rows if row.id in live or newest.get(row.id) != key_of(row)]
-        if too_many:
-            self._archive.remove(too_many)
+        ids = [row.id for _, row in left]
+        live = {job.id: job for job in self._engine.desk.get(ids)}
+        newest = {row.id: row for row in self._archive.get(ids)}
+        obsolete = []
+        for parcel, row in left:
+            job, last = live.get(row.id), newest.get(row.id)
+            # A job that is there as we found it may be just about to leave, in somebody else's commit.
+            ran_again = job is not None and job.version != parcel.job.version and job.created_at == row.created_at
+            ended_again = last is not None and last.created_at == row.created_at and last.finished_at > row.finished_at
+            if ran_again or ended_again:
+                obsolete.append(key_of(row))
+        if obsolete:
+            self._archive.remove(obsolete)
 
     # -- what else is over
 
