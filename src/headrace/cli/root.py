@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace import __version__
+from headrace.cli.archive import archive, partitions
 from headrace.cli.bench import bench
 from headrace.cli.copy import copy
 from headrace.cli.dead import dead
@@ -64,6 +65,8 @@ for command in (
     schedules,
     flows,
     dead,
+    archive,
+    partitions,
     workers,
     doctor,
     migrate,

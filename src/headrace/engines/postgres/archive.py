@@ -124,10 +124,10 @@ class PostgresArchive:
 
         try:
             self._server.transact(make)
-        except psycopg.errors.DuplicateTable:  # somebody else was quicker
-            return False
         except (psycopg.Error, EngineUnavailable) as error:
-            if isinstance(error, psycopg.errors.InvalidObjectDefinition):  # one of another interval is in its place
+            if name in {partition.name for partition in self._partitions()}:  # somebody else was quicker
+                self._known.add(name)
+            elif isinstance(error, psycopg.errors.InvalidObjectDefinition):  # one of another interval is in its place
                 log.info("partition %s of the archive overlaps one that is there, which is used", name)
                 self._known.add(name)
             elif name not in self._told:

@@ -11,6 +11,7 @@ from headrace.engines.postgres.statements import qualified
 
 _LONG_MS = 600_000
 _MANY_DEAD = 100_000
+_AHEAD_MS = 86_400_000
 
 
 def facts(db: Connection, address: Address) -> dict[str, str | int]:
@@ -49,11 +50,30 @@ def findings(db: Connection, address: Address) -> list[str]:
         )
     if (dead := _one(db, _DEAD_ROWS, [address.schema])) > _MANY_DEAD:
         found.append(f"{dead} dead rows wait for vacuum in headrace_jobs; is autovacuum keeping up?")
+    if stray := _one(db, qualified(_UNSORTED, address.schema)):
+        found.append(
+            f"{stray} archived jobs are in headrace_archive_rest because their partition could not be made: may the "
+            "user of the URL create tables in the schema?"
+        )
+    if _one(db, qualified(_NO_PARTITION, address.schema), [_AHEAD_MS, address.schema]):
+        found.append(
+            "the archive has no partition for the days to come: workers make two ahead; does one run, and may it "
+            "create tables in the schema?"
+        )
     if orphans := _one(db, qualified(_STRAY_LEASES, address.schema)):
         found.append(f"{orphans} jobs are running under workers that never signed on; their leases will run out")
     return found
 
 
+_UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_rest LIMIT 10000) AS found"
+# Of an archive that is in use: one that never had a partition asks for none.
+_NO_PARTITION = r"""SELECT count(*) > 0 AND count(*) FILTER (WHERE until > ahead) = 0 FROM (
+    SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO \(''?(\d+)'))::bigint AS until,
+           (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s AS ahead
+    FROM pg_inherits AS link JOIN pg_class AS part ON part.oid = link.inhrelid
+    JOIN pg_class AS parent ON parent.oid = link.inhparent JOIN pg_namespace AS n ON n.oid = parent.relnamespace
+    WHERE n.nspname = %s AND parent.relname = 'headrace_archive'
+      AND pg_get_expr(part.relpartbound, part.oid) <> 'DEFAULT') AS partitions"""
 _SIZE = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c
     JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname LIKE 'headrace\\_%%'"""
