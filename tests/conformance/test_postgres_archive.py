@@ -44,7 +44,7 @@ def db(url: str) -> psycopg.Connection[Any]:
 
 
 def old(at: int) -> ArchiveRow:
-    row = as_row(new_job("job", created_at=at, run_at=at))
+    row = as_row(new_job("job"))
     return row_of(Parcel(replace(row, state=State.COMPLETED, finished_at=at), [], []))
 
 

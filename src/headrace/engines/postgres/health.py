@@ -55,7 +55,7 @@ def findings(db: Connection, address: Address) -> list[str]:
             f"{stray} archived jobs are in headrace_archive_rest because their partition could not be made: may the "
             "user of the URL create tables in the schema?"
         )
-    if _one(db, qualified(_NO_PARTITION, address.schema), [_AHEAD_MS, address.schema]):
+    if _one(db, _NO_PARTITION, [_AHEAD_MS, address.schema]):
         found.append(
             "the archive has no partition for the days to come: workers make two ahead; does one run, and may it "
             "create tables in the schema?"
@@ -68,7 +68,7 @@ def findings(db: Connection, address: Address) -> list[str]:
 _UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_rest LIMIT 10000) AS found"
 # Of an archive that is in use: one that never had a partition asks for none.
 _NO_PARTITION = r"""SELECT count(*) > 0 AND count(*) FILTER (WHERE until > ahead) = 0 FROM (
-    SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO \(''?(\d+)'))::bigint AS until,
+    SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO \\(''?(\\d+)'))::bigint AS until,
            (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s AS ahead
     FROM pg_inherits AS link JOIN pg_class AS part ON part.oid = link.inhrelid
     JOIN pg_class AS parent ON parent.oid = link.inhparent JOIN pg_namespace AS n ON n.oid = parent.relnamespace
