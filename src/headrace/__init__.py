@@ -70,7 +70,7 @@ if TYPE_CHECKING:
         DeadStats,
         RequeueResult,
     )
-    from headrace.app.lifecycle_records import LifecycleTerms
+    from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
@@ -131,7 +131,9 @@ __all__ = [
     "ScheduleRun",
     "SchemaMismatch",
     "Snooze",
+    "StaleJob",
     "State",
+    "StateAges",
     "Task",
     "TaskRules",
     "Unique",
@@ -159,6 +161,8 @@ _LATER = {
     "RequeueResult": "headrace.app.dead_records",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",
+    "StaleJob": "headrace.app.lifecycle_records",
+    "StateAges": "headrace.app.lifecycle_records",
     "Worker": "headrace.runtime.worker",
     "chain": "headrace.runtime.chains",
     "group": "headrace.runtime.chains",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.model import Filter, JobRow
+from headrace.core.promises import Ending
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob
@@ -175,6 +176,16 @@ def test_get_sees_what_another_engine_committed(engine: Engine) -> None:
     assert row(engine).state is State.RUNNING
     settle(engine, succeed(claimed))
     assert row(engine).state is State.COMPLETED
+
+
+@pytest.mark.parametrize("state", State)
+def test_endings_tell_of_a_job_what_its_row_does(engine: Engine, state: State) -> None:
+    bring(engine, state)
+    engine.insert([new_job("other")], now=NOW)
+    whole = row(engine)
+    told = Ending(*(getattr(whole, name) for name in Ending.__struct_fields__))
+    assert engine.desk.endings(["job", "ghost", "job"]) == [told]
+    assert engine.desk.endings([]) == []
 
 
 @pytest.mark.parametrize("state", State)

@@ -107,7 +107,7 @@ def test_finished_jobs_may_go_at_once() -> None:
 
 @pytest.mark.parametrize(
     ("name", "value"),
-    [("stale_check", 0), ("stale_waiting", 0), ("stale_age", -1), ("keep_failed", -1), ("max_crashes", 0)],
+    [("stale_check", 0.05), ("stale_waiting", 0), ("stale_age", -1), ("keep_failed", -1), ("max_crashes", 0)],
 )
 def test_settings_refuse_times_that_make_no_sense(name: str, value: float) -> None:
     with pytest.raises(ConfigError, match=f"{name}: {value} must"):

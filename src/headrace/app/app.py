@@ -62,7 +62,7 @@ class Headrace:
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = _open_spool(self.settings, self.engine)
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool)
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self._archive = open_archive(self.settings)
         self._hub.keep_archive_in(self._archive)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)

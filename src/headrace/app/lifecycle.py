@@ -10,14 +10,25 @@ from msgspec import structs
 
 from headrace.app.archiving import ArchiveRun, ArchiveStats, Archiving, Partition, TaskDurations
 from headrace.app.hub import AppHub
-from headrace.app.lifecycle_records import LifecycleTerms, terms_of
+from headrace.app.lifecycle_records import (
+    LifecycleTerms,
+    StaleJob,
+    StateAges,
+    stale_job,
+    state_ages,
+    terms_of,
+)
 from headrace.core.lifecycle import Kind, Lifecycle, Terms, TermsBook, TermsRow, changed_terms
-from headrace.core.options import check_queue, check_task_name
+from headrace.core.options import check_limit, check_queue, check_task_name
 from headrace.core.settings import Settings
+from headrace.core.staleness import Ages, Finding, everything
 from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
+from headrace.runtime.staleness import BATCH, Survey, apply
 from headrace.runtime.task import Task
 from headrace.runtime.twin import twin
+
+_LOOKS = 5000
 
 
 class Lifecycles:
@@ -110,6 +121,61 @@ class Lifecycles:
     def _book(self) -> TermsBook:
         return TermsBook(self._hub.engine.upkeep.terms(), self._settings)
 
+    # -- jobs that stay too long
+
+    def detect_stale(
+        self,
+        *,
+        dry_run: bool = True,
+        task: str | None = None,
+        queue: str | None = None,
+        warnings: bool = False,
+        batch_size: int = BATCH,
+        limit: int | None = None,
+    ) -> list[StaleJob]:
+        """The jobs that stay too long, those that are over their threshold by most first.
+
+        It changes nothing unless `dry_run` is False; then it does what the terms of each job say, `batch_size` of them
+        in a commit, as workers do by themselves every `stale_check` seconds. With `warnings` also those that are nearly
+        stale, to which nothing is done. It ends with `limit` jobs, if that is given.
+        """
+        size = check_limit("batch_size", batch_size)
+        most = None if limit is None else check_limit("limit", limit)
+        found = self._findings(task, queue, warnings, most)
+        applied: dict[str, bool] = {}
+        stale = [finding for finding in found if finding.is_stale] if not dry_run else []
+        for start in range(0, len(stale), size):
+            some = stale[start : start + size]
+            done = apply(self._hub.engine, some)
+            applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
+        found.sort(key=lambda one: (not one.is_stale, -one.lasted / one.threshold, one.job.id))
+        return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
+
+    def _findings(self, task: str | None, queue: str | None, warnings: bool, most: int | None) -> list[Finding]:
+        survey = Survey(self._hub.engine, self._settings)
+        found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
+        while not survey.is_over and (most is None or len(found) < most):
+            for finding in survey.look():
+                job = finding.job
+                if task in (None, job.task) and queue in (None, job.queue) and (warnings or finding.is_stale):
+                    found[job.id] = finding
+        return list(found.values())[:most]
+
+    def ages(self) -> list[StateAges]:
+        """How long jobs have been where they are, for each open state and queue that has any."""
+        engine, now = self._hub.engine, self._hub.clock.now()
+        asked, cursor, ages = everything(now), None, dict[tuple[str, str], Ages]()
+        while True:
+            page = engine.upkeep.aged(asked, _LOOKS, cursor)
+            for job in page.jobs:
+                key = (job.state, job.queue)
+                if key not in ages:
+                    ages[key] = Ages(job.state, job.queue)
+                ages[key].add(job, now)
+            cursor = page.cursor
+            if cursor is None:
+                return [state_ages(ages[key]) for key in sorted(ages)]
+
     aterms = twin(terms)
     aall_terms = twin(all_terms)
     aconfigure = twin(configure)
@@ -120,6 +186,8 @@ class Lifecycles:
     adurations = twin(durations)
     aexport = twin(export)
     arestore = twin(restore)
+    adetect_stale = twin(detect_stale)
+    aages = twin(ages)
 
 
 def declared_by(task: Task[..., Any, Any]) -> Terms:

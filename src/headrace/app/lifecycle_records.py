@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from msgspec import UNSET, Struct, structs
 
 from headrace.core.lifecycle import OnStale, Terms, TermsBook
+from headrace.core.staleness import Ages, Finding
+from headrace.core.states import State
 
 
 class LifecycleTerms(Struct, frozen=True, kw_only=True):
@@ -57,3 +59,67 @@ def _is_limit(name: str) -> bool:
 def in_seconds(name: str, value: Any) -> Any:
     """The value of a field of Terms as people write it."""
     return value / 1000 if name in SPANS and isinstance(value, int) else value
+
+
+class StaleJob(Struct, frozen=True, kw_only=True):
+    """A job that stays too long or, if not `is_stale`, has come to three quarters of what it may. Times in seconds.
+
+    `by` tells whether that is the time in its state or its age. `action` is what its terms say: "dead", "fail" or
+    "review". `applied` tells that it was done; False in a dry run, and for a job that moved on meanwhile.
+    """
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    by: Literal["state", "age"]
+    lasted: float
+    threshold: float
+    action: OnStale
+    is_stale: bool
+    applied: bool
+
+
+def stale_job(finding: Finding, applied: bool) -> StaleJob:
+    job = finding.job
+    return StaleJob(
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        state=job.state,
+        by=finding.what,
+        lasted=finding.lasted / 1000,
+        threshold=finding.threshold / 1000,
+        action=finding.action,
+        is_stale=finding.is_stale,
+        applied=applied,
+    )
+
+
+class StateAges(Struct, frozen=True, kw_only=True):
+    """How long the jobs of a queue have been in a state, in seconds; what is not due yet counts as 0.
+
+    `stalest` are the ids of the ten that are there longest, the longest first.
+    """
+
+    state: State
+    queue: str
+    jobs: int
+    average: float
+    longest: float
+    over_an_hour: int
+    over_a_day: int
+    stalest: tuple[str, ...]
+
+
+def state_ages(ages: Ages) -> StateAges:
+    return StateAges(
+        state=ages.state,
+        queue=ages.queue,
+        jobs=ages.jobs,
+        average=ages.total / ages.jobs / 1000,
+        longest=ages.longest / 1000,
+        over_an_hour=ages.over_an_hour,
+        over_a_day=ages.over_a_day,
+        stalest=tuple(job_id for _, job_id in ages.stalest),
+    )

@@ -51,16 +51,19 @@ class Node:
     @property
     def waits_for(self) -> tuple[str, ...]:
         """The ids of those it waits for beside those whose results it is given."""
+        if not self._others:  # nearly always, where flows are large
+            return ()
         return tuple(other.id if isinstance(other, Node) else other for other in self._others)
 
-    def given(self) -> Iterator[Node]:
+    def given(self) -> list[Node]:
         """Every node whose result it is given."""
-        return (node for node in promises_in(self.call.args, self.call.kwargs) if isinstance(node, Node))
+        promises = promises_in(self.call.args, self.call.kwargs)
+        return [node for node in promises if isinstance(node, Node)] if promises else []
 
-    def nodes(self) -> Iterator[Node]:
+    def nodes(self) -> list[Node]:
         """Every node it depends on."""
-        yield from self.given()
-        yield from (node for node in self._others if isinstance(node, Node))
+        given = self.given()
+        return given + [node for node in self._others if isinstance(node, Node)] if self._others else given
 
     def is_of(self, graph: Graph) -> bool:
         return self._graph is graph
@@ -108,12 +111,12 @@ class Graph:
         if not self.nodes:
             raise InvalidJob(f"flow {short(self.name)} has no jobs; add some with flow.add(task.bind(...))")
         for node in self.nodes:
-            stranger = next((other for other in node.nodes() if not other.is_of(self)), None)
-            if stranger is not None:
-                raise InvalidJob(
-                    f"{node.title} depends on {stranger.title}, which was added to another flow, "
-                    f"{short(stranger.graph_name)}; add it to this one, or pass its job once that flow is enqueued"
-                )
+            for other in node.nodes():
+                if not other.is_of(self):
+                    raise InvalidJob(
+                        f"{node.title} depends on {other.title}, which was added to another flow, "
+                        f"{short(other.graph_name)}; add it to this one, or pass its job once that flow is enqueued"
+                    )
 
     def ensure_acyclic(self, bonds: Sequence[Bond]) -> None:
         """Refuse bonds that lead from a node back to itself, and tell the way."""

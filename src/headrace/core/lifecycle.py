@@ -7,16 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, NamedTuple, Protocol, get_args
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.core.clock import to_ms
 from headrace.core.words import nearest, short
 from headrace.errors import InvalidJob
-
-if TYPE_CHECKING:
-    from headrace.core.settings import Settings
 
 OnStale = Literal["dead", "fail", "review"]
 Kind = Literal["task", "queue"]
@@ -99,7 +96,38 @@ class TermsRow(Struct, frozen=True, array_like=True):
 TERMS_NAMES = Terms.__struct_fields__
 
 
-def usual_terms(settings: Settings) -> Terms:
+class Usual(Protocol):
+    """Of the settings what holds for every job, unless its task or its queue says otherwise; in seconds.
+
+    The settings know the options of tasks, and those know what a lifecycle is: so it is only their shape that is known
+    here.
+    """
+
+    @property
+    def stale_scheduled(self) -> float | None: ...
+    @property
+    def stale_waiting(self) -> float | None: ...
+    @property
+    def stale_pending(self) -> float | None: ...
+    @property
+    def stale_retrying(self) -> float | None: ...
+    @property
+    def stale_running(self) -> float | None: ...
+    @property
+    def stale_age(self) -> float | None: ...
+    @property
+    def on_stale(self) -> OnStale: ...
+    @property
+    def keep_completed(self) -> float | None: ...
+    @property
+    def keep_failed(self) -> float | None: ...
+    @property
+    def keep_cancelled(self) -> float | None: ...
+    @property
+    def archive(self) -> bool: ...
+
+
+def usual_terms(settings: Usual) -> Terms:
     """What holds where neither a task nor its queue says anything: every field is set."""
     return Terms(
         max_scheduled=_ms(settings.stale_scheduled),
@@ -122,7 +150,7 @@ def _ms(seconds: float | None) -> int | None:
     return None if seconds is None else to_ms(seconds)
 
 
-def effective(task: Terms, queue: Terms, settings: Settings) -> Terms:
+def effective(task: Terms, queue: Terms, settings: Usual) -> Terms:
     """What holds for the jobs of a task in a queue: every field is set.
 
     Who gives a task or a queue a threshold means it: unless one of them says what becomes of stale jobs, they are dead
@@ -134,13 +162,21 @@ def effective(task: Terms, queue: Terms, settings: Settings) -> Terms:
     return said.over(usual_terms(settings))
 
 
+class Limit(NamedTuple):
+    """A threshold in milliseconds, and what becomes of a job that is over it."""
+
+    most: int
+    action: OnStale
+
+
 class TermsBook:
     """The terms of all tasks and queues of a store, as they were when it was asked for them."""
 
-    def __init__(self, rows: Iterable[TermsRow], settings: Settings) -> None:
+    def __init__(self, rows: Iterable[TermsRow], settings: Usual) -> None:
         self._rows = {(row.kind, row.name): row for row in rows}
         self._settings = settings
         self._known: dict[tuple[str, str], Terms] = {}
+        self._limits: dict[tuple[str, str], dict[str, Limit]] = {}
 
     def of(self, task: str, queue: str) -> Terms:
         """What holds for the jobs of this task in this queue: every field is set."""
@@ -150,15 +186,21 @@ class TermsBook:
             self._known[task, queue] = known
         return known
 
-    def action(self, task: str, queue: str, threshold: str) -> OnStale:
-        """What becomes of such a job that is over this threshold.
+    def limits(self, task: str, queue: str) -> dict[str, Limit]:
+        """The thresholds that such a job has, by their names, and what becomes of it if it is over one of them.
 
         A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended.
         """
-        said = self.row("task", task).said.over(self.row("queue", queue).said)
-        if said.on_stale is not UNSET:
-            return said.on_stale
-        return self._settings.on_stale if getattr(said, threshold) is UNSET else "dead"
+        known = self._limits.get((task, queue))
+        if known is None:
+            said = self.row("task", task).said.over(self.row("queue", queue).said)
+            terms, usual = self.of(task, queue), self._settings.on_stale
+            known = self._limits[task, queue] = {
+                name: Limit(most, usual if getattr(said, name) is UNSET and said.on_stale is UNSET else action)
+                for name in THRESHOLDS
+                if isinstance(most := getattr(terms, name), int) and (action := terms.on_stale) is not UNSET
+            }
+        return known
 
     def row(self, kind: Kind, name: str) -> TermsRow:
         return self._rows.get((kind, name)) or TermsRow(kind, name)

@@ -207,7 +207,7 @@ class Reaped(Struct, frozen=True, array_like=True):
     worker: str | None
 
 
-class JobRow(Struct, frozen=True, array_like=True, kw_only=True):
+class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
     """Everything the store keeps in a job's own row. `kin` tells that its end, or its success, concerns others."""
 
     seq: int

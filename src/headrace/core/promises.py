@@ -37,6 +37,18 @@ class Promise(Struct, frozen=True):
         return f"<result of {self.id}>"
 
 
+class Ending(Struct, frozen=True, array_like=True, gc=False):
+    """How a job stands, as far as those who wait for its result have to know."""
+
+    id: str
+    task: str
+    state: State
+    result: str | None
+    result_checksum: int | None
+    reason: str | None
+    options: str | None
+
+
 class ParentFailure(Struct, frozen=True):
     """The argument in place of a result, for a job that runs although this job did not complete.
 
@@ -57,7 +69,7 @@ def is_promise(value: Any) -> bool:
 
 def promises_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
     """Whatever is a promise in these arguments, also inside lists, tuples, sets and dicts."""
-    if not kwargs and all(type(one) in _PLAIN for one in args):  # nearly always, where flows are large
+    if not kwargs and _PLAIN.issuperset(map(type, args)):  # nearly always, where flows are large
         return []
     return list(_found_in([args, kwargs]))
 

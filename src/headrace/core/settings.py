@@ -119,7 +119,7 @@ def _is_time(seconds: float | None) -> bool:
 
 
 def _is_pause(seconds: float | None) -> bool:
-    return seconds is None or 0.1 <= seconds <= 366 * 86_400
+    return not seconds or 0.1 <= seconds <= 366 * 86_400
 
 
 def _is_span(seconds: float | None) -> bool:

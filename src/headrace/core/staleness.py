@@ -14,7 +14,7 @@ from typing import Literal
 from msgspec import UNSET, Struct
 
 from headrace.core.fingerprint import fingerprint
-from headrace.core.lifecycle import OnStale, Terms, TermsBook, TermsRow, usual_terms
+from headrace.core.lifecycle import Limit, OnStale, Terms, TermsBook, TermsRow, usual_terms
 from headrace.core.model import Filing, JobRow
 from headrace.core.settings import Settings
 from headrace.core.states import OPEN, State
@@ -100,21 +100,22 @@ def _least(said: Sequence[Terms], name: str) -> int | None:
 
 def verdict(job: Aged, book: TermsBook, now: int) -> Finding | None:
     """Whether the job is stale or, from three quarters of a threshold on, nearly stale; None if it is neither."""
-    terms = book.of(job.task, job.queue)
-    found = [
-        finding
-        for what, name, since in (("state", LIMITED[job.state], job.since), ("age", "max_age", job.due))
-        if (finding := _over(job, what, now - since, getattr(terms, name), book, name)) is not None  # type: ignore[arg-type]
-    ]
-    return max(found, key=lambda one: (one.is_stale, _SEVERITY[one.action], one.lasted / one.threshold), default=None)
+    limits = book.limits(job.task, job.queue)
+    by_state = _over(job, "state", now - job.since, limits.get(LIMITED[job.state]))
+    by_age = _over(job, "age", now - job.due, limits.get("max_age"))
+    if by_state is None or by_age is None:
+        return by_state or by_age
+    return max(by_state, by_age, key=_gravity)
 
 
-def _over(
-    job: Aged, what: Literal["state", "age"], lasted: int, threshold: int | None, book: TermsBook, name: str
-) -> Finding | None:
-    if threshold is None or lasted < WARNING_AT * threshold:
+def _over(job: Aged, what: Literal["state", "age"], lasted: int, limit: Limit | None) -> Finding | None:
+    if limit is None or lasted < WARNING_AT * limit.most:
         return None
-    return Finding(job, what, lasted, threshold, book.action(job.task, job.queue, name), lasted > threshold)
+    return Finding(job, what, lasted, limit.most, limit.action, lasted > limit.most)
+
+
+def _gravity(found: Finding) -> tuple[bool, int, float]:
+    return found.is_stale, _SEVERITY[found.action], found.lasted / found.threshold
 
 
 def judgment(found: Finding) -> Judgment:

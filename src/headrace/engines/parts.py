@@ -22,6 +22,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
+from headrace.core.promises import Ending
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event
 from headrace.core.steps import Step
@@ -47,6 +48,10 @@ class Desk(Protocol):
 
     def get(self, ids: Sequence[str]) -> list[JobRow]:
         """The jobs that exist of these, in no particular order."""
+        ...
+
+    def endings(self, ids: Sequence[str]) -> list[Ending]:
+        """How those of these jobs stand that exist, with their results: less to read than all of them."""
         ...
 
     def finished(self, ids: Collection[str]) -> set[str]:

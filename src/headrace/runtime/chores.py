@@ -9,6 +9,7 @@ from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
+from headrace.runtime.staleness import Staleness
 from headrace.runtime.sweeping import Sweeping
 
 
@@ -21,4 +22,6 @@ def chores_of(
         chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
     if settings.archive_check:
         chores.append(Sweeping(engine, settings, settings.archive_check, archive, removing))
+    if settings.stale_check:
+        chores.append(Staleness(engine, settings, settings.stale_check))
     return chores

@@ -47,8 +47,10 @@ class Flow:
         node_id = self._submitter.new_id() if given is UNSET else given
         node = self._graph.add(call, call.task.name, node_id, policy)
         self._planting = None
+        if after is None or after == ():
+            return node
         try:
-            return node.after(() if after is None else after)
+            return node.after(after)
         except InvalidJob:
             self._graph.nodes.remove(node)  # what was refused must not be enqueued with the rest
             raise

@@ -11,15 +11,15 @@ import msgspec
 from msgspec import structs
 
 from headrace.core import codec
-from headrace.core.model import Claim, JobRow
-from headrace.core.promises import MARK, ParentFailure, failure_text, filled, ids_in
+from headrace.core.model import Claim
+from headrace.core.promises import MARK, Ending, ParentFailure, failure_text, filled, ids_in
 from headrace.core.states import FINAL, State
 from headrace.core.story import errors_of
 from headrace.engines.parts import Desk
 from headrace.errors import CorruptPayload, PermanentError
 from headrace.runtime.job import LOST_RESULT
-from headrace.runtime.planting import rows_of
 
+_AT_ONCE = 1000  # results may be large
 MISSING = "parent_result_missing"  # the reason of a job that failed for it
 UNFIT = "parent_result_unfit"
 
@@ -40,14 +40,15 @@ def is_promised(claim: Claim) -> bool:
 class Fulfiller:
     """Reads the results of one store. `keeps` tells whether a job's result was to be kept at all."""
 
-    def __init__(self, desk: Desk, keeps: Callable[[JobRow], bool]) -> None:
+    def __init__(self, desk: Desk, keeps: Callable[[Ending], bool]) -> None:
         self._desk = desk
         self._keeps = keeps
 
     def fulfill(self, claims: Sequence[Claim]) -> list[Claim | MissingResult]:
         """Each claim with its results in place, or why one of them can't be; all results are read at once."""
-        wanted = dict.fromkeys(job_id for claim in claims for job_id in ids_in(claim.payload))
-        rows = rows_of(self._desk, list(wanted))
+        wanted = list(dict.fromkeys(job_id for claim in claims for job_id in ids_in(claim.payload)))
+        pages = (wanted[start : start + _AT_ONCE] for start in range(0, len(wanted), _AT_ONCE))
+        rows = {row.id: row for page in pages for row in self._desk.endings(page)}
         texts: dict[str, str] = {}
 
         def text_of(job_id: str) -> str:
@@ -57,7 +58,7 @@ class Fulfiller:
 
         return [_attempted(claim, text_of) for claim in claims]
 
-    def _text(self, job_id: str, row: JobRow | None) -> str:
+    def _text(self, job_id: str, row: Ending | None) -> str:
         if row is None:
             raise MissingResult(f"the result of its parent {job_id} is gone: that job was deleted")
         parent = f"its parent {job_id} ({row.task})"
@@ -77,7 +78,7 @@ class Fulfiller:
             raise MissingResult(f"the result of {parent} is lost: {msgspec.json.decode(row.result)[LOST_RESULT]}")
         return row.result
 
-    def _failure(self, row: JobRow) -> ParentFailure:
+    def _failure(self, row: Ending) -> ParentFailure:
         errors = errors_of(self._desk.history(row.id)) if row.state is State.FAILED else []
         if not errors:
             return ParentFailure(row.id, row.task, row.state, None, row.reason)

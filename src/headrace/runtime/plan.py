@@ -15,8 +15,8 @@ from msgspec import UNSET, Struct
 
 from headrace.core import codec, outcomes
 from headrace.core.clock import to_ms
-from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, JobRow, Outcome
-from headrace.core.promises import giver_in
+from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
+from headrace.core.promises import Ending, giver_in
 from headrace.core.retry import Retry, from_policy
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
@@ -175,7 +175,7 @@ class Planner:
             self.removing.add(claim.queue)
         return plan
 
-    def keeps_result(self, job: JobRow) -> bool:
+    def keeps_result(self, job: Ending) -> bool:
         """Whether what this job returns is to be stored, as far as is known here."""
         asked = _options.decode(job.options).keep_result if job.options else UNSET
         task = self._find(job.task)

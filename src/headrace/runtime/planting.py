@@ -48,12 +48,17 @@ def planting(
 ) -> Planting:
     """These jobs, each as waiting if it is to wait, and of the flow if there is one."""
     bonds = list(bonds)
-    children = {bond.child for bond in bonds}
-    return Planting([_in_place(new, new.id in children, flow) for new in news], bonds, flow, connection)
+    children, parents = {bond.child for bond in bonds}, {bond.parent for bond in bonds}
 
+    def in_place(new: NewJob) -> NewJob:
+        return structs.replace(
+            new,
+            state=State.WAITING if new.id in children else new.state,
+            flow=new.flow if flow is None else flow.id,
+            kin=1 if new.id in parents else new.kin,
+        )
 
-def _in_place(new: NewJob, waits: bool, flow: FlowRow | None) -> NewJob:
-    return structs.replace(new, state=State.WAITING if waits else new.state, flow=new.flow if flow is None else flow.id)
+    return Planting([in_place(new) for new in news], bonds, flow, connection)
 
 
 def rows_of(desk: Desk, ids: Sequence[str]) -> dict[str, JobRow]:

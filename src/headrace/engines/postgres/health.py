@@ -68,7 +68,7 @@ def findings(db: Connection, address: Address) -> list[str]:
 _UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_rest LIMIT 10000) AS found"
 # Of an archive that is in use: one that never had a partition asks for none.
 _NO_PARTITION = r"""SELECT count(*) > 0 AND count(*) FILTER (WHERE until > ahead) = 0 FROM (
-    SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO \\(''?(\\d+)'))::bigint AS until,
+    SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO [^0-9]*([0-9]+)'))::bigint AS until,
            (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s AS ahead
     FROM pg_inherits AS link JOIN pg_class AS part ON part.oid = link.inhrelid
     JOIN pg_class AS parent ON parent.oid = link.inhparent JOIN pg_namespace AS n ON n.oid = parent.relnamespace

@@ -5,8 +5,10 @@ SELECT coalesce(json_agg(json_build_array(seq, task)), '[]')::text FROM headrace
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: crashes_of
-SELECT coalesce(json_agg(json_build_array(job, at, worker) ORDER BY seq), '[]')::text FROM headrace_history
-WHERE job = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint)) AND event = 'expire';
+SELECT coalesce(json_agg(json_build_array(h.job, h.at, h.worker) ORDER BY h.seq), '[]')::text
+FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
+CROSS JOIN LATERAL (
+    SELECT * FROM headrace_history WHERE job = s.value::bigint AND event = 'expire' OFFSET 0) AS h;
 
 -- name: bury (each b: Burial)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)

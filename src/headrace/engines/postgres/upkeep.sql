@@ -19,18 +19,18 @@ DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
 
 -- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
 -- tells how many these were, the last of them, and which may have been there too long by what is cheap to know: a row
--- is read only for those. The `after_` ones are where a walk of the pending goes on.
+-- is read only for those. The `where_after_` ones are where a walk of the pending goes on.
 
--- name: after_job
+-- name: where_after_job
 queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
 
--- name: after_priority
+-- name: where_after_priority
 queue = :queue AND lane = :lane AND priority < :priority
 
--- name: after_lane
+-- name: where_after_lane
 queue = :queue AND lane > :lane
 
--- name: after_queue
+-- name: where_after_queue
 queue > :queue
 
 -- name: walk_pending
@@ -110,15 +110,14 @@ WHERE job.state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
 
 -- What becomes of them. By id and version alone; no other predicate decides.
 
--- name: lock_judged (each v: Judgment)
-SELECT coalesce(json_agg(json_build_array(judged.key - 1, judged.seq)), '[]')::text
-FROM (
-    SELECT v.key, job.seq
-    FROM jsonb_array_elements(:v::jsonb) WITH ORDINALITY AS v(value, key)
-    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[v.id]) AND job.version = v.version
-    WHERE job.state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying')
-    ORDER BY job.seq
-    FOR UPDATE OF job) AS judged;
+-- Found by id first: to lock them in the order of their numbers, a plan from before the first job would read them all.
+-- name: lock_judged
+WITH named AS MATERIALIZED (
+    SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))
+SELECT coalesce(json_agg(json_build_array(id, version, seq)), '[]')::text FROM (
+    SELECT id, version, seq, state FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT seq FROM named))
+    ORDER BY seq FOR UPDATE) AS judged
+WHERE state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
 
 -- name: unreviewed
 SELECT coalesce(json_agg(job.seq), '[]')::text FROM headrace_jobs AS job

@@ -15,6 +15,7 @@ import msgspec
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.limits import needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.promises import Ending
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event, State, sources
 from headrace.core.steps import Step, awaiting
@@ -89,6 +90,9 @@ class RedisDesk:
     def get(self, ids: Sequence[str]) -> list[JobRow]:
         known = _storable(ids)
         return records.jobs(self._ask(_get, len(known), records.encode(known))) if known else []
+
+    def endings(self, ids: Sequence[str]) -> list[Ending]:
+        return [Ending(*(getattr(row, name) for name in Ending.__struct_fields__)) for row in self.get(ids)]
 
     def finished(self, ids: Collection[str]) -> set[str]:
         known = [job_id for job_id in ids if records.encodable(job_id)]

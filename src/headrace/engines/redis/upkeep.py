@@ -66,9 +66,9 @@ class RedisUpkeep:
             if since != "" or due != "":
                 looks = min(limit, _LOOKS)
                 asked = (state.value, reached, looks, since, due)
-                last, jobs = self._office.wire.run(_aged, *asked, repeat=asked)
+                last, looked, jobs = self._office.wire.run(_aged, *asked, repeat=asked)
                 found += records.aged.decode(jobs)
-                limit -= looks
+                limit -= looked
             step, reached = (step + 1, "") if last is None else (step, last.decode())
         return AgedPage(found, None)
 

@@ -10,6 +10,7 @@ import msgspec
 from headrace.core.kinship import DELETED, Bond, FlowTally
 from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.promises import Ending
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.core.steps import Step
@@ -24,6 +25,7 @@ from headrace.engines.rulings import movable, position, signed, state_after, top
 from headrace.engines.sql import as_json
 
 _rows = msgspec.json.Decoder(list[JobRow])
+_endings = msgspec.json.Decoder(list[Ending])
 _heads = msgspec.json.Decoder(list[Head])
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
@@ -77,6 +79,9 @@ class SqlDesk:
 
     def get(self, ids: Sequence[str]) -> list[JobRow]:
         return _rows.decode(self._ask("get", ids=as_json(ids)))
+
+    def endings(self, ids: Sequence[str]) -> list[Ending]:
+        return _endings.decode(self._ask("endings", ids=as_json(ids)))
 
     def finished(self, ids: Collection[str]) -> set[str]:
         return set(ids) - set(_names.decode(self._ask("unfinished", ids=as_json(list(ids)))))

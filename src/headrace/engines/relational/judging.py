@@ -12,16 +12,19 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Burial, Told
 from headrace.engines.sql import as_json
 
-_pairs = msgspec.json.Decoder(list[tuple[int, int]])
+_locked = msgspec.json.Decoder(list[tuple[str, int, int]])
 _numbers = msgspec.json.Decoder(list[int])
 
 
 def judge(ledger: Ledger, judgments: Sequence[Judgment], now: int) -> tuple[list[bool], kinship.Effects]:
     """For each whether it was carried out, and whom that concerned."""
     ledger.ask("alone_with_kin")
+    found = _locked.decode(ledger.ask("lock_judged", ids=as_json([one.id for one in judgments])))
+    numbers = {(job_id, version): seq for job_id, version, seq in found}
     places: dict[int, int] = {}
-    for place, seq in sorted(_pairs.decode(ledger.ask("lock_judged", v=as_json(judgments)))):
-        places.setdefault(seq, place)
+    for place, one in enumerate(judgments):
+        if (seq := numbers.get((one.id, one.version))) is not None:
+            places.setdefault(seq, place)
     told = {seq: judgments[place] for seq, place in places.items()}
     reviewed = _review(ledger, {seq: one for seq, one in told.items() if one.action == "review"}, now)
     ended = {seq: one for seq, one in told.items() if one.action != "review"}

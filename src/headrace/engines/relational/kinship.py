@@ -67,7 +67,7 @@ def plant(
         raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
     yield from make_room(jobs, lengths)
     followed = {bond.parent for bond in bonds}
-    fresh = yield Store([replace(job, kin=1) if job.id in followed else job for job in jobs])
+    fresh = yield Store([replace(job, kin=1) if not job.kin and job.id in followed else job for job in jobs])
     if not all(fresh):
         if not any(fresh) and (yield from _are_ours(jobs)):
             return Effects()  # they were stored by this very call, whose answer was lost

@@ -24,7 +24,7 @@ from headrace.core.model import (
     QueueRow,
     WorkerRow,
 )
-from headrace.core.staleness import Judgment
+from headrace.core.promises import Ending
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
@@ -92,11 +92,11 @@ _ALL = (
     Closing,
     Completion,
     DeadRow,
+    Ending,
     Filing,
     FlowRow,
     Head,
     JobRow,
-    Judgment,
     Lease,
     LogLine,
     NewJob,

@@ -37,10 +37,10 @@ _WAYS = (
     Walk("walk_waiting", (State.WAITING,), ("queue", "seq"), ("", 0)),
     Walk("walk_put_off", (State.SCHEDULED, State.RETRYING), ("run_at", "queue", "state", "seq"), (-1, "", "", 0)),
     Walk("walk_running", (State.RUNNING,), ("seq",), (0,)),
-    Walk("walk_pending", _PENDING, _IN_LINE, (), "after_job"),
-    Walk("walk_pending", _PENDING, _IN_LINE, (), "after_priority"),
-    Walk("walk_pending", _PENDING, _IN_LINE, (), "after_lane"),
-    Walk("walk_pending", _PENDING, _IN_LINE, ("", "", 0, 0, 0), "after_queue"),
+    Walk("walk_pending", _PENDING, _IN_LINE, (), "where_after_job"),
+    Walk("walk_pending", _PENDING, _IN_LINE, (), "where_after_priority"),
+    Walk("walk_pending", _PENDING, _IN_LINE, (), "where_after_lane"),
+    Walk("walk_pending", _PENDING, _IN_LINE, ("", "", 0, 0, 0), "where_after_queue"),
 )
 _PENDING_FROM, _PENDING_START = 3, 6
 

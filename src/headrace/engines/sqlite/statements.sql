@@ -266,6 +266,9 @@ SELECT json_group_array(seq) FROM (
 -- name: get
 SELECT json_group_array(json_array({JobRow})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
+-- name: endings
+SELECT json_group_array(json_array({Ending})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+
 -- name: unfinished
 SELECT json_group_array(id) FROM headrace_jobs
 WHERE id IN (SELECT value FROM json_each(:ids)) AND state NOT IN ('completed', 'failed', 'cancelled');

@@ -21,18 +21,18 @@ DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
 
 -- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
 -- tells how many these were, the last of them, and which may have been there too long by what is cheap to know: a row
--- is read only for those. The `after_` ones are where a walk of the pending goes on.
+-- is read only for those. The `where_after_` ones are where a walk of the pending goes on.
 
--- name: after_job
+-- name: where_after_job
 queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
 
--- name: after_priority
+-- name: where_after_priority
 queue = :queue AND lane = :lane AND priority < :priority
 
--- name: after_lane
+-- name: where_after_lane
 queue = :queue AND lane > :lane
 
--- name: after_queue
+-- name: where_after_queue
 queue > :queue
 
 -- name: walk_pending
@@ -111,11 +111,10 @@ FROM (
 
 -- What becomes of them. By id and version alone; no other predicate decides.
 
--- name: lock_judged (each v: Judgment)
-SELECT json_group_array(json_array(v.key, job.seq))
-FROM json_each(:v) AS v
-JOIN headrace_jobs AS job ON job.id = v.id AND job.version = v.version
-WHERE job.state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
+-- name: lock_judged
+SELECT json_group_array(json_array(id, version, seq)) FROM headrace_jobs
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
 
 -- name: unreviewed
 SELECT json_group_array(seq) FROM headrace_jobs AS job

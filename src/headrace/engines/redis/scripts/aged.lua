@@ -1,7 +1,7 @@
 -- Open jobs of one state that may have stayed too long, and since when each is there; see core/staleness.py.
 -- ARGV: state, the number reached, how many to look at, in that state since before (or nothing), due since before (or
 -- nothing)
--- Answers: the number reached, or nothing at the end; then the jobs, each the array of an Aged
+-- Answers: the number reached, or nothing at the end; how many were looked at; the jobs, each the array of an Aged
 
 local state, reached, looks = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local before, due_before = tonumber(ARGV[4]) or -1, tonumber(ARGV[5]) or -1
@@ -57,4 +57,4 @@ for i, member in ipairs(members) do
     found[count] = '\152' .. pack(j.id, j.task, j.queue, j.state, j.version, since, due, is_reviewed)
   end
 end
-return {#members == looks and members[#members] or false, as_array(found, count)}
+return {#members == looks and members[#members] or false, #members, as_array(found, count)}
