@@ -61,6 +61,7 @@ from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
+    from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
     from headrace.app.dead_records import (
         BulkRequeue,
         DeadGroup,
@@ -80,6 +81,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArchivePartition",
+    "ArchiveRun",
+    "ArchiveStats",
     "AttemptError",
     "BulkRequeue",
     "Cache",
@@ -135,6 +139,7 @@ __all__ = [
     "State",
     "StateAges",
     "Task",
+    "TaskDurations",
     "TaskRules",
     "Unique",
     "UnknownTask",

@@ -220,7 +220,8 @@ def test_another_interval_goes_on_beside_what_is_there(archive: Archive) -> None
     archive.prepare(NOW, "monthly")
     archive.add([old("c", NOW + DAY), old("d", NOW + 10 * WEEK), old("e", NOW + 2 * WEEK)], "monthly")
     assert found(archive) == ["d", "b", "e", "c", "a"]
-    cursor, seen = None, []
+    seen: list[str] = []
+    cursor = None
     while True:
         page = archive.find(ALL, 2, cursor)
         seen, cursor = seen + ids(page.rows), page.cursor

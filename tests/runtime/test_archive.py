@@ -373,9 +373,10 @@ def test_archived_jobs_are_found_by_the_same_filters(
     assert [job.id for job in app.jobs.find(archived=True, limit=9, cursor=page.cursor)] == ids[2:]
     assert app.jobs.count(archived=True, queue="q2") == 3
     assert app.jobs.count(archived=True, state="failed") == 0
-    for wrong in ({"text": "x"}, {"worker": "w"}, {"flow": "f"}):
-        with pytest.raises(InvalidJob, match=next(iter(wrong))):
-            app.jobs.find(archived=True, **wrong)
+    for wrong in ("text", "worker", "flow"):
+        given: dict[str, Any] = {wrong: "x"}
+        with pytest.raises(InvalidJob, match=wrong):
+            app.jobs.find(archived=True, **given)
 
 
 def test_what_can_not_be_done_with_an_archived_job_says_so(

@@ -5,13 +5,11 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Iterator
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from msgspec import Struct
-
 from headrace.app import archived
+from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
 from headrace.app.exporting import write_json_lines, write_parquet
 from headrace.app.hub import AppHub
 from headrace.app.jobs import as_filter
@@ -26,59 +24,6 @@ from headrace.runtime.job import Job
 from headrace.runtime.sweep import Sweep, Tally
 
 _AT_ONCE = 500
-
-
-class ArchiveRun(Struct, frozen=True, kw_only=True):
-    """What a sweep did or, as a dry run, would do: how many jobs it archived, and how many it only deleted.
-
-    `jobs` are the ids of the first 10 000 of them. `seconds` is how long it took.
-    """
-
-    dry_run: bool
-    archived: int
-    deleted: int
-    history: int
-    steps: int
-    dead_letters: int
-    dropped: list[str]
-    jobs: list[str]
-    seconds: float
-
-
-class Partition(Struct, frozen=True):
-    """A partition of the archive. `since` and `until` bound the ends of its jobs; both are None for the rest, whose
-    own partition could not be made. `bytes` is the space it takes."""
-
-    name: str
-    since: datetime | None
-    until: datetime | None
-    jobs: int
-    bytes: int
-
-
-class TaskDurations(Struct, frozen=True):
-    """How long the archived jobs of a task ran, in seconds."""
-
-    task: str
-    jobs: int
-    average: float
-    p95: float
-    longest: float
-
-
-class ArchiveStats(Struct, frozen=True, kw_only=True):
-    """What the archive holds, and what the last sweep of a worker did (None if there was none)."""
-
-    jobs: int
-    bytes: int
-    partitions: int
-    swept_at: datetime | None
-    seconds: float | None
-    archived: int
-    deleted: int
-    dead_letters: int
-    partition: str | None
-    dropped: list[str]
 
 
 class Archiving:
@@ -104,10 +49,10 @@ class Archiving:
             seconds=time.monotonic() - began,
         )
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[ArchivePartition]:
         found = [] if self._hub.archive is None else self._hub.archive.partitions()
         return [
-            Partition(one.name, to_datetime(one.since), to_datetime(one.until), one.jobs, one.bytes) for one in found
+            ArchivePartition(one.name, to_datetime(one.since), to_datetime(one.until), one.jobs, one.bytes) for one in found
         ]
 
     def stats(self) -> ArchiveStats:

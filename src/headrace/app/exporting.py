@@ -36,8 +36,8 @@ def write_json_lines(path: Path, rows: Iterable[ArchiveRow]) -> int:
 def write_parquet(path: Path, rows: Iterable[ArchiveRow]) -> int:
     """A table with a row for each job, without histories and logs; how many."""
     try:  # deferred: an extra, and large
-        import pyarrow  # type: ignore[import-not-found,unused-ignore]
-        from pyarrow import parquet  # type: ignore[import-not-found,unused-ignore]
+        import pyarrow
+        from pyarrow import parquet
     except ImportError as error:
         raise ConfigError(
             f"a Parquet file needs a package ({error}); install it: pip install 'headrace[parquet]'"

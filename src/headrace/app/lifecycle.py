@@ -8,7 +8,8 @@ from typing import Any
 
 from msgspec import structs
 
-from headrace.app.archiving import ArchiveRun, ArchiveStats, Archiving, Partition, TaskDurations
+from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+from headrace.app.archiving import Archiving
 from headrace.app.hub import AppHub
 from headrace.app.lifecycle_records import (
     LifecycleTerms,
@@ -91,7 +92,7 @@ class Lifecycles:
         """
         return self._archiving.run(dry_run)
 
-    def partitions(self) -> list[Partition]:
+    def partitions(self) -> list[ArchivePartition]:
         """The partitions of the archive, the oldest first."""
         return self._archiving.partitions()
 

@@ -7,7 +7,7 @@ from typing import Any
 import click
 import msgspec
 
-from headrace.app.archiving import ArchiveRun
+from headrace.app.archive_records import ArchiveRun
 from headrace.cli import portrait
 from headrace.cli.options import as_json_option, chosen, example, moment_or_age, shared
 from headrace.cli.session import Session

@@ -14,14 +14,21 @@ from headrace.runtime.sweeping import Sweeping
 
 
 def chores_of(
-    engine: Engine, settings: Settings, archive: Callable[[], Archive | None], removing: Collection[str]
+    engine: Engine,
+    settings: Settings,
+    archive: Callable[[], Archive | None] | None = None,
+    removing: Collection[str] = (),
 ) -> list[Chore]:
-    """All of them, each as it is after a start. `removing` are queues where calls asked for their removal."""
+    """All of them, each as it is after a start.
+
+    `archive` is where finished jobs go, the store's own if it is not said; `removing` are queues where calls asked for
+    their removal.
+    """
     chores: list[Chore] = []
     if settings.dead_requeue_after is not None:
         chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
     if settings.archive_check:
-        chores.append(Sweeping(engine, settings, settings.archive_check, archive, removing))
+        chores.append(Sweeping(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing))
     if settings.stale_check:
         chores.append(Staleness(engine, settings, settings.stale_check))
     return chores

@@ -70,7 +70,7 @@ class Worker:
         self._settings = settings
         self._task_names = task_names
         self._declare = declare
-        self._archive = archive or (lambda: engine.archive)
+        self._archive = archive
         self._clock = clock
         self._drain = drain
         self._at_most = at_most
