@@ -342,7 +342,7 @@ def as_written(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def test_every_option_of_a_task_is_listed() -> None:
