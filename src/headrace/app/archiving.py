@@ -52,7 +52,8 @@ class Archiving:
     def partitions(self) -> list[ArchivePartition]:
         found = [] if self._hub.archive is None else self._hub.archive.partitions()
         return [
-            ArchivePartition(one.name, to_datetime(one.since), to_datetime(one.until), one.jobs, one.bytes) for one in found
+            ArchivePartition(one.name, to_datetime(one.since), to_datetime(one.until), one.jobs, one.bytes)
+            for one in found
         ]
 
     def stats(self) -> ArchiveStats:
