@@ -80,7 +80,7 @@ def test_ageing_is_told_as_every_other_duration(shell: Shell, app: Headrace, tol
 
 
 def test_every_option_that_takes_a_time_reads_it_the_same_way() -> None:
-    """Whatever is called TIME is read by what the commands share, or is a rule or a term, which have their own tests."""
+    """Whatever is called TIME is read by what the commands share, or is a rule or a term, which have own tests."""
     shared = {duration, duration_or_none, moment, moment_or_age, as_rule, as_term}
     found = [
         (command.name, param.name, param.callback)

@@ -34,6 +34,7 @@ from docs.tools.page import ROOT, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
+from headrace.app.admin import Admin
 from headrace.app.config import open_engine
 from headrace.app.dead import Dead
 from headrace.app.flows import Flows
@@ -47,7 +48,6 @@ from headrace.core.settings import Settings, resolve
 from headrace.core.states import Event, State, diagram
 from headrace.core.tags import _READ
 from headrace.engines.redis.address import parse as parse_redis
-from headrace.engines.redis.engine import KEPT_FOR
 from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.sqlite.store import Store
 from headrace.errors import ConfigError
@@ -343,6 +343,8 @@ def as_written(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
@@ -389,12 +391,16 @@ CLASSES: dict[str, type] = {
     "FlowRun": headrace.FlowRun,
     "Flows": Flows,
     "Dead": Dead,
+    "Admin": Admin,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",
     "Unique",
     "Cache",
     "Call",
+    "Finding",
+    "Backup",
+    "Restored",
     "QueueStats",
     "QueueRules",
     "TaskRules",
@@ -598,7 +604,8 @@ def test_every_parameter_of_a_redis_url_is_listed_with_its_default() -> None:
 
 @pytest.mark.parametrize(("page", "engine"), [(POSTGRES, "postgres"), (REDIS, "redis")], ids=["postgres", "redis"])
 def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> None:
-    source = (ROOT / "src/headrace/engines" / engine / "health.py").read_text("utf-8")
+    places = (f"engines/{engine}/health.py", f"engines/{engine}/care.py", "core/care.py")
+    source = "".join((ROOT / "src/headrace" / place).read_text("utf-8") for place in places)
     joined = re.sub(r'"\s+f?"', "", source)  # sentences that are spread over lines
     told = [words for row in table_rows(page.prose) for words in re.findall(r'^"([^"]+)"', row[0])]
     assert len(told) > 5
@@ -606,7 +613,9 @@ def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> 
 
 
 def test_the_times_that_redis_keeps_jobs_are_told_as_they_are() -> None:
-    days = {state: kept // 86_400_000 for state, kept in KEPT_FOR.items()}
+    usual = Settings()
+    kept = {"completed": usual.keep_completed, "cancelled": usual.keep_cancelled, "failed": usual.keep_failed}
+    days = {state: (seconds or 0) / 86_400 for state, seconds in kept.items()}
     section = " ".join(REDIS.section("How long jobs are kept").split())
     told = re.search(r"completed and cancelled ones (\d+) days after their end, failed ones after (\d+)", section)
     assert told is not None

@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from headrace import __version__
+from headrace.cli.archive import archive, partitions
 from headrace.cli.bench import bench
+from headrace.cli.care import backup, check, checkpoint, optimize, restore
 from headrace.cli.copy import copy
 from headrace.cli.dead import dead
 from headrace.cli.demo import demo
@@ -66,10 +68,17 @@ for command in (
     schedules,
     flows,
     dead,
+    archive,
+    partitions,
     stale,
     lifecycle,
     workers,
     doctor,
+    check,
+    backup,
+    restore,
+    optimize,
+    checkpoint,
     migrate,
     copy,
     bench,
