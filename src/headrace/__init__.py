@@ -159,6 +159,9 @@ __all__ = [
 
 # Loaded when they are first used: a program that only enqueues has need of none of them.
 _LATER = {
+    "ArchivePartition": "headrace.app.archive_records",
+    "ArchiveRun": "headrace.app.archive_records",
+    "ArchiveStats": "headrace.app.archive_records",
     "Backup": "headrace.app.backups",
     "BulkRequeue": "headrace.app.dead_records",
     "DeadGroup": "headrace.app.dead_records",
@@ -176,6 +179,7 @@ _LATER = {
     "ScheduleRun": "headrace.app.schedule_records",
     "StaleJob": "headrace.app.lifecycle_records",
     "StateAges": "headrace.app.lifecycle_records",
+    "TaskDurations": "headrace.app.archive_records",
     "Worker": "headrace.runtime.worker",
     "chain": "headrace.runtime.chains",
     "group": "headrace.runtime.chains",

@@ -329,3 +329,17 @@ def test_a_claim_pays_little_for_the_fifty_thousand_before_it() -> None:
         after, to_find = blocks_of_a_claim(store)
     assert to_find < 500
     assert after < 2 * before
+
+
+@pytest.mark.parametrize(("name", "at"), [("finished_oldest", NOW + 5000), ("finished_newest", NOW + 50_000)])
+def test_finished_jobs_are_told_in_the_order_of_their_index(store: Store, name: str, at: int) -> None:
+    asked = {"queue": "q1", "state": "completed", "before": NOW + 100_000, "at": at, "seq": 7, "limit": 500}
+    plan = explained(store.own, store.sql[name], asked)
+    assert plan.indexes() == {"jobs_finished", "jobs_pkey"} or plan.indexes() == {"jobs_finished"}
+    assert "Sort" not in plan.kinds()  # those of one end are sorted, and no others
+    assert plan.walks() == []
+
+
+@pytest.mark.parametrize("name", ["lock_leaving", "any_kin", "open_parents"])
+def test_jobs_that_leave_are_found_one_by_one(store: Store, name: str) -> None:
+    assert explained(store.own, store.sql[name], values_of(name)).walks() == []

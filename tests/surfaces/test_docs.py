@@ -490,9 +490,14 @@ def test_the_testing_kit_is_listed_with_its_signatures() -> None:
 def sqlite_columns(folder: Path) -> dict[str, set[str]]:
     with Headrace(f"sqlite:///{folder / 'jobs.db'}") as app:
         app.queues()
-    with closing(sqlite3.connect(folder / "jobs.db")) as db:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")} for table in tables}
+        assert app.engine.archive is not None
+        [*_, partition] = app.engine.archive.prepare(app.clock.now(), "weekly")
+    found: dict[str, set[str]] = {}
+    for path in (folder / "jobs.db", folder / "jobs.db.d" / "archive" / f"{partition}.db"):
+        with closing(sqlite3.connect(path)) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            found |= {table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")} for table in tables}
+    return found
 
 
 def postgres_columns() -> dict[str, set[str]]:
@@ -507,6 +512,7 @@ def postgres_columns() -> dict[str, set[str]]:
     for table, column in servers.postgres_connection(url).execute(asked, [schema]):
         found.setdefault(table, set()).add(column)
     servers.drop(url)
+    assert found.pop("headrace_archive_rest") == found["headrace_archive"]
     return found
 
 
@@ -521,7 +527,8 @@ def test_every_table_and_column_is_explained(engine_name: str, tmp_path: Path) -
 
 
 def is_about(row: list[str], engine: str) -> bool:
-    return engine == "postgres" or "PostgreSQL only" not in row[-1]
+    others = {"postgres": "SQLite only", "sqlite": "PostgreSQL only"}
+    return others[engine] not in row[-1]
 
 
 def keys_explained() -> set[str]:

@@ -24,7 +24,7 @@ def _take_out(alias: str, position: int, kind: str) -> str:
 
 @functools.cache
 def _loaded() -> dict[str, str]:
-    return load_statements("headrace.engines.postgres", RECORDS, _take_out, FILES)
+    return load_statements("headrace.engines.postgres", RECORDS, _take_out, (*FILES, "archive.sql"))
 
 
 def qualified(sql: str, schema: str) -> str:

@@ -37,11 +37,12 @@ from headrace.core.archive import (
 from headrace.core.ids import time_of
 from headrace.core.model import Filter
 from headrace.core.states import State
-from headrace.engines.sql import as_json
-from headrace.engines.sqlite.statements import SQL
+from headrace.engines.relational.records import RECORDS
+from headrace.engines.sql import as_json, load_statements
 from headrace.engines.sqlite.store import Store, explained, guard_through_forks, scalar
 from headrace.engines.sqlite.turnstile import Turnstile
 
+SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))
 _TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")
 _FILTERS = ("queue", "task", "tag", "since", "until")
 _PATIENCE = 5.0
