@@ -21,6 +21,7 @@ from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
+from headrace.core.lifecycle import Lifecycle
 from headrace.core.promises import ParentFailure
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.retry import Retry
@@ -70,6 +71,7 @@ if TYPE_CHECKING:
         DeadStats,
         RequeueResult,
     )
+    from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.core.care import Finding
     from headrace.runtime.chains import chain, group
@@ -114,6 +116,8 @@ __all__ = [
     "JobPage",
     "JobTimeout",
     "LeaseLost",
+    "Lifecycle",
+    "LifecycleTerms",
     "LogEntry",
     "ParentFailure",
     "PayloadTooLarge",
@@ -132,7 +136,9 @@ __all__ = [
     "ScheduleRun",
     "SchemaMismatch",
     "Snooze",
+    "StaleJob",
     "State",
+    "StateAges",
     "Task",
     "TaskRules",
     "Unique",
@@ -158,10 +164,13 @@ _LATER = {
     "Finding": "headrace.core.care",
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
+    "LifecycleTerms": "headrace.app.lifecycle_records",
     "RequeueResult": "headrace.app.dead_records",
     "Restored": "headrace.app.backups",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",
+    "StaleJob": "headrace.app.lifecycle_records",
+    "StateAges": "headrace.app.lifecycle_records",
     "Worker": "headrace.runtime.worker",
     "chain": "headrace.runtime.chains",
     "group": "headrace.runtime.chains",

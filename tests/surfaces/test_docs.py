@@ -34,8 +34,8 @@ from docs.tools.page import ROOT, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
-from headrace.app.config import open_engine
 from headrace.app.admin import Admin
+from headrace.app.config import open_engine
 from headrace.app.dead import Dead
 from headrace.app.flows import Flows
 from headrace.app.jobs import _NAMES as FILTERS
@@ -346,7 +346,7 @@ def as_written(value: Any) -> str:
         return str(value).lower()
     if isinstance(value, tuple):
         return ", ".join(value)
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def test_every_option_of_a_task_is_listed() -> None:

@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead admin",
+    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead "
+    "lifecycle admin",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -43,6 +44,9 @@ PROMISED = {
     "Worker": "start stop pause resume join id",
     "AttemptError": "at attempt type message traceback",
     "Entry": "at event from_state to_state version attempt worker message",
+    "Lifecycle": "max_scheduled max_waiting max_pending max_retrying max_running max_age on_stale keep_completed "
+    "keep_failed keep_cancelled archive",
+    "LifecycleTerms": "task queue max_pending on_stale keep_failed archive remove_on_complete remove_on_fail origin",
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
     "rules starts_left",
@@ -63,6 +67,8 @@ PROMISED = {
     "DeadStats": "reason total pending requeued permanently_failed average_requeues oldest newest",
     "RequeueResult": "id job_id requeued status requeues message",
     "BulkRequeue": "matched requeued permanently_failed skipped dry_run",
+    "StaleJob": "id task queue state by lasted threshold action is_stale applied",
+    "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
     "Backup": "path jobs bytes",
     "Restored": "jobs released",
     "Finding": "code sentence advice count repairable note examples",

@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.app.admin import Admin
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
+    from headrace.app.lifecycle import Lifecycles
     from headrace.app.schedules import Schedules
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
@@ -62,7 +63,7 @@ class Headrace:
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = _open_spool(self.settings, self.engine)
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool)
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._registry = Registry(self._submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
@@ -126,6 +127,13 @@ class Headrace:
         from headrace.app.dead import Dead  # as above
 
         return Dead(self._hub, self.task_by_name, self.settings.max_payload)
+
+    @functools.cached_property
+    def lifecycle(self) -> Lifecycles:
+        """How long the jobs of this app's store may stay, and those that stay too long."""
+        from headrace.app.lifecycle import Lifecycles  # as above
+
+        return Lifecycles(self._hub, self.settings, self.tasks)
 
     @functools.cached_property
     def admin(self) -> Admin:
@@ -284,9 +292,12 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        return Worker(
-            self.engine, settings, self.find_task, self.tasks.keys, self.clock, declare=self.schedules.sync, **how
-        )
+        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, declare=self._declare, **how)
+
+    def _declare(self) -> None:
+        """Store what the code says of its tasks. Terms first: a schedule that can't be stored is an error."""
+        self.lifecycle.sync()
+        self.schedules.sync()
 
     # -- for tests
 

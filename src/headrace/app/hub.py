@@ -8,11 +8,14 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from headrace.app.why import explain, explain_spooled
+from headrace.app.why import explain, explain_spooled, explain_stale
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.kinship import Bond, FlowTally
+from headrace.core.lifecycle import TermsBook
 from headrace.core.model import Changes, Filter, JobRow, Page
+from headrace.core.settings import Settings
+from headrace.core.staleness import aged_of, verdict
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.engines.protocol import Engine
@@ -36,9 +39,11 @@ class AppHub:
         engine: Engine,
         clock: Clock,
         find_task: Callable[[str], Task[..., Any, Any] | None],
+        settings: Settings,
         spool: Spool | None = None,
     ) -> None:
         self._find_task = find_task
+        self._settings = settings
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
@@ -150,7 +155,14 @@ class AppHub:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
         told = explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
-        return told + self._letter_in_words(row) if row.state is State.FAILED else told
+        if row.state is State.FAILED:
+            return told + self._letter_in_words(row)
+        return told if row.state in FINAL else told + self._staleness_in_words(row)
+
+    def _staleness_in_words(self, row: JobRow) -> str:
+        book = TermsBook(self.engine.upkeep.terms(), self._settings)
+        found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
+        return "" if found is None else explain_stale(found)
 
     def _letter_in_words(self, row: JobRow) -> str:
         for letter in self.engine.letters.latest([row.id]):

@@ -14,10 +14,12 @@ from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
 from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
+from headrace.cli.lifecycle import lifecycle
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
 from headrace.cli.signal import signal
+from headrace.cli.stale import stale
 from headrace.cli.tasks import tasks
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
@@ -65,6 +67,8 @@ for command in (
     schedules,
     flows,
     dead,
+    stale,
+    lifecycle,
     workers,
     doctor,
     check,

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from headrace.core.care import UPKEEP, Upkeep
+from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
 from headrace.core.rota import Order
@@ -46,6 +47,19 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dead_requeue_after: float | None = None
     dead_requeue_factor: float = 2.0
     dead_requeue_limit: int = 2
+    stale_check: float | None = 300.0
+    stale_scheduled: float | None = 86_400.0
+    stale_waiting: float | None = 3600.0
+    stale_pending: float | None = 86_400.0
+    stale_retrying: float | None = 1800.0
+    stale_running: float | None = None
+    stale_age: float | None = None
+    on_stale: OnStale = "review"
+    max_crashes: int | None = 3
+    keep_completed: float | None = 604_800.0
+    keep_failed: float | None = 2_592_000.0
+    keep_cancelled: float | None = 604_800.0
+    archive: bool = True
     maintenance: tuple[Upkeep, ...] = UPKEEP
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
@@ -60,6 +74,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for rule, holds in _rules(self):
             if not holds:
                 raise ConfigError(rule)
+
+
+_LONGEST = 100 * 366 * 86_400
+_KEPT = ("keep_completed", "keep_failed", "keep_cancelled")
+_STALE = tuple(f"stale_{what}" for what in ("scheduled", "waiting", "pending", "retrying", "running", "age"))
 
 
 def _rules(s: Settings) -> list[tuple[str, bool]]:
@@ -84,6 +103,10 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"log_limit: {s.log_limit} must be at least 20, or none", _is_at_least(20, s.log_limit)),
         (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
+        (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
+        *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),
+        (f"max_crashes: {s.max_crashes} must be at least 1, or none", s.max_crashes is None or s.max_crashes >= 1),
+        *((f"{name}: {getattr(s, name)} must not be negative", _is_kept(getattr(s, name))) for name in _KEPT),
     ]
 
 
@@ -93,6 +116,18 @@ def _weighted(queues: Queues | None) -> bool:
 
 def _is_time(seconds: float | None) -> bool:
     return seconds is None or 0 < seconds <= 366 * 86_400
+
+
+def _is_pause(seconds: float | None) -> bool:
+    return not seconds or 0.1 <= seconds <= 366 * 86_400
+
+
+def _is_span(seconds: float | None) -> bool:
+    return seconds is None or 0.001 <= seconds <= _LONGEST
+
+
+def _is_kept(seconds: float | None) -> bool:
+    return seconds is None or 0 <= seconds <= _LONGEST
 
 
 def _is_at_least(least: int, value: int | None) -> bool:
@@ -111,17 +146,20 @@ def _is_local(url: object) -> bool:
     return str(url).lower().startswith(("sqlite:", "memory:"))
 
 
-_MAY_BE_NONE = (
+_ARE_NONE = (
     "timeout",
     "max_jobs",
     "max_memory",
     "spool",
     "strategy",
     "dead_requeue_after",
+    "stale_check",
+    "max_crashes",
     "history_limit",
     "log_limit",
     "max_size",
 )
+_MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
 _LISTS = ("importable", "capabilities", "maintenance")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks

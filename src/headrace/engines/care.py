@@ -12,6 +12,7 @@ from typing import Protocol
 
 from headrace.core.care import Capped, Filed, Finding, Upkeep
 from headrace.engines.parts import Desk, Porter, Timetable
+from headrace.engines.upkeep import Upkeep as Keeping
 
 
 class View(Protocol):
@@ -25,6 +26,9 @@ class View(Protocol):
 
     @property
     def porter(self) -> Porter: ...
+
+    @property
+    def upkeep(self) -> Keeping: ...
 
 
 class Care(Protocol):

@@ -19,6 +19,7 @@ from headrace.core.steps import Step
 from headrace.engines.care import Care
 from headrace.engines.letters import Letters
 from headrace.engines.parts import Desk, Joined, Porter, Timetable
+from headrace.engines.upkeep import Upkeep
 
 
 class Bell(Protocol):
@@ -113,11 +114,12 @@ class HotEngine(Protocol):
         """
         ...
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         """Take jobs from workers that died or let their lease run out.
 
-        A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. A job that
-        was only fetched ahead by a worker known to be dead gets its attempt back.
+        A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. With the
+        `max_crashes`th worker that is lost under it, it fails as `crash_loop`, whatever is left, and its dead letter
+        names these workers. A job that was only fetched ahead by a worker known to be dead gets its attempt back.
         """
         ...
 
@@ -153,6 +155,9 @@ class Engine(HotEngine, Protocol):
 
     @property
     def letters(self) -> Letters: ...
+
+    @property
+    def upkeep(self) -> Upkeep: ...
 
     @property
     def care(self) -> Care: ...

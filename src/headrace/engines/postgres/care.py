@@ -24,6 +24,7 @@ from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 
 T = TypeVar("T")
 _KEPT = ("headrace_schema", "headrace_store")
@@ -132,6 +133,7 @@ class _Moment:
         self.desk = SqlDesk(self)
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
+        self.upkeep = SqlUpkeep(self)
 
     def read(self, act: Callable[[Ledger], T]) -> T:
         return act(self._ledger)

@@ -12,6 +12,7 @@ from typing import Any, TypeVar
 
 import msgspec
 import psycopg
+from msgspec import structs
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
@@ -39,6 +40,7 @@ from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.tower import Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
@@ -62,6 +64,7 @@ class PostgresEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.upkeep = SqlUpkeep(self)
         self.care = PostgresCare(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
@@ -88,11 +91,14 @@ class PostgresEngine:
         return fresh
 
     def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
+        names = {job.queue for job in jobs}
+        lengths = self.lengths_of(names)
+        if len(jobs) == 1 and jobs[0].tags is None and not whole and not lengths and names <= self._known_queues:
+            return [self._insert_one(jobs[0])]
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
         sql = self.sql["insert_whole" if whole else "insert"]
-        names = {job.queue for job in jobs}
         try:
-            if lengths := self.lengths_of(names):
+            if lengths:
                 added = self.server.transact(lambda db: self._insert_if_room(db, sql, values, jobs, lengths))
             elif names <= self._known_queues:
                 added = self.server.run(lambda db: _scalar(db, sql, values))
@@ -105,6 +111,14 @@ class PostgresEngine:
             return [True] * len(jobs)
         self._refuse_if_moved()
         return first_of_each(jobs, set(_names.decode(added)))
+
+    def _insert_one(self, job: NewJob) -> bool:
+        values = {name: _as_text(value) for name, value in structs.asdict(job).items() if name != "tags"}
+        values["channel"] = self._channel
+        is_new = self.server.run(lambda db: db.execute(self.sql["insert_one"], values).rowcount) == 1
+        if not is_new:
+            self._refuse_if_moved()
+        return is_new
 
     def _insert_with_queues(self, db: Connection, sql: str, values: dict[str, Any], names: set[str], now: int) -> Any:
         db.execute(self.sql["add_queues"], {"names": storable(as_json(sorted(names))), "now": now})
@@ -225,9 +239,9 @@ class PostgresEngine:
 
         return self.write(beat)
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self._folder(), limit, self.at(now))
+        return reaper.reap(self, self._folder(), limit, max_crashes, self.at(now))
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))
@@ -340,6 +354,10 @@ def _row(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> t
     row = db.execute(sql, values).fetchone()
     assert row is not None
     return row
+
+
+def _as_text(value: Any) -> str | None:
+    return storable(str(value)) if value is not None else None
 
 
 def _scalar(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> Any:

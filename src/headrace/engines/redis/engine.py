@@ -38,6 +38,7 @@ from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
 from headrace.engines.redis.scripts import load
 from headrace.engines.redis.timetable import RedisTimetable
+from headrace.engines.redis.upkeep import RedisUpkeep
 from headrace.engines.tower import Tower
 from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
@@ -67,6 +68,7 @@ class RedisEngine:
         self.timetable = RedisTimetable(self)
         self.porter = RedisPorter(self)
         self.letters = RedisLetters(self)
+        self.upkeep = RedisUpkeep(self)
         self.care = RedisCare(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
@@ -153,14 +155,14 @@ class RedisEngine:
         wish, lost = self.wire.run(_renew, *args, repeat=args)
         return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode())
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         self.prepare()
         at = self.at(now)
         self._trim(at)  # first: it makes room where there is none left
         folder = self._folder()
         dead = presence.find_dead(folder)
         told = records.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
-        reaped = records.reaped.decode(self.wire.run(_reap, at, limit, secrets.token_hex(8), told))
+        reaped = records.reaped.decode(self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0))
         if len(reaped) < limit:
             for worker_id in dead:
                 presence.bury(folder, worker_id)

@@ -13,6 +13,7 @@ _PARTS = {
     "exchange": ("letters", "starting", "kin", "settling", "passing", "gatekeeper"),
     "remember": ("memory",),
     "reap": ("letters", "release", "kinship"),
+    "judge": ("letters", "kinship"),
     "disown": ("release",),
     "trim": ("uniques", "kinship", "erase"),
     "walk": ("search", "rows"),

@@ -43,6 +43,7 @@ from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import health, intake, schema, settling
 from headrace.engines.sqlite.care import SqliteCare
@@ -86,6 +87,7 @@ class SqliteEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.upkeep = SqlUpkeep(self)
         self.care = SqliteCare(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate
@@ -205,9 +207,9 @@ class SqliteEngine:
                     lost = frozenset(_leases.decode(scalar(db, SQL["lost"], batch)))
         return Renewal(lost, wish)
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self.store.folder, limit, self.at(now))
+        return reaper.reap(self, self.store.folder, limit, max_crashes, self.at(now))
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))

@@ -44,7 +44,7 @@ CREATE TABLE headrace_jobs (
 CREATE UNIQUE INDEX headrace_jobs_id ON headrace_jobs (id);
 CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, lane, priority DESC, rank, seq) WHERE state = 'pending';
 CREATE INDEX headrace_jobs_due ON headrace_jobs (run_at, queue, state) WHERE state IN ('scheduled', 'retrying');
-CREATE INDEX headrace_jobs_waiting ON headrace_jobs (queue) WHERE state = 'waiting';
+CREATE INDEX headrace_jobs_waiting ON headrace_jobs (queue, seq) WHERE state = 'waiting';
 CREATE INDEX headrace_jobs_leased ON headrace_jobs (lease_until) WHERE state = 'running';
 CREATE INDEX headrace_jobs_finished ON headrace_jobs (queue, state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX headrace_jobs_failed ON headrace_jobs (seq) WHERE state = 'failed';
@@ -162,6 +162,15 @@ CREATE TABLE headrace_queues (
 CREATE TABLE headrace_tasks (
     name  text COLLATE "C" PRIMARY KEY,
     rules text NOT NULL
+);
+
+-- What code declares, and over it what an operator orders, of how long jobs of a task or of a queue may stay: in JSON.
+CREATE TABLE headrace_terms (
+    kind     text COLLATE "C" NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    declared text NOT NULL DEFAULT '{}',
+    ordered  text NOT NULL DEFAULT '{}',
+    PRIMARY KEY (kind, name)
 );
 
 -- When each limited rate will be unspent again, in microseconds. One that is not here is unspent.

@@ -68,6 +68,8 @@
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task that has rules -> its TaskRules in JSON
+--   {p}:declared, {p}:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its Terms in JSON, as code
+--                      declares and as an operator orders them
 --   {p}:buckets        sorted set of rates, each with what has it, by the time in microseconds when it is rested: when
 --                      as many may start at once as ever
 --   {p}:workers        hash: id -> WorkerRow
