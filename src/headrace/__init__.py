@@ -61,6 +61,7 @@ from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
+    from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
     from headrace.app.backups import Backup, Restored
     from headrace.app.dead_records import (
         BulkRequeue,
@@ -82,6 +83,9 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArchivePartition",
+    "ArchiveRun",
+    "ArchiveStats",
     "AttemptError",
     "Backup",
     "BulkRequeue",
@@ -140,6 +144,7 @@ __all__ = [
     "State",
     "StateAges",
     "Task",
+    "TaskDurations",
     "TaskRules",
     "Unique",
     "UnknownTask",

@@ -48,7 +48,6 @@ from headrace.core.settings import Settings, resolve
 from headrace.core.states import Event, State, diagram
 from headrace.core.tags import _READ
 from headrace.engines.redis.address import parse as parse_redis
-from headrace.engines.redis.engine import KEPT_FOR
 from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.sqlite.store import Store
 from headrace.errors import ConfigError
@@ -614,7 +613,9 @@ def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> 
 
 
 def test_the_times_that_redis_keeps_jobs_are_told_as_they_are() -> None:
-    days = {state: kept // 86_400_000 for state, kept in KEPT_FOR.items()}
+    usual = Settings()
+    kept = {"completed": usual.keep_completed, "cancelled": usual.keep_cancelled, "failed": usual.keep_failed}
+    days = {state: (seconds or 0) / 86_400 for state, seconds in kept.items()}
     section = " ".join(REDIS.section("How long jobs are kept").split())
     told = re.search(r"completed and cancelled ones (\d+) days after their end, failed ones after (\d+)", section)
     assert told is not None

@@ -13,7 +13,7 @@ from weakref import WeakSet
 
 from msgspec import structs
 
-from headrace.app.config import find_settings, open_engine
+from headrace.app.config import find_settings, open_archive, open_engine
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
@@ -64,6 +64,8 @@ class Headrace:
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = _open_spool(self.settings, self.engine)
         self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
+        self._archive = open_archive(self.settings)
+        self._hub.keep_archive_in(self._archive)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._registry = Registry(self._submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
@@ -292,7 +294,8 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, declare=self._declare, **how)
+        how |= {"declare": self._declare, "archive": lambda: self._hub.archive}
+        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
     def _declare(self) -> None:
         """Store what the code says of its tasks. Terms first: a schedule that can't be stored is an error."""
@@ -347,6 +350,8 @@ class Headrace:
         if self.spool is not None:
             self.spool.close()
         self.engine.close()
+        if self._archive is not None:
+            self._archive.close()
 
     def __enter__(self) -> Headrace:
         return self

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote
 
+from msgspec import structs
+
 from headrace.core.clock import Clock
 from headrace.core.settings import Found, Settings, resolve
 from headrace.engines.protocol import Engine
@@ -58,6 +60,13 @@ def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
     raise ConfigError(
         f"url: {redacted_url(settings.url)!r} is not known; use sqlite:///file.db, memory://, postgresql://… or redis://…"
     )
+
+
+def open_archive(settings: Settings) -> Engine | None:
+    """The store that has the archive, if another one than that of the jobs is to have it."""
+    if settings.archive_url is None:
+        return None
+    return open_engine(structs.replace(settings, url=settings.archive_url, spool=None))
 
 
 _REDIS = (

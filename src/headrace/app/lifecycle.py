@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 from msgspec import structs
 
+from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+from headrace.app.archiving import Archiving
 from headrace.app.hub import AppHub
 from headrace.app.lifecycle_records import (
     LifecycleTerms,
@@ -21,6 +24,7 @@ from headrace.core.options import check_limit, check_queue, check_task_name
 from headrace.core.settings import Settings
 from headrace.core.staleness import Ages, Finding, everything
 from headrace.errors import InvalidJob
+from headrace.runtime.job import Job
 from headrace.runtime.staleness import BATCH, Survey, apply
 from headrace.runtime.task import Task
 from headrace.runtime.twin import twin
@@ -34,6 +38,7 @@ class Lifecycles:
     def __init__(self, hub: AppHub, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
         self._hub = hub
         self._settings = settings
+        self._archiving = Archiving(hub, settings)
         self._tasks = tasks
 
     # -- terms
@@ -77,6 +82,42 @@ class Lifecycles:
         changed = [name for name, terms in declared.items() if terms != stored.get(name, Terms())]
         self._hub.engine.upkeep.declare_terms([TermsRow("task", name, declared[name]) for name in changed])
         return changed
+
+    # -- retention
+
+    def archive(self, *, dry_run: bool = True) -> ArchiveRun:
+        """Have every finished job whose time has come leave the store now, into the archive or, without one, for good.
+
+        Workers do it by themselves. With `dry_run`, which is the default, nothing is changed: it tells what would go.
+        """
+        return self._archiving.run(dry_run)
+
+    def partitions(self) -> list[ArchivePartition]:
+        """The partitions of the archive, the oldest first."""
+        return self._archiving.partitions()
+
+    def stats(self) -> ArchiveStats:
+        """What the archive holds, and what the last sweep of a worker did."""
+        return self._archiving.stats()
+
+    def durations(self, /, **filters: Any) -> list[TaskDurations]:
+        """How long archived jobs ran, for each task; the filters are those of `app.jobs.find(archived=True)`."""
+        return self._archiving.durations(filters)
+
+    def export(self, path: str | os.PathLike[str], /, **filters: Any) -> int:
+        """Write the archived jobs that match to a file, the newest end first; how many.
+
+        `.jsonl` is one job a line with its history and logs, `.parquet` a table, which needs headrace[parquet]. The
+        filters are those of `app.jobs.find(archived=True)`. Arguments are written as they are stored.
+        """
+        return self._archiving.export(path, filters)
+
+    def restore(self, job_id: str) -> Job[Any]:
+        """Bring an archived job back, with its history, to run again; it is of no flow and waits for nobody.
+
+        JobNotFound if the archive does not have it, InvalidJob if a job of its id is in the store.
+        """
+        return self._archiving.restore(job_id)
 
     def _book(self) -> TermsBook:
         return TermsBook(self._hub.engine.upkeep.terms(), self._settings)
@@ -140,6 +181,12 @@ class Lifecycles:
     aall_terms = twin(all_terms)
     aconfigure = twin(configure)
     areset = twin(reset)
+    aarchive = twin(archive)
+    apartitions = twin(partitions)
+    astats = twin(stats)
+    adurations = twin(durations)
+    aexport = twin(export)
+    arestore = twin(restore)
     adetect_stale = twin(detect_stale)
     aages = twin(ages)
 

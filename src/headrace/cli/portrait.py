@@ -63,6 +63,7 @@ def record(job: Job[Any]) -> dict[str, Any]:
         "reason": job.reason,
         "progress": _plain(job.row.progress),
         "flow": job.flow,
+        "archived": job.archived,
         "tags": job.tags,
         "metadata": _plain(job.row.metadata) or {},
     }

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace import __version__
+from headrace.cli.archive import archive, partitions
 from headrace.cli.bench import bench
 from headrace.cli.care import backup, check, checkpoint, optimize, restore
 from headrace.cli.copy import copy
@@ -67,6 +68,8 @@ for command in (
     schedules,
     flows,
     dead,
+    archive,
+    partitions,
     stale,
     lifecycle,
     workers,

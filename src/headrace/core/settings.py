@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from headrace.core.archive import Interval
 from headrace.core.care import UPKEEP, Upkeep
 from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
@@ -64,6 +65,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
     max_size: int | None = None
+    archive_url: str | None = None
+    archive_partition: Interval = "weekly"
+    archive_keep: float | None = 15_552_000.0
+    archive_check: float | None = 60.0
+    dead_keep: float | None = 2_592_000.0
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -77,7 +83,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 100 * 366 * 86_400
-_KEPT = ("keep_completed", "keep_failed", "keep_cancelled")
+_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep")
 _STALE = tuple(f"stale_{what}" for what in ("scheduled", "waiting", "pending", "retrying", "running", "age"))
 
 
@@ -106,6 +112,8 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
         *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),
         (f"max_crashes: {s.max_crashes} must be at least 1, or none", s.max_crashes is None or s.max_crashes >= 1),
+        (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", _is_pause(s.archive_check)),
+        ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", _is_sql(s.archive_url)),
         *((f"{name}: {getattr(s, name)} must not be negative", _is_kept(getattr(s, name))) for name in _KEPT),
     ]
 
@@ -142,6 +150,10 @@ def _may_spool(s: Settings) -> bool:
     return s.spool is None or not _is_local(s.url)
 
 
+def _is_sql(url: str | None) -> bool:
+    return url is None or url.lower().startswith(("sqlite:", "postgresql:", "postgres:"))
+
+
 def _is_local(url: object) -> bool:
     return str(url).lower().startswith(("sqlite:", "memory:"))
 
@@ -158,6 +170,8 @@ _ARE_NONE = (
     "history_limit",
     "log_limit",
     "max_size",
+    "archive_url",
+    "archive_check",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
 _LISTS = ("importable", "capabilities", "maintenance")

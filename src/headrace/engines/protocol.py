@@ -16,6 +16,7 @@ from headrace.core.clock import Clock
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.core.steps import Step
+from headrace.engines.archive import Archive, Sweeper
 from headrace.engines.care import Care
 from headrace.engines.letters import Letters
 from headrace.engines.parts import Desk, Joined, Porter, Timetable
@@ -155,6 +156,14 @@ class Engine(HotEngine, Protocol):
 
     @property
     def letters(self) -> Letters: ...
+
+    @property
+    def sweeper(self) -> Sweeper: ...
+
+    @property
+    def archive(self) -> Archive | None:
+        """The store's own archive; None where finished jobs can only be archived in another store."""
+        ...
 
     @property
     def upkeep(self) -> Upkeep: ...

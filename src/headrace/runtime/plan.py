@@ -41,6 +41,7 @@ class Plan(Struct, frozen=True):
     keep_result: bool
     max_result: int
     preemptible: bool = False
+    removes: bool = False  # whether the call asks to be removed when it is over
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
@@ -158,6 +159,7 @@ class Planner:
         self._timeout = timeout
         self._max_result = max_result
         self._plans: dict[tuple[str, str | None], Plan] = {}
+        self.removing: set[str] = set()  # queues where calls asked for that
 
     def plan(self, claim: Claim) -> Plan | None:
         key = (claim.task, claim.options)
@@ -169,6 +171,8 @@ class Planner:
             if len(self._plans) > 1000:
                 self._plans.clear()
             plan = self._plans[key] = self._make(task, claim.options)
+        if plan.removes:
+            self.removing.add(claim.queue)
         return plan
 
     def keeps_result(self, job: Ending) -> bool:
@@ -188,6 +192,7 @@ class Planner:
             _first(options.keep_result, own.keep_result, True),
             self._max_result,
             _first(options.preemptible, own.preemptible, False),
+            bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
         )
 
     def _seconds(self, ms: Any) -> float | None:

@@ -114,7 +114,9 @@ class PostgresCare:
         schema = self._engine.address.schema
 
         def empty(db: Connection) -> None:
-            tables = [sql.Identifier(schema, name) for name in self._tables(db) if name not in _KEPT]
+            # Not the archive: what is in there is over, and in none of the copies that may take the place of the rest.
+            live = [name for name in self._tables(db) if name not in _KEPT and not name.startswith("headrace_archive")]
+            tables = [sql.Identifier(schema, name) for name in live]
             db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
 
         self._engine.server.transact(empty)

@@ -24,6 +24,7 @@ from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.address import Address
+from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.care import PostgresCare
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
@@ -39,6 +40,7 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
@@ -64,6 +66,8 @@ class PostgresEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.sweeper = SqlSweeper(self)
+        self.archive = PostgresArchive(self, self.address.schema)
         self.upkeep = SqlUpkeep(self)
         self.care = PostgresCare(self)
         self._channel = f"headrace_{self.address.schema}"

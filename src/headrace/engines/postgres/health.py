@@ -9,9 +9,11 @@ from headrace.core.care import Finding
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.schema import CURRENT, version_of
 from headrace.engines.postgres.server import Connection
+from headrace.engines.postgres.statements import qualified
 
 _LONG_MS = 600_000
 _MANY_DEAD = 100_000
+_AHEAD_MS = 86_400_000
 
 
 def facts(db: Connection, address: Address) -> dict[str, str | int]:
@@ -34,7 +36,7 @@ def facts(db: Connection, address: Address) -> dict[str, str | int]:
 
 def findings(db: Connection, address: Address) -> list[Finding]:
     """What looks wrong with the server; nothing if all is well. What is in the tables is counted elsewhere."""
-    return [*_of_settings(db), *_of_vacuum(db, address)]
+    return [*_of_settings(db), *_of_vacuum(db, address), *_of_archive(db, address)]
 
 
 def _of_settings(db: Connection) -> Iterator[Finding]:
@@ -66,6 +68,22 @@ def _of_vacuum(db: Connection, address: Address) -> Iterator[Finding]:
         )
 
 
+def _of_archive(db: Connection, address: Address) -> Iterator[Finding]:
+    if stray := _one(db, qualified(_UNSORTED, address.schema)):
+        yield Finding(
+            code="archive_unsorted",
+            sentence=f"{stray} archived jobs are in headrace_archive_rest because their partition could not be made",
+            advice="may the user of the URL create tables in the schema?",
+            count=stray,
+        )
+    if _one(db, _NO_PARTITION, [_AHEAD_MS, address.schema]):
+        yield Finding(
+            code="archive_partition_missing",
+            sentence="the archive has no partition for the days to come; workers make two ahead",
+            advice="does a worker run, and may it create tables in the schema?",
+        )
+
+
 def size(db: Connection, address: Address) -> int:
     """The bytes of all tables with their indexes."""
     return int(_one(db, _SIZE, [address.schema]))
@@ -78,6 +96,15 @@ _BETTER_ON = {
 }
 TABLES = """SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname LIKE 'headrace\\_%%' ORDER BY c.relname"""
+_UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_rest LIMIT 10000) AS found"
+# Of an archive that is in use: one that never had a partition asks for none.
+_NO_PARTITION = r"""SELECT count(*) > 0 AND count(*) FILTER (WHERE until > ahead) = 0 FROM (
+    SELECT (substring(pg_get_expr(part.relpartbound, part.oid) FROM 'TO [^0-9]*([0-9]+)'))::bigint AS until,
+           (extract(epoch FROM clock_timestamp()) * 1000)::bigint + %s AS ahead
+    FROM pg_inherits AS link JOIN pg_class AS part ON part.oid = link.inhrelid
+    JOIN pg_class AS parent ON parent.oid = link.inhparent JOIN pg_namespace AS n ON n.oid = parent.relnamespace
+    WHERE n.nspname = %s AND parent.relname = 'headrace_archive'
+      AND pg_get_expr(part.relpartbound, part.oid) <> 'DEFAULT') AS partitions"""
 _SIZE = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM pg_class AS c
     JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname LIKE 'headrace\\_%%'"""

@@ -6,6 +6,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.admission import Condition
+from headrace.core.archive import ArchiveRow
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.letters import Closing, Raise
 from headrace.core.lifecycle import TermsRow
@@ -84,6 +85,7 @@ def _carried(name: str, record: type[Struct]) -> type[Struct]:
 
 
 _ALL = (
+    ArchiveRow,
     Bond,
     Burial,
     Claim,
@@ -117,12 +119,6 @@ _ALL = (
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
 FILES = (
-    "statements.sql",
-    "timetable.sql",
-    "limits.sql",
-    "kinship.sql",
-    "steps.sql",
-    "letters.sql",
-    "upkeep.sql",
-    "care.sql",
+    *("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql"),
+    *("upkeep.sql", "archive.sql", "sweeping.sql", "care.sql"),
 )

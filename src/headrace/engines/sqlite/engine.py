@@ -7,6 +7,7 @@ interpreter lock for every row (measured: 93 jobs/s against 10 000 beside one co
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -42,6 +43,7 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
@@ -56,6 +58,7 @@ from headrace.engines.sqlite.vigil import Vigil
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
+    from headrace.engines.sqlite.archive import SqliteArchive
     from headrace.engines.sqlite.scratch import Scratch
 
 _names = msgspec.json.Decoder(list[str])
@@ -87,6 +90,7 @@ class SqliteEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.sweeper = SqlSweeper(self)
         self.upkeep = SqlUpkeep(self)
         self.care = SqliteCare(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
@@ -219,6 +223,13 @@ class SqliteEngine:
         from headrace.engines.sqlite.joined import SqliteJoined
 
         return SqliteJoined(self, self._vigil, connection)
+
+    @functools.cached_property
+    def archive(self) -> SqliteArchive:
+        # Deferred: most programs never ask for it.
+        from headrace.engines.sqlite.archive import SqliteArchive
+
+        return SqliteArchive(self.store)
 
     # -- workers and bells
 

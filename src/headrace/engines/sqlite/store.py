@@ -18,7 +18,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from weakref import WeakSet
 
 from headrace.engines.sqlite.turnstile import Turnstile
@@ -51,8 +51,7 @@ class Store:
         self._make_room = make_room
         self._watchers = 0
         self.start_afresh()
-        with _forks.lock:  # not in the middle of a fork, which would miss this one
-            _forks.stores.add(self)
+        guard_through_forks(self)
 
     def start_afresh(self) -> None:
         """Begin with nothing open, as in a forked child."""
@@ -229,6 +228,15 @@ class Store:
         self._lock.release()
 
 
+class _Guarded(Protocol):
+    """What has files of a database open, and must not in the middle of a fork."""
+
+    def stand_still(self) -> None: ...
+    def make_way(self) -> None: ...
+    def go_on(self) -> None: ...
+    def start_afresh(self) -> None: ...
+
+
 class _Forks:
     """Sees every store of the process through its forks, of which there is one at a time.
 
@@ -237,16 +245,16 @@ class _Forks:
     """
 
     def __init__(self) -> None:
-        self.stores: WeakSet[Store] = WeakSet()
+        self.stores: WeakSet[_Guarded] = WeakSet()
         self.start_afresh()
 
     def start_afresh(self) -> None:
         self.lock = threading.RLock()
-        self._halted: list[list[Store]] = []  # one list for each fork under way; a fork may come inside of another
+        self._halted: list[list[_Guarded]] = []  # one list for each fork under way; a fork may come inside of another
 
     def before(self) -> None:
         self.lock.acquire()
-        halted: list[Store] = []
+        halted: list[_Guarded] = []
         self._halted.append(halted)
         for store in list(self.stores):
             store.stand_still()
@@ -262,6 +270,12 @@ class _Forks:
         self.start_afresh()
         for store in list(self.stores):
             store.start_afresh()
+
+
+def guard_through_forks(store: _Guarded) -> None:
+    """Have the store halted before every fork, and set going again afterwards."""
+    with _forks.lock:  # not in the middle of a fork, which would miss this one
+        _forks.stores.add(store)
 
 
 _forks = _Forks()

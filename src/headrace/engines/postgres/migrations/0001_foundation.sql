@@ -218,6 +218,28 @@ CREATE TABLE headrace_workers (
     capabilities text   NOT NULL DEFAULT '[]'
 ) WITH (fillfactor = 50);
 
+-- Finished jobs that are no longer among the others, in partitions by the time of their end; see core/archive.py. What
+-- fits in none of them, because it could not be made, lands in the last one. The body is compressed already.
+CREATE TABLE headrace_archive (
+    id          text   COLLATE "C" NOT NULL,
+    task        text   COLLATE "C" NOT NULL,
+    queue       text   COLLATE "C" NOT NULL,
+    state       text   COLLATE "C" NOT NULL,
+    created_at  bigint NOT NULL,
+    finished_at bigint NOT NULL,
+    duration    bigint,
+    attempts    bigint NOT NULL,
+    summary     text,
+    tags        text,
+    body        bytea  NOT NULL,
+    bytes       bigint NOT NULL,
+    PRIMARY KEY (id, created_at, finished_at)
+) PARTITION BY RANGE (finished_at);
+ALTER TABLE headrace_archive ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX headrace_archive_finished ON headrace_archive (finished_at, id);
+CREATE INDEX headrace_archive_task ON headrace_archive (task, duration);
+CREATE TABLE headrace_archive_rest PARTITION OF headrace_archive DEFAULT;
+
 -- What is true of the store as a whole: its own identity, and what hangs at its door while its jobs are carried over.
 CREATE TABLE headrace_store (
     name  text PRIMARY KEY,

@@ -15,6 +15,7 @@
 --   {p}:store          text: a random name of this store, the same for all who use it
 --   {p}:seq            the last number given to a job
 --   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is rung by hand
+--   {p}:swept          text: what the last sweep of finished jobs did, in JSON
 --   {p}:notice         hash kind, other, at: hangs at the door while the jobs are carried over, and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number
