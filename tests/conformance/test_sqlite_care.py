@@ -98,7 +98,7 @@ def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
     assert free() == before
     while engine.care.tend(["vacuum"], NOW):
         pieces += 1
-    assert pieces >= 2
+    assert 2 <= pieces <= before / 50, "some hundred pages at a time"
     assert free() < before
     assert free() > 0, "some is kept for what comes"
     engine.care.optimize()

@@ -117,8 +117,20 @@ def test_replacing_removes_what_was_there(source: Engine, folder: Path) -> None:
     assert states(source) == {"old": State.CANCELLED, "new": State.PENDING}
     assert backups.restore(source, folder / "copy.db", over=True).jobs == 1
     assert states(source) == {"old": State.PENDING}
-    assert [queue.name for queue in source.desk.queues()] == ["default"]
     assert source.desk.count(Filter(tag="t")) == 1
+
+
+def test_a_process_that_enqueued_before_a_restore_may_go_on(engine_name: str, folder: Path) -> None:
+    """It knows its queue already, and would not add it again."""
+    with ExitStack() as at_end:
+        store = StoreUnderTest(engine_name, folder, at_end)
+        operator, producer = store.open(), store.open()
+        operator.insert([new_job("old")])
+        backups.take(operator, folder / "copy.db")
+        producer.insert([new_job("lost", queue="mail")])
+        backups.restore(operator, folder / "copy.db", over=True)
+        producer.insert([new_job("new", queue="mail")])
+        assert {claim.id for claim in operator.exchange([], want(5)).claims} == {"old", "new"}
 
 
 # -- what is refused

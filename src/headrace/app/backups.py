@@ -13,7 +13,7 @@ import os
 import shutil
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -24,7 +24,7 @@ from headrace.app.moving_kin import bond_pages, carry_flows, with_kin
 from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.kinship import HELD, Bond
-from headrace.core.model import DeadRow, Filter, JobRow, Notice, Parcel
+from headrace.core.model import DeadRow, Filter, JobRow, Notice, Parcel, QueueRow
 from headrace.core.states import FINAL, NOT_STARTED, State
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine
@@ -229,10 +229,19 @@ def restore(engine: Engine, path: Path, *, over: bool = False, progress: Progres
     """
     check_copy(path)
     _refuse_in_use(engine, path, over)
+    queues = {queue.name for queue in engine.desk.queues()}
     engine.care.restore(path, lambda: _bring_back(engine, path, over, progress))
+    _keep_queues(engine, queues)
     if engine.porter.notice() is not None:  # a backup of a store that was closed: now it is to be used
         engine.porter.post(None)
     return Restored(engine.desk.count(Filter()), _release(engine))
+
+
+def _keep_queues(engine: Engine, names: Collection[str]) -> None:
+    """Queues that were there stay, empty: a process that has enqueued there does not make them known once more."""
+    known = {queue.name for queue in engine.desk.queues()}
+    now = engine.clock.now()
+    engine.porter.unpack_queues([QueueRow(name, False, now) for name in sorted(names) if name not in known])
 
 
 def _refuse_in_use(engine: Engine, path: Path, over: bool) -> None:

@@ -26,9 +26,10 @@ _census, _index_page, _own_page = load("census"), load("index_page"), load("own_
 _flows_page, _places_page, _cap = load("flows_page"), load("places_page"), load("cap")
 
 _LOOKS = 1000
-_JOBS_LOOKED_AT = 200  # whole records, each of which may be large
+_ENTRIES_PER_PAGE = 300
+_JOBS_LOOKED_AT = 100  # whole records, each of which may be large
 _ENTRIES_LOOKED_AT = 2000
-_PAGES_INSPECTED = 500  # about a second; what is larger is looked at in part, and repaired as a whole
+_PAGES_INSPECTED = 1000  # about a second; what is larger is looked at in part, and repaired as a whole
 _EVERYTHING = 1 << 40
 
 _OWN = {"h": "history", "l": "logs", "steps": "steps", "parents": "bonds", "children": "bonds", "blocks": "bonds"}
@@ -186,11 +187,11 @@ class _Walk:
         first, lost = 0, 0
         while self._pages > 0 and lost < limit:
             self._pages -= 1
-            args = (*key, first, _LOOKS, int(code in self._repaired))
+            args = (*key, first, _ENTRIES_PER_PAGE, int(code in self._repaired))
             looked, fresh = self._engine.wire.run(script, *args, repeat=args)
             lost += fresh
             first += looked - (fresh if code in self._repaired else 0)
-            if looked < _LOOKS:
+            if looked < _ENTRIES_PER_PAGE:
                 break
         return lost
 

@@ -5,8 +5,8 @@
 local key, first, looks = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local members = call('ZRANGE', key, first, first + looks - 1)
 local lost = {}
-for i, record in ipairs(records_of(members, #members)) do
-  if not record then lost[#lost + 1] = members[i] end
+for _, member in ipairs(members) do -- one by one: records may be large, and only whether they are there is asked
+  if call('HEXISTS', JOBS, member) == 0 then lost[#lost + 1] = member end
 end
 if ARGV[4] == '1' then in_parts('ZREM', key, lost, #lost) end
 return {#members, #lost}
