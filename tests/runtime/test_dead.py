@@ -135,14 +135,12 @@ def test_a_letter_keeps_the_history_of_a_job_that_is_gone(app: Headrace) -> None
     while job.refresh().state is not State.FAILED:
         job.promote()
         drain(app)
-    whole = {entry.event: entry for entry in job.history()}
+    whole = [(entry.at, entry.event, entry.to_state, entry.attempt, entry.message) for entry in job.history()]
     job.delete()
     kept = app.dead.history(app.dead.get(job.id).id)
-    assert [entry.event for entry in kept][-1] == "fail"
-    assert {"retry", "fail"} <= {entry.event for entry in kept} <= whole.keys()
-    for entry in kept:
-        assert (entry.to_state, entry.attempt) == (whole[entry.event].to_state, whole[entry.event].attempt)
-        assert "no bank" in str(entry.message) or entry.event == "hurry"
+    assert [entry.event for entry in kept if entry.event in ("retry", "fail")] == ["retry", "retry", "fail"]
+    assert all("no bank" in str(entry.message) for entry in kept if entry.event in ("retry", "fail"))
+    assert {(entry.at, entry.event, entry.to_state, entry.attempt, entry.message) for entry in kept} <= set(whole)
 
 
 def test_a_deleted_job_comes_back_under_its_id(app: Headrace, failed: Making) -> None:
