@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from headrace.errors import ConfigError
+from headrace.engines.sqlite.care import SqliteCare
+from headrace.engines.sqlite.store import explained
+from headrace.errors import ConfigError, EngineUnavailable
 
 
 @pytest.fixture
@@ -46,3 +48,30 @@ def test_no_backup_is_put_beside_a_log_that_would_be_read_with_it(app: Headrace,
             app.admin.backup(copy, overwrite=True)
     assert app.admin.backup(copy, overwrite=True).jobs == 1  # closed, it has no log
     assert app.admin.examine(copy) == 1
+
+
+def test_a_place_that_can_not_be_written_is_told(
+    app: Headrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(*_: object, **__: object) -> None:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr("tempfile.mkdtemp", refused)
+    with pytest.raises(ConfigError, match="copy.db can't be written: Permission denied; choose"):  # noqa: RUF043
+        app.admin.backup(tmp_path / "copy.db")
+
+
+def test_the_disk_that_is_full_is_the_one_that_is_named(
+    app: Headrace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fill_up(_self: object, part: Path, *_: object) -> None:
+        with explained(tmp_path / "jobs.db"), closing(sqlite3.connect(part)) as copy:
+            copy.execute("PRAGMA max_page_count=2")
+            copy.execute("CREATE TABLE t (x)")
+            copy.execute("INSERT INTO t VALUES (zeroblob(100000))")
+
+    monkeypatch.setattr(SqliteCare, "backup", fill_up)
+    with pytest.raises(EngineUnavailable) as refused:
+        app.admin.backup(tmp_path / "copy.db")
+    assert str(refused.value).startswith(f"the disk of {tmp_path / 'copy.db'} is full")
+    assert not (tmp_path / "copy.db").exists()

@@ -31,7 +31,7 @@ from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.files import check_copy, make_single, reading
 from headrace.engines.sqlite.store import scalar
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EngineUnavailable
 
 Progress = Callable[[int, int], None]
 _AT_ONCE = 500
@@ -64,7 +64,7 @@ def take(engine: Engine, path: Path, *, overwrite: bool = False, progress: Progr
     """
     target = path.absolute()
     _refuse_target(engine, target, overwrite)
-    with _part_of(target) as part:
+    with _told_of(target), _part_of(target) as part:
         engine.care.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
         make_single(part)
         jobs = examine(part)
@@ -95,6 +95,19 @@ def _is_file_of(engine: Engine, path: Path) -> bool:
     """Whether the store is in this very file, by whatever name."""
     scheme, _, own = engine.url.partition(":///")
     return scheme == "sqlite" and path.exists() and Path(own).exists() and path.samefile(own)
+
+
+@contextlib.contextmanager
+def _told_of(target: Path) -> Iterator[None]:
+    """Name the disk of the backup where that is in the way, and not the store."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{target} can't be written: {error.strerror or error}; choose another place") from error
+    except EngineUnavailable as error:
+        if getattr(error.__cause__, "sqlite_errorname", None) != "SQLITE_FULL":
+            raise
+        raise EngineUnavailable(f"the disk of {target} is full: free some space, or choose another place") from error
 
 
 @contextlib.contextmanager
