@@ -404,6 +404,8 @@ def test_a_job_is_brought_back_to_run_again(app: Headrace, work: Task[..., Any, 
     assert both(app) == ([job.id], [])
     with pytest.raises(JobNotFound):
         app.lifecycle.restore("nowhere")
+    with pytest.raises(InvalidJob, match="is in the store"):
+        app.lifecycle.restore(job.id)
     drain(app)
     assert job.result(1) == 1
     assert "revive" in [entry.event for entry in job.history()]
@@ -597,6 +599,8 @@ def test_archived_jobs_are_exported(
     lines = [json.loads(line) for line in target.read_text().splitlines()]
     assert [line["result"] for line in lines] == [2, 1, 0]
     assert (lines[0]["task"], lines[0]["state"], lines[0]["tags"]) == (work.name, "completed", ["t"])
+    assert [entry["event"] for entry in lines[0]["history"]] == ["submit", "claim", "succeed"]
+    assert lines[0]["history"][0]["at"] == lines[0]["created_at"]
     assert app.lifecycle.export(tmp_path / "one.jsonl", ids=[lines[0]["id"]]) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.jsonl", "one.jsonl"]
     with pytest.raises(InvalidJob, match="jsonl or"):
