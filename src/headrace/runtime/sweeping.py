@@ -15,7 +15,8 @@ from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
-from headrace.runtime.sweep import Sweep, Tally
+from headrace.runtime.departures import Tally
+from headrace.runtime.sweep import Sweep
 
 log = logging.getLogger("headrace.keeper")
 
