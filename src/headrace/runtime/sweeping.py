@@ -83,8 +83,8 @@ class Sweeping:
             pause = max(pause, self._worked * _FOR_NOTHING)
         if took > _TOO_LONG:
             log.warning(
-                "it took %.0f s to sweep up finished jobs (%.0f s of work): more workers share it, and terms that keep "
-                "jobs for less time, or fewer of them, shorten it",
+                "it took %.0f s to sweep up finished jobs, %.0f s of it at work: it rests much, so as not to be felt; "
+                "`headrace archive --apply` does it without a rest, and tasks with archive=False are swept up faster",
                 *(took, self._worked),
             )
         self._record(to_ms(pause))
