@@ -62,6 +62,7 @@ from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
     from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+    from headrace.app.backups import Backup, Restored
     from headrace.app.dead_records import (
         BulkRequeue,
         DeadGroup,
@@ -73,6 +74,7 @@ if TYPE_CHECKING:
     )
     from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
     from headrace.app.schedule_records import Schedule, ScheduleRun
+    from headrace.core.care import Finding
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
     from headrace.runtime.flow_run import FlowRun
@@ -85,6 +87,7 @@ __all__ = [
     "ArchiveRun",
     "ArchiveStats",
     "AttemptError",
+    "Backup",
     "BulkRequeue",
     "Cache",
     "Call",
@@ -101,6 +104,7 @@ __all__ = [
     "DuplicateJob",
     "EngineUnavailable",
     "Entry",
+    "Finding",
     "Flow",
     "FlowNotFound",
     "FlowRun",
@@ -127,6 +131,7 @@ __all__ = [
     "QueueRules",
     "QueueStats",
     "RequeueResult",
+    "Restored",
     "ResultUnavailable",
     "Retry",
     "RetryLater",
@@ -157,16 +162,19 @@ _LATER = {
     "ArchivePartition": "headrace.app.archive_records",
     "ArchiveRun": "headrace.app.archive_records",
     "ArchiveStats": "headrace.app.archive_records",
+    "Backup": "headrace.app.backups",
     "BulkRequeue": "headrace.app.dead_records",
     "DeadGroup": "headrace.app.dead_records",
     "DeadLetter": "headrace.app.dead_records",
     "DeadNote": "headrace.app.dead_records",
     "DeadPage": "headrace.app.dead_records",
     "DeadStats": "headrace.app.dead_records",
+    "Finding": "headrace.core.care",
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
     "LifecycleTerms": "headrace.app.lifecycle_records",
     "RequeueResult": "headrace.app.dead_records",
+    "Restored": "headrace.app.backups",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",
     "StaleJob": "headrace.app.lifecycle_records",

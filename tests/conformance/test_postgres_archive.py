@@ -49,7 +49,7 @@ def old(at: int) -> ArchiveRow:
 
 
 def about_the_archive(engine: PostgresEngine) -> list[str]:
-    return [finding for finding in engine.check() if "archive" in finding]
+    return [finding.sentence for finding in engine.care.inspect() if finding.code.startswith("archive")]
 
 
 def table(engine: PostgresEngine, moment: int) -> str:

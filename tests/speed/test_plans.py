@@ -379,6 +379,6 @@ def test_the_guards_would_see_a_missing_index(tmp_path: Path) -> None:
 @pytest.mark.parametrize("name", ["finished_oldest", "finished_newest"])
 def test_finished_jobs_are_told_in_the_order_of_their_index(store: SqliteEngine, name: str) -> None:
     steps = plan(store, name)
-    by = "USING INDEX headrace_jobs_finished (queue=? AND state=? AND finished_at"
-    assert any(by in step for step in steps), steps
+    wanted = "USING INDEX headrace_jobs_finished (queue=? AND state=? AND finished_at"
+    assert any(wanted in step for step in steps), steps
     assert SORTS not in steps

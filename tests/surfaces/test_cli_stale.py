@@ -146,6 +146,13 @@ def test_terms_are_changed_and_taken_back(shell: Shell, app: Headrace) -> None:
     assert app.lifecycle.all_terms()[1].ordered == Terms(keep_failed=3 * DAY)
 
 
+@pytest.mark.parametrize(("told", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("10m", 600), ("1h30m", 5400)])
+@pytest.mark.parametrize("option", ["--max-retrying", "--keep-cancelled"])
+def test_times_are_told_as_everywhere(shell: Shell, app: Headrace, option: str, told: str, seconds: float) -> None:
+    assert shell("lifecycle", "configure", "--task", "send", option, told).code == 0
+    assert getattr(app.lifecycle.terms(task="send"), option[2:].replace("-", "_")) == seconds
+
+
 @pytest.mark.parametrize(
     ("words", "told"),
     [

@@ -34,6 +34,7 @@ from docs.tools.page import ROOT, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
+from headrace.app.admin import Admin
 from headrace.app.config import open_engine
 from headrace.app.dead import Dead
 from headrace.app.flows import Flows
@@ -342,6 +343,8 @@ def as_written(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
+    if isinstance(value, tuple):
+        return ", ".join(value)
     return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
@@ -388,12 +391,16 @@ CLASSES: dict[str, type] = {
     "FlowRun": headrace.FlowRun,
     "Flows": Flows,
     "Dead": Dead,
+    "Admin": Admin,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",
     "Unique",
     "Cache",
     "Call",
+    "Finding",
+    "Backup",
+    "Restored",
     "QueueStats",
     "QueueRules",
     "TaskRules",
@@ -604,7 +611,8 @@ def test_every_parameter_of_a_redis_url_is_listed_with_its_default() -> None:
 
 @pytest.mark.parametrize(("page", "engine"), [(POSTGRES, "postgres"), (REDIS, "redis")], ids=["postgres", "redis"])
 def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> None:
-    source = (ROOT / "src/headrace/engines" / engine / "health.py").read_text("utf-8")
+    places = (f"engines/{engine}/health.py", f"engines/{engine}/care.py", "core/care.py")
+    source = "".join((ROOT / "src/headrace" / place).read_text("utf-8") for place in places)
     joined = re.sub(r'"\s+f?"', "", source)  # sentences that are spread over lines
     told = [words for row in table_rows(page.prose) for words in re.findall(r'^"([^"]+)"', row[0])]
     assert len(told) > 5

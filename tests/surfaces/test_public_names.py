@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead "
-    "lifecycle",
+    "lifecycle admin",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -73,12 +73,19 @@ PROMISED = {
     "TaskDurations": "task jobs average p95 longest",
     "StaleJob": "id task queue state by lasted threshold action is_stale applied",
     "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
+    "Backup": "path jobs bytes",
+    "Restored": "jobs released",
+    "Finding": "code sentence advice count repairable note examples",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
     "current_job": "",
 }
 PROMISED_JOBS = "get aget find afind count acount cancel acancel retry aretry promote apromote delete adelete"
+PROMISED_ADMIN = (
+    "migrate amigrate backup abackup restore arestore examine aexamine optimize aoptimize checkpoint acheckpoint check "
+    "acheck repair arepair"
+)
 PROMISED_ERRORS = {
     "HeadraceError": Exception,
     "InvalidJob": ValueError,
@@ -158,6 +165,11 @@ def test_every_attribute_that_is_promised_is_there(name: str) -> None:
 def test_the_facade_of_jobs_has_all_that_is_promised() -> None:
     with headrace.Headrace("memory://") as app:
         assert set(PROMISED_JOBS.split()) <= set(dir(app.jobs))
+
+
+def test_the_facade_of_maintenance_has_all_that_is_promised() -> None:
+    with headrace.Headrace("memory://") as app:
+        assert set(PROMISED_ADMIN.split()) <= set(dir(app.admin))
 
 
 @pytest.mark.parametrize(("name", "base"), PROMISED_ERRORS.items())

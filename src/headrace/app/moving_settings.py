@@ -16,6 +16,7 @@ from headrace.core.model import QueueRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import in_words
 from headrace.core.timetable import Occurrence, ScheduleRow
+from headrace.engines.care import View
 from headrace.engines.protocol import Engine
 
 _ALL_OCCURRENCES = 1000
@@ -30,7 +31,7 @@ class Unlike(Struct, frozen=True):
     is_kept: bool = False
 
 
-def carry_settings(source: Engine, target: Engine, *, merged: bool) -> None:
+def carry_settings(source: View, target: Engine, *, merged: bool) -> None:
     """Queues first: they are there before any job is. `merged` tells that the target was in use before."""
     known = {queue.name for queue in target.desk.queues()} if merged else set()
     target.porter.unpack_queues([queue for queue in source.desk.queues() if queue.name not in known])
@@ -44,7 +45,7 @@ def carry_settings(source: Engine, target: Engine, *, merged: bool) -> None:
         _carry_schedule(source, target, row, there.get(row.id), merged)
 
 
-def _carry_terms(source: Engine, target: Engine, merged: bool) -> None:
+def _carry_terms(source: View, target: Engine, merged: bool) -> None:
     known = _terms_in(target) if merged else {}
     rows = [row for key, row in _terms_in(source).items() if key not in known]
     target.upkeep.declare_terms(rows)
@@ -52,13 +53,11 @@ def _carry_terms(source: Engine, target: Engine, merged: bool) -> None:
         target.upkeep.order_terms(row.kind, row.name, row.ordered)
 
 
-def _terms_in(store: Engine) -> dict[str, TermsRow]:
+def _terms_in(store: View) -> dict[str, TermsRow]:
     return {f"{row.kind} {row.name}": row for row in store.upkeep.terms()}
 
 
-def _carry_schedule(
-    source: Engine, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool
-) -> None:
+def _carry_schedule(source: View, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool) -> None:
     """With what became of its times. Neither store fires while its notice hangs."""
     if theirs is not None and theirs != ours:
         if _is_kept(ours, theirs, merged) or not target.timetable.delete(theirs.id, theirs.version):
@@ -119,7 +118,7 @@ def _rules_of(queue: QueueRow) -> QueueRules:
     return json.decode(queue.rules, type=QueueRules) if queue.rules else QueueRules()
 
 
-def _unlike_terms(source: Engine, target: Engine, merged: bool) -> Iterator[Unlike]:
+def _unlike_terms(source: View, target: Engine, merged: bool) -> Iterator[Unlike]:
     there = _terms_in(target)
     for key, ours in _terms_in(source).items():
         if (theirs := there.get(key)) != ours:
@@ -132,7 +131,7 @@ def _differing_terms(ours: TermsRow, theirs: TermsRow) -> str:
     return f"what is {' and '.join(unlike)}"
 
 
-def _missing_occurrences(source: Engine, target: Engine, schedule_id: str) -> list[Occurrence]:
+def _missing_occurrences(source: View, target: Engine, schedule_id: str) -> list[Occurrence]:
     """What became of its times and is at the source only, the newest first."""
     there = set(target.timetable.occurrences(schedule_id, _ALL_OCCURRENCES))
     ours = source.timetable.occurrences(schedule_id, _ALL_OCCURRENCES)

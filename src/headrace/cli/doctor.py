@@ -92,7 +92,8 @@ def _open(session: Session, report: Report) -> Headrace | None:
 def _look_inside(app: Headrace, report: Report) -> None:
     try:
         report.engine = app.engine.facts()
-        report.findings += app.engine.check()
+        for finding in app.admin.check():
+            (report.remarks if finding.note else report.findings).append(str(finding))
         if (notice := app.engine.porter.notice()) is not None:
             _tell_notice(notice, report)
         _look_at_work(app, report)
@@ -147,7 +148,6 @@ def _look_at_work(app: Headrace, report: Report) -> None:
     silent = [worker for worker in workers if worker.silent]
     alive = [worker for worker in workers if worker not in silent]
     report.workers = {"alive": len(alive), "silent": len(silent)}
-    report.findings += [f"worker {worker.id} has not been heard of since {worker.seen_at}" for worker in silent]
     for stats in app.queues():
         report.queues[stats.queue] = stats.pending
         if stats.pending and not stats.workers:

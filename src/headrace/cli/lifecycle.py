@@ -88,7 +88,7 @@ def _print(terms: LifecycleTerms, as_json: bool) -> None:
         print_facts((name, f"{_word(name, getattr(terms, name))} ({terms.origin[name]})") for name in TERMS_NAMES)
 
 
-def _value(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
     """A field as the app takes it. The word `none` stays a text, as None means: not said."""
     name = str(param.name)
     if value is None or value in (DEFAULT, "none"):
@@ -111,7 +111,7 @@ def _field_options(function: F) -> F:
     for name in reversed(TERMS_NAMES):
         told = _HELP.get(name) or f"{_told(name)}: seconds or 10m, 2h, 3d; none for no limit."
         metavar = "TIME" if name in SPANS else "WORD"
-        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=_value, help=told)(function)
+        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_term, help=told)(function)
     return function
 
 

@@ -7,6 +7,7 @@ import click
 from headrace import __version__
 from headrace.cli.archive import archive, partitions
 from headrace.cli.bench import bench
+from headrace.cli.care import backup, check, checkpoint, optimize, restore
 from headrace.cli.copy import copy
 from headrace.cli.dead import dead
 from headrace.cli.demo import demo
@@ -73,6 +74,11 @@ for command in (
     lifecycle,
     workers,
     doctor,
+    check,
+    backup,
+    restore,
+    optimize,
+    checkpoint,
     migrate,
     copy,
     bench,

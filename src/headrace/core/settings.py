@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from headrace.core.archive import Interval
+from headrace.core.care import TENDINGS, Tending
 from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
@@ -55,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stale_running: float | None = None
     stale_age: float | None = None
     on_stale: OnStale = "review"
-    max_crashes: int | None = 3
+    max_crashes: int | None = 5
     keep_completed: float | None = 604_800.0
     keep_failed: float | None = 2_592_000.0
     keep_cancelled: float | None = 604_800.0
@@ -65,6 +66,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_keep: float | None = 15_552_000.0
     archive_check: float | None = 60.0
     dead_keep: float | None = 2_592_000.0
+    maintenance: tuple[Tending, ...] = TENDINGS
+    history_limit: int | None = 1000
+    log_limit: int | None = 10_000
+    max_size: int | None = None
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -100,6 +105,9 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"spool_limit: {s.spool_limit} must be at least 1", s.spool_limit >= 1),
         (f"dead_requeue_after: {s.dead_requeue_after} must be positive, or none", _is_time(s.dead_requeue_after)),
         (f"dead_requeue_factor: {s.dead_requeue_factor:g} must be from 1 to 100", 1 <= s.dead_requeue_factor <= 100),
+        (f"history_limit: {s.history_limit} must be at least 20, or none", _is_at_least(20, s.history_limit)),
+        (f"log_limit: {s.log_limit} must be at least 20, or none", _is_at_least(20, s.log_limit)),
+        (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
         (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
         *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),
@@ -130,6 +138,10 @@ def _is_kept(seconds: float | None) -> bool:
     return seconds is None or 0 <= seconds <= _LONGEST
 
 
+def _is_at_least(least: int, value: int | None) -> bool:
+    return value is None or value >= least
+
+
 def _is_path(text: str) -> bool:
     return bool(text.strip()) and "\0" not in text and "://" not in text
 
@@ -155,11 +167,14 @@ _ARE_NONE = (
     "dead_requeue_after",
     "stale_check",
     "max_crashes",
+    "history_limit",
+    "log_limit",
+    "max_size",
     "archive_url",
     "archive_check",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
-_LISTS = ("importable", "capabilities")
+_LISTS = ("importable", "capabilities", "maintenance")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -220,6 +235,8 @@ def _converted(name: str, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
     if name == "queues":
         return parse_queues(value)
+    if name == "maintenance" and isinstance(value, str) and value.lower() == "none":
+        return ()
     if name in _LISTS and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:

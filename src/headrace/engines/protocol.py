@@ -17,6 +17,7 @@ from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.core.steps import Step
 from headrace.engines.archive import Archive, Sweeper
+from headrace.engines.care import Care
 from headrace.engines.letters import Letters
 from headrace.engines.parts import Desk, Joined, Porter, Timetable
 from headrace.engines.upkeep import Upkeep
@@ -167,6 +168,9 @@ class Engine(HotEngine, Protocol):
     @property
     def upkeep(self) -> Upkeep: ...
 
+    @property
+    def care(self) -> Care: ...
+
     def joined(self, connection: Any) -> Joined:
         """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""
         ...
@@ -197,10 +201,6 @@ class Engine(HotEngine, Protocol):
 
     def migrate(self) -> list[str]:
         """Bring the tables to the current version; the names of the migrations that ran."""
-        ...
-
-    def check(self) -> list[str]:
-        """Inspect the store for damage and hazards; one sentence for each finding."""
         ...
 
     def facts(self) -> dict[str, str | int]:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
+from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.staleness import Staleness
@@ -31,4 +32,9 @@ def chores_of(
         chores.append(Sweeping(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing))
     if settings.stale_check:
         chores.append(Staleness(engine, settings, settings.stale_check))
+    chores.append(Caring(engine, settings))
+    if settings.history_limit is not None:
+        chores.append(Capping(engine, "history", settings.history_limit))
+    if settings.log_limit is not None:
+        chores.append(Capping(engine, "logs", settings.log_limit))
     return chores

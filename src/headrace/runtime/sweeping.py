@@ -5,6 +5,7 @@ Who walks says so in the store, and others leave it to him meanwhile: two would 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -15,6 +16,7 @@ from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
 from headrace.runtime.departures import Tally
 from headrace.runtime.sweep import Sweep
 
@@ -93,15 +95,16 @@ class Sweeping:
     def _record(self, leave_for: int) -> None:
         now = self._engine.clock.now()
         self._said_at = now
-        self._engine.sweeper.record(
-            Swept(
-                at=now,
-                duration=now - self._began,
-                archived=self._tally.archived,
-                deleted=self._tally.deleted,
-                letters=self._tally.letters,
-                partition=partition_of(now, self._settings.archive_partition),
-                dropped=self._tally.dropped,
-                until=now + leave_for,
-            )
+        told = Swept(
+            at=now,
+            duration=now - self._began,
+            archived=self._tally.archived,
+            deleted=self._tally.deleted,
+            letters=self._tally.letters,
+            partition=partition_of(now, self._settings.archive_partition),
+            dropped=self._tally.dropped,
+            until=now + leave_for,
         )
+        # A store that is full takes no word any more, and to make room in it is just what we are about.
+        with contextlib.suppress(EngineUnavailable):
+            self._engine.sweeper.record(told)

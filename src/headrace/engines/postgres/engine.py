@@ -25,6 +25,7 @@ from headrace.engines.parts import Joined
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.archive import PostgresArchive
+from headrace.engines.postgres.care import PostgresCare
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
 from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable
@@ -68,6 +69,7 @@ class PostgresEngine:
         self.sweeper = SqlSweeper(self)
         self.archive = PostgresArchive(self, self.address.schema)
         self.upkeep = SqlUpkeep(self)
+        self.care = PostgresCare(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)
@@ -332,10 +334,6 @@ class PostgresEngine:
         now = self.at(None)
         return self.server.transact(lambda db: schema.migrate(db, self.address.schema, self.url, now))
 
-    def check(self) -> list[str]:
-        self.prepare()
-        return self.server.repeat(lambda db: health.findings(db, self.address))
-
     def facts(self) -> dict[str, str | int]:
         self.prepare()
         return self.server.repeat(lambda db: health.facts(db, self.address))
@@ -346,7 +344,11 @@ class PostgresEngine:
 
     def close(self) -> None:
         self.disconnect()
-        self._ready = False  # the tables may be others when it is used again
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget what is known of the tables: they may be others when they are used again."""
+        self._ready = False
         self._known_queues.clear()
         self._regulations.forget()
         self._reception.forget()

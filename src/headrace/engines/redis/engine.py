@@ -32,6 +32,7 @@ from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
 from headrace.engines.redis import address, health, intake, records, schema
+from headrace.engines.redis.care import RedisCare
 from headrace.engines.redis.desk import RedisDesk
 from headrace.engines.redis.letters import RedisLetters
 from headrace.engines.redis.line import Sender, SubscribedLine
@@ -67,6 +68,7 @@ class RedisEngine:
         self.sweeper = RedisSweeper(self)
         self.archive: Archive | None = None  # memory is dear: another store may have one for us
         self.upkeep = RedisUpkeep(self)
+        self.care = RedisCare(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
@@ -219,13 +221,6 @@ class RedisEngine:
         health.refuse_old(self.wire)
         before, self._store = schema.open_store(self.wire, self.url)
         return schema.names_since(before)
-
-    def check(self) -> list[str]:
-        found = health.findings_of_server(self.wire)
-        if health.is_replica(self.wire):
-            return found
-        self.prepare()
-        return found + health.findings_of_store(self.wire)
 
     def facts(self) -> dict[str, str | int]:
         self.prepare()

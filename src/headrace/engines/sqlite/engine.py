@@ -48,6 +48,7 @@ from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import health, intake, schema, settling
+from headrace.engines.sqlite.care import SqliteCare
 from headrace.engines.sqlite.ledger import SqliteLedger
 from headrace.engines.sqlite.settling import Settling
 from headrace.engines.sqlite.statements import SQL
@@ -91,6 +92,8 @@ class SqliteEngine:
         self.letters = SqlLetters(self)
         self.sweeper = SqlSweeper(self)
         self.upkeep = SqlUpkeep(self)
+        self.care = SqliteCare(self)
+        self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate
         self._belfry = Belfry(self.store.folder)
         self._vigil = Vigil(self.store, lambda: self.ring("work"))
@@ -117,6 +120,7 @@ class SqliteEngine:
             self._refuse_if_moved()
             raise
         self._known_queues |= names
+        self.handled += len(jobs)
         self.ring("work")
         return fresh
 
@@ -166,6 +170,7 @@ class SqliteEngine:
             answer = self._claim(db, want, at, effects) if want and want.limit > 0 else Exchanged([], [])
         if outcomes:
             self._meets_kin = turn.met_kin
+            self.handled += len(outcomes)
         effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
         effects.work |= any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes)
         # Where rules are minded, whatever ends may let somebody else's job begin.
@@ -312,10 +317,6 @@ class SqliteEngine:
         with self.store.writing() as db:
             return schema.migrate(db, str(self.store.path), self.clock.now())
 
-    def check(self) -> list[str]:
-        self.prepare()
-        return health.findings(self.store)
-
     def facts(self) -> dict[str, str | int]:
         self.prepare()
         return health.facts(self.store)
@@ -329,7 +330,11 @@ class SqliteEngine:
         self.disconnect()
         if self._scratch is not None:
             self._scratch.remove()
-        self._ready = False  # the file may be another one when it is opened again
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget what is known of the file: it may be another one when it is used again."""
+        self._ready = False
         self._known_queues.clear()
         self._regulations.forget()
 

@@ -47,6 +47,7 @@ class Store:
         self.folder = path.with_name(path.name + ".d")
         self.durability = durability
         self._patience = patience
+        self.patience_ms = int(patience * 1000)
         self._make_room = make_room
         self._watchers = 0
         self.start_afresh()
@@ -61,6 +62,10 @@ class Store:
         self._reads = 0
         self._gate = threading.Condition()  # of the readers, who must not wait for a writer of their own process
         self._turnstile = Turnstile(self.folder / "turnstile", self._patience)
+
+    def turns(self) -> tuple[int, int]:
+        """How often somebody of this process had the turn to write, and how often that came late."""
+        return self._turnstile.turns, self._turnstile.late
 
     # -- transactions
 
@@ -94,6 +99,18 @@ class Store:
                 connection.execute("ROLLBACK")
             if word == "COMMIT":
                 raise translated(error, self.path) from error
+        finally:
+            self._turnstile.leave()
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """The writing connection outside of a transaction, while nobody else of ours writes."""
+        connection = self.begin()
+        try:
+            connection.execute("ROLLBACK")
+            with explained(self.path):
+                yield connection
         finally:
             self._turnstile.leave()
             self._lock.release()
