@@ -106,8 +106,8 @@ def test_a_parent_that_kills_its_worker_again_and_again_leaves_nobody_waiting(
         flow.add(app.task_by_name("fated").bind("done"), after=[child])
         run = flow.enqueue()
         for _ in range(3):
-            fleet.start().wait(30)
-        fleet.start()
+            fleet.start(max_crashes=3).wait(30)
+        fleet.start(max_crashes=3)
         assert run.wait(WITHIN) == "failed"
         end = "cancelled" if policy == "cancel" else "completed"
         assert [str(job.state) for job in run.refresh().jobs] == ["failed", end, end]
