@@ -29,7 +29,8 @@ from headrace.core.model import Filter, Lease
 from headrace.core.settings import Settings
 from headrace.core.states import Event
 from headrace.engines.archive import Archive
-from headrace.runtime.sweep import Sweep, Tally
+from headrace.runtime.departures import Tally
+from headrace.runtime.sweep import Sweep
 from headrace.runtime.sweeping import Sweeping
 from headrace.testing import VirtualClock, drain
 from tests.runtime.kit import eventually

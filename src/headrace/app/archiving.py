@@ -20,8 +20,9 @@ from headrace.core.settings import Settings
 from headrace.core.words import short
 from headrace.engines.archive import Archive
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
+from headrace.runtime.departures import Tally
 from headrace.runtime.job import Job
-from headrace.runtime.sweep import Sweep, Tally
+from headrace.runtime.sweep import Sweep
 
 _AT_ONCE = 500
 
