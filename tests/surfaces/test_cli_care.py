@@ -32,7 +32,9 @@ def test_a_backup_and_a_restore_into_another_store(shell: Shell) -> None:
     assert "3 jobs are in" in ran.out
     other = f"sqlite:///{shell.folder / 'other.db'}"
     assert "has 3 jobs; sqlite" in shell("restore", "copy.db", other, "--dry-run").out
-    assert shell("--url", other, "jobs", "--json").json["jobs"] == []
+    assert not (shell.folder / "other.db").exists()
+    assert shell("restore", "nowhere.db", other).code == 2
+    assert not (shell.folder / "other.db").exists()
     assert shell("restore", "copy.db", other, "--json").json == {"url": other, "jobs": 3, "released": 0}
     assert len(shell("--url", other, "jobs", "--json").json["jobs"]) == 3
 

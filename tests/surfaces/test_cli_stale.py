@@ -61,6 +61,19 @@ def test_apply_does_it_and_says_so(shell: Shell, app: Headrace) -> None:
     assert app.dead.count() == 1
 
 
+def test_a_list_that_was_cut_off_says_so(shell: Shell, app: Headrace) -> None:
+    assert shell("stale", "--limit", "1").err == "there may be more than these 1; see --limit\n"
+    assert "or run it again" in shell("stale", "--limit", "1", "--apply").err
+    assert shell("stale", "--limit", "3").err == ""
+
+
+def test_configure_wants_to_hear_what_in_the_words_of_a_shell(shell: Shell, app: Headrace) -> None:
+    assert "say what to change" in shell("lifecycle", "configure", "--queue", "mail").err
+    for option, words in (("--max-pending", "seconds or 10m, 2h, 3d, or none"), ("--archive", "yes or no")):
+        ran = shell("lifecycle", "configure", "--queue", "mail", option, "banana")
+        assert (ran.code, words in ran.err) == (2, True)
+
+
 def test_json_tells_every_field(shell: Shell, app: Headrace) -> None:
     told = shell("stale", "--json", "--task", "send").json
     assert told["dry_run"] is True
@@ -161,7 +174,7 @@ def test_times_are_told_as_everywhere(shell: Shell, app: Headrace, option: str, 
         (("--task", "a", "--max-age", "soon"), "'--max-age': max_age should be seconds"),
         (("--task", "a", "--max-age", "0"), "'--max-age': max_age should be seconds"),
         (("--task", "a", "--on-stale", "kill"), "on_stale should be one of dead, fail, review"),
-        (("--task", "a", "--archive", "perhaps"), "archive should be True or False"),
+        (("--task", "a", "--archive", "perhaps"), "archive should be yes or no"),
         (("--task", "a", "--remove-on-fail", "0"), "how many of the newest stay"),
     ],
 )

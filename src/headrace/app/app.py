@@ -26,7 +26,7 @@ from headrace.core.rules import changed
 from headrace.core.settings import Settings
 from headrace.core.words import short
 from headrace.engines.protocol import Engine
-from headrace.errors import InvalidJob
+from headrace.errors import EngineUnavailable, InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
 from headrace.runtime.task import Call, Task
@@ -275,7 +275,11 @@ class Headrace:
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
         supervised = chosen.processes > 1 or chosen.max_jobs is not None or chosen.max_memory is not None
-        if not supervised or drain or at_most is not None:
+        if drain or at_most is not None:
+            with contextlib.suppress(EngineUnavailable):  # a worker that stays declares them beside its schedules
+                self.lifecycle.sync()
+            return run_here(make())
+        if not supervised:
             return run_here(make())
         if self.spool is not None:
             self.spool.pause()  # the workers forward; here its thread would connect again

@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.app.config import redacted_url
 from headrace.cli.options import as_json_option, example, shared, yes_option
-from headrace.cli.session import Session
+from headrace.cli.session import Session, missing_file
 from headrace.cli.show import clean, confirm, paint, print_json, remark, say
 from headrace.core.care import Finding
 
@@ -74,9 +74,10 @@ def restore(
         session.url = target
     app = session.store(may_create=True)
     where = redacted_url(app.engine.url)
-    present = app.jobs.count()
+    jobs = app.admin.examine(path)
+    present = 0 if missing_file(app) else app.jobs.count()  # who only looks makes no store
     if dry_run:
-        _tell_plan(app.admin.examine(path), where, present, as_json)
+        _tell_plan(jobs, where, present, as_json)
         return
     if replace and present and not yes:
         confirm(f"remove all {present:,} jobs of {where} and put the backup in their place")

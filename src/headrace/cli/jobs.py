@@ -25,7 +25,8 @@ def _paging(function: Any) -> Any:
 
 
 def _archived(function: Any) -> Any:
-    return click.option("--archived", is_flag=True, help="Those that have left the store for the archive.")(function)
+    told = "Those that have left the store for the archive; --since and --until mean their end."
+    return click.option("--archived", is_flag=True, help=told)(function)
 
 
 @click.group(

@@ -18,6 +18,7 @@ from headrace.errors import InvalidJob
 
 F = TypeVar("F", bound=Callable[..., Any])
 _COLUMNS = (Column("KIND"), Column("NAME", least=8), Column("BY"), Column("TERMS", least=8))
+_SAID_HERE = {"seconds, a timedelta, or None for": "seconds or 10m, 2h, 3d, or none for", "True": "yes", "False": "no"}
 _HELP = {
     "on_stale": "What becomes of stale jobs: dead, fail or review.",
     "archive": "Whether what is kept no longer goes into the archive: yes or no.",
@@ -102,8 +103,9 @@ def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> An
         changed_terms(Terms(), {name: value if given is None else given})
     except InvalidJob as error:
         told = str(error).removeprefix("lifecycle: ").removeprefix(f"{name}: ")
-        hint = "; times are seconds or 10m, 2h, 3d" if name in SPANS else ""
-        raise click.BadParameter(told + hint, ctx, param) from None
+        for word, said in _SAID_HERE.items():
+            told = told.replace(word, said)
+        raise click.BadParameter(told, ctx, param) from None
     return given
 
 
@@ -146,6 +148,8 @@ def configure(
     """
     if (task is None) == (queue is None):
         raise click.UsageError("name either a task or a queue: --task NAME or --queue NAME")
+    if not take_back and all(value is None for value in given.values()):
+        raise click.UsageError("say what to change, such as --max-pending 10m; `headrace lifecycle show` only tells")
     app = session.store()
     said = {name: None if value == "none" else value for name, value in given.items() if value is not None}
     if take_back:

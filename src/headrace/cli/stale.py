@@ -52,7 +52,7 @@ _DONE = {"dead": "made a dead letter", "fail": "failed", "review": "noted for re
 @as_json_option
 @shared
 @click.pass_obj
-def stale(session: Session, /, apply: bool, ages: bool, as_json: bool, **which: Any) -> None:
+def stale(session: Session, /, apply: bool, ages: bool, limit: int, as_json: bool, **which: Any) -> None:
     """List jobs that stay too long in their state, or are too old, and with --apply do what their terms say.
 
     Workers do so by themselves every `stale_check` seconds. `headrace lifecycle` tells and changes the terms.
@@ -60,7 +60,7 @@ def stale(session: Session, /, apply: bool, ages: bool, as_json: bool, **which: 
     if ages:
         _print_ages(session, as_json)
         return
-    found = session.store().lifecycle.detect_stale(dry_run=not apply, **which)
+    found = session.store().lifecycle.detect_stale(dry_run=not apply, limit=limit, **which)
     if as_json:
         print_json({"dry_run": not apply, "jobs": found})
     elif not found:
@@ -69,6 +69,8 @@ def stale(session: Session, /, apply: bool, ages: bool, as_json: bool, **which: 
         print_table(_COLUMNS, [_row(job, apply) for job in found])
         if apply:
             _sum_up(found)
+        if len(found) == limit:
+            remark(f"there may be more than these {limit}; see --limit" + (", or run it again" if apply else ""))
 
 
 def _row(job: StaleJob, was_applied: bool) -> list[str]:

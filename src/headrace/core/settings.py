@@ -114,7 +114,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"max_crashes: {s.max_crashes} must be at least 1, or none", s.max_crashes is None or s.max_crashes >= 1),
         (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", _is_pause(s.archive_check)),
         ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", _is_sql(s.archive_url)),
-        *((f"{name}: {getattr(s, name)} must not be negative", _is_kept(getattr(s, name))) for name in _KEPT),
+        *((f"{name}: {getattr(s, name)} must be 0 or more, or none", _is_kept(getattr(s, name))) for name in _KEPT),
     ]
 
 
@@ -258,10 +258,12 @@ def choices_of(name: str) -> tuple[str, ...]:
 
 def _expected(name: str, value: Any) -> str:
     words = choices_of(name)
-    if not words:
-        return ""
-    near = nearest(value, words) if isinstance(value, str) else None
     none = ", or none" if name in _MAY_BE_NONE else ""
+    if not words:
+        kinds = (_TYPES[name], *get_args(_TYPES[name]))
+        told = {bool: "true or false", int: "a whole number", float: "a number"}
+        return next((f"use {word}{none}" for kind, word in told.items() if kind in kinds), "")
+    near = nearest(value, words) if isinstance(value, str) else None
     return f"use one of {', '.join(words)}{none}" + (f" (did you mean {near}?)" if near else "")
 
 
