@@ -24,6 +24,7 @@ from headrace.core.clock import Clock
 from headrace.core.options import check_name, check_task_name, check_text
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
+from headrace.core.seal import Seal
 from headrace.core.settings import Settings
 from headrace.core.words import short
 from headrace.engines.protocol import Engine
@@ -61,7 +62,8 @@ class Headrace:
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = _open_spool(self.settings, self.engine)
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool)
+        self.seal = Seal(keys) if (keys := self.settings.encryption_keys) else None
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool, self.seal)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._registry = Registry(self._submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
@@ -171,6 +173,8 @@ class Headrace:
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
         limit = self.settings.max_payload
         text = None if data is None else codec.encode(data, models=True, limit=limit, where="data")
+        if text is not None:
+            text = self._hub.sealed(text, f"event {check_name('event', name)}", job_id)
         checksum = None if text is None else codec.checksum(text)
         return self._hub.signal(job_id, check_name("event", name), text, checksum)
 
@@ -277,7 +281,14 @@ class Headrace:
         if self.spool is not None:
             self.spool.watch()
         return Worker(
-            self.engine, settings, self.find_task, self.tasks.keys, self.clock, declare=self.schedules.sync, **how
+            self.engine,
+            settings,
+            self.find_task,
+            self.tasks.keys,
+            self.clock,
+            declare=self.schedules.sync,
+            seal=self.seal,
+            **how,
         )
 
     # -- for tests

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -12,7 +13,8 @@ from headrace.app.why import explain, explain_spooled
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.kinship import Bond, FlowTally
-from headrace.core.model import Changes, Filter, JobRow, Page
+from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
+from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.engines.protocol import Engine
@@ -37,8 +39,10 @@ class AppHub:
         clock: Clock,
         find_task: Callable[[str], Task[..., Any, Any] | None],
         spool: Spool | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self._find_task = find_task
+        self.seal = seal
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
@@ -141,10 +145,15 @@ class AppHub:
         if self.row(job_id).seq == SPOOLED:
             return []
         return [
-            LogEntry(at, line.attempt, line.level, line.message, codec.decode(line.fields) if line.fields else {})
+            self._log_entry(job_id, at, line)
             for line in self.engine.desk.logs(job_id)
             if (at := to_datetime(line.at)) is not None
         ]
+
+    def _log_entry(self, job_id: str, at: datetime, line: LogLine) -> LogEntry:
+        message = self.opened(line.message, "log", job_id)
+        fields = codec.decode(self.opened(line.fields, "fields", job_id)) if line.fields else {}
+        return LogEntry(at, line.attempt, line.level, message, fields)
 
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
@@ -185,6 +194,14 @@ class AppHub:
         if not found:
             raise FlowNotFound(flow_id)
         return found[0]
+
+    def opened(self, text: str, what: str, whom: str) -> str:
+        """A stored text in clear; what it is and whose, as `runtime.sealing` has it."""
+        return text if self.seal is None else self.seal.opened(text, what, whom)
+
+    def sealed(self, text: str, what: str, whom: str) -> str:
+        """A text as it is to be stored."""
+        return text if self.seal is None else self.seal.sealed(text, what, whom)
 
     def rebuild_result(self, task: str, value: Any) -> Any:
         known = self._find_task(task)

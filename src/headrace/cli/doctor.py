@@ -167,7 +167,7 @@ def _parked(app: Headrace) -> Iterator[str]:
 
 
 def _settings(app: Headrace) -> dict[str, dict[str, Any]]:
-    values = msgspec.structs.asdict(app.settings)
+    values = app.settings.shown()
     values["url"] = redacted_url(values["url"])
     return {
         name: {"value": value, "origin": app.settings_origin.get(name, "default")} for name, value in values.items()

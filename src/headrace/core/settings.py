@@ -15,6 +15,7 @@ import msgspec
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
 from headrace.core.rota import Order
+from headrace.core.seal import complaint, names_of
 from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
@@ -45,6 +46,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dead_requeue_after: float | None = None
     dead_requeue_factor: float = 2.0
     dead_requeue_limit: int = 2
+    encryption_keys: tuple[str, ...] = ()
+    redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -55,6 +58,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for rule, holds in _rules(self):
             if not holds:
                 raise ConfigError(rule)
+
+    def shown(self) -> dict[str, Any]:
+        """The settings by name, as they may be shown: of keys, only their names. The URL is for others to redact."""
+        return {**msgspec.structs.asdict(self), "encryption_keys": tuple(names_of(self.encryption_keys))}
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
 
 def _rules(s: Settings) -> list[tuple[str, bool]]:
@@ -76,6 +86,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"dead_requeue_after: {s.dead_requeue_after} must be positive, or none", _is_time(s.dead_requeue_after)),
         (f"dead_requeue_factor: {s.dead_requeue_factor:g} must be from 1 to 100", 1 <= s.dead_requeue_factor <= 100),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
+        (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
     ]
 
 
@@ -99,8 +110,8 @@ def _is_local(url: object) -> bool:
     return str(url).lower().startswith(("sqlite:", "memory:"))
 
 
-_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool", "strategy", "dead_requeue_after")
-_LISTS = ("importable", "capabilities")
+_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool", "strategy", "dead_requeue_after", "redact_words")
+_LISTS = ("importable", "capabilities", "encryption_keys", "redact_words")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -161,14 +172,15 @@ def _converted(name: str, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
     if name == "queues":
         return parse_queues(value)
-    if name in _LISTS and isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None
+    if name in _LISTS and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
     try:
         told = msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
         return check_capabilities(where, told) if name == "capabilities" else told
     except msgspec.ValidationError as error:
+        value = "***" if name == "encryption_keys" else value
         raise ConfigError(f"{where}: {short(value)} is not valid: {_expected(name, value) or error}") from None
     except InvalidJob as error:
         raise ConfigError(str(error)) from None

@@ -14,6 +14,7 @@ from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
 from headrace.core.redact import redact_call
+from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
@@ -37,6 +38,8 @@ class LogEntry(msgspec.Struct, frozen=True):
 class Hub(Protocol):
     """What a handle needs of its app."""
 
+    @property
+    def seal(self) -> Seal | None: ...
     def row(self, job_id: str) -> JobRow: ...
     def move(self, which: Filter, event: Event) -> Sequence[str]: ...
     def amend(self, job_id: str, changes: Changes) -> bool: ...
@@ -48,6 +51,7 @@ class Hub(Protocol):
     def rebuild_result(self, task: str, value: Any) -> Any: ...
     def parameter_names(self, task: str) -> Sequence[str] | None: ...
     def secrets(self, task: str) -> tuple[str, ...]: ...
+    def opened(self, text: str, what: str, whom: str) -> str: ...
     def bonds(self, ids: Sequence[str]) -> list[Bond]: ...
     def rows(self, ids: Sequence[str]) -> dict[str, JobRow]: ...
     def rows_where(self, which: Filter) -> Iterator[JobRow]: ...
@@ -137,7 +141,8 @@ class Job(Generic[R]):
 
     @property
     def progress(self) -> Any:
-        return codec.decode(self.row.progress) if self.row.progress else None
+        stored = self.row.progress
+        return codec.decode(self._hub.opened(stored, "progress", self.id)) if stored else None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -291,7 +296,7 @@ class Job(Generic[R]):
 
     def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         codec.verify(self._record.payload, self._record.checksum)
-        return codec.decode_call(self._record.payload)
+        return codec.decode_call(self._hub.opened(self._record.payload, "call", self.task))
 
     def outcome(self) -> R:
         """What result() returns or raises, without waiting: of a job that is over as of the last refresh()."""
@@ -303,9 +308,10 @@ class Job(Generic[R]):
         if row.result is None:
             return None  # type: ignore[return-value]
         codec.verify(row.result, row.result_checksum or 0)
-        if row.result.startswith(f'{{"{LOST_RESULT}"'):
-            raise ResultUnavailable(f"job {self.id} completed, but {msgspec.json.decode(row.result)[LOST_RESULT]}")
-        value: R = self._hub.rebuild_result(row.task, codec.decode(row.result))
+        text = self._hub.opened(row.result, "result", self.id)
+        if text.startswith(f'{{"{LOST_RESULT}"'):
+            raise ResultUnavailable(f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}")
+        value: R = self._hub.rebuild_result(row.task, codec.decode(text))
         return value
 
     def _failure(self) -> JobFailed:

@@ -18,9 +18,11 @@ from headrace.core.clock import to_ms
 from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
 from headrace.core.promises import Ending, giver_in
 from headrace.core.retry import Retry, from_policy
+from headrace.core.seal import Seal
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.runtime.job import LOST_RESULT
+from headrace.runtime.sealing import sealed_outcome
 from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
 
@@ -41,11 +43,14 @@ class Plan(Struct, frozen=True):
     keep_result: bool
     max_result: int
     preemptible: bool = False
+    seal: Seal | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
-        args, kwargs = codec.decode_call(claim.payload)
+        sealed = claim.payload
+        payload = sealed if self.seal is None else self.seal.opened(sealed, "call", claim.task)
+        args, kwargs = codec.decode_call(payload)
         try:
             return self.task.signature.rebuild(args, kwargs)
         except CorruptPayload as error:
@@ -62,7 +67,8 @@ class Plan(Struct, frozen=True):
 
     def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
         """The outcome of a run whose result is encoded already."""
-        return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
+        checksum = None if text is None or self.seal is not None else codec.checksum(text)
+        return sealed_outcome(self.seal, outcomes.succeed(claim, text, checksum, now))
 
     def _encoded(self, value: Any) -> str:
         # The work is done: a result that can't be stored must not make the job run again.
@@ -152,11 +158,16 @@ class Planner:
     """Finds the plan for a claim; None if this worker does not know its task."""
 
     def __init__(
-        self, find: Callable[[str], Task[..., Any, Any] | None], timeout: float | None, max_result: int
+        self,
+        find: Callable[[str], Task[..., Any, Any] | None],
+        timeout: float | None,
+        max_result: int,
+        seal: Seal | None = None,
     ) -> None:
         self._find = find
         self._timeout = timeout
         self._max_result = max_result
+        self.seal = seal
         self._plans: dict[tuple[str, str | None], Plan] = {}
 
     def plan(self, claim: Claim) -> Plan | None:
@@ -188,6 +199,7 @@ class Planner:
             _first(options.keep_result, own.keep_result, True),
             self._max_result,
             _first(options.preemptible, own.preemptible, False),
+            self.seal,
         )
 
     def _seconds(self, ms: Any) -> float | None:
