@@ -26,6 +26,7 @@ from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
 from headrace.core.seal import Seal
 from headrace.core.settings import Settings
+from headrace.core.suspicion import words_of
 from headrace.core.words import short
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob
@@ -63,7 +64,8 @@ class Headrace:
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = _open_spool(self.settings, self.engine)
         self.seal = Seal(keys) if (keys := self.settings.encryption_keys) else None
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool, self.seal)
+        words = words_of(self.settings.redact_words)
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool, self.seal, words)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._registry = Registry(self._submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks

@@ -14,6 +14,7 @@ from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
+from headrace.core.redact import NO_WORDS
 from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
@@ -40,9 +41,11 @@ class AppHub:
         find_task: Callable[[str], Task[..., Any, Any] | None],
         spool: Spool | None = None,
         seal: Seal | None = None,
+        words: frozenset[str] = NO_WORDS,
     ) -> None:
         self._find_task = find_task
         self.seal = seal
+        self.words = words
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:

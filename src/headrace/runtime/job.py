@@ -13,7 +13,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
-from headrace.core.redact import redact_call
+from headrace.core.redact import MASK, redact, redact_call
 from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
@@ -40,6 +40,8 @@ class Hub(Protocol):
 
     @property
     def seal(self) -> Seal | None: ...
+    @property
+    def words(self) -> frozenset[str]: ...
     def row(self, job_id: str) -> JobRow: ...
     def move(self, which: Filter, event: Event) -> Sequence[str]: ...
     def amend(self, job_id: str, changes: Changes) -> bool: ...
@@ -177,15 +179,24 @@ class Job(Generic[R]):
         return self._hub.history_of(self._hub.row(self.id))[1]
 
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as they may be shown: secrets of the task's `redact` are starred out."""
+        """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
         args, kwargs = self._call()
         options = _options(self._record)
-        secrets = frozenset((*options.redact, *self._hub.secrets(self.task)))
-        if not secrets:
-            return args, kwargs
-        hidden = tuple("***" if n in options.redact_args else value for n, value in enumerate(args))
+        rest = min((~place for place in options.redact_args if place < 0), default=len(args))
+        hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
         names = self._hub.parameter_names(self.task)
-        return redact_call(names, hidden, kwargs, secrets)
+        return redact_call(names, hidden, kwargs, self._secrets(options), self._hub.words)
+
+    def opened(self, what: str, stored: str) -> str:
+        """What is stored of this job as its result or progress, in clear."""
+        return self._hub.opened(stored, what, self.id)
+
+    def redacted(self, value: Any) -> Any:
+        """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
+        return redact(value, self._secrets(_options(self._record)), self._hub.words)
+
+    def _secrets(self, options: JobOptions) -> frozenset[str]:
+        return frozenset((*options.redact, *self._hub.secrets(self.task)))
 
     # -- following it
 

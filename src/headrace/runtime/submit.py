@@ -55,6 +55,7 @@ class Submitter:
         self._max_payload = max_payload
         self._hub = hub
         self._seal = hub.seal
+        self.words = hub.words
         self._hash_key = b"" if hub.seal is None else hub.seal.hash_key
         self._recipes: dict[int, tuple[Task[..., Any, Any], Options, Recipe]] = {}
         self.intercept: Callable[[Job[Any]], None] | None = None
@@ -376,7 +377,7 @@ class Submitter:
         known = self._recipes.get(id(call.options))
         if known is not None and known[0].function is call.task.function and known[1] is call.options:
             return known[2]
-        recipe = recipe_of(call.task, call.options, self._max_payload)
+        recipe = recipe_of(call.task, call.options, self._max_payload, self.words)
         if call.options.connection is not UNSET:  # it would be kept alive as well
             return recipe
         if len(self._recipes) > 1000:
