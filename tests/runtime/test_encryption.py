@@ -100,7 +100,7 @@ def test_nothing_of_a_job_is_stored_in_clear(app: Headrace) -> None:
 
 @pytest.mark.engines("sqlite")
 def test_not_even_the_file_has_it(app: Headrace, folder: Path) -> None:
-    echo = app.task(lambda text: text, name="echo")
+    echo = app.task(name="echo")(lambda text: text)
     job = echo.enqueue(f"{MARK} argument")
     with app.worker():
         job.wait(PATIENCE)
@@ -114,7 +114,7 @@ def test_what_was_stored_in_clear_and_with_an_older_key_still_runs(open_app: Cal
     for keys in ((), (OLD,), (NEW, OLD)):
         results.append(open_app(*keys).enqueue("echo", f"by {len(keys)}").id)
     last = open_app(NEW, OLD)
-    last.task(lambda text: text, name="echo")
+    last.task(name="echo")(lambda text: text)
     with last.worker():
         assert [last.jobs.get(one).result(PATIENCE) for one in results] == ["by 0", "by 1", "by 2"]
     rows = {row.id: row for row in last.engine.desk.get(results)}
@@ -128,7 +128,7 @@ def test_without_its_key_a_job_fails_and_runs_when_the_key_is_back(
 ) -> None:
     job_id = open_app(OLD).enqueue("echo", MARK).id
     without = open_app(*here)
-    without.task(lambda text: text, name="echo", retry=SOON)
+    without.task(name="echo", retry=SOON)(lambda text: text)
     job = without.jobs.get(job_id)
     with without.worker(), pytest.raises(JobFailed, match=r"corrupt_payload.*key '2025', and there are .* here; add"):
         job.result(PATIENCE)
@@ -138,7 +138,7 @@ def test_without_its_key_a_job_fails_and_runs_when_the_key_is_back(
     assert (letter.args, letter.reason) == ((), "corrupt_payload")
     assert "key '2025'" in (letter.damage or "")
     complete = open_app(*here, OLD)
-    complete.task(lambda text: text, name="echo")
+    complete.task(name="echo")(lambda text: text)
     assert complete.dead.requeue(job_id).requeued
     with complete.worker():
         assert complete.jobs.get(job_id).result(PATIENCE) == MARK
@@ -168,11 +168,11 @@ def test_jobs_get_the_results_they_were_promised(app: Headrace) -> None:
 
 def test_a_result_that_can_not_be_opened_is_told_to_who_was_promised_it(open_app: Callable[..., Headrace]) -> None:
     first = open_app(OLD)
-    parent = first.task(lambda: MARK, name="make").enqueue()
+    parent = first.task(name="make")(lambda: MARK).enqueue()
     with first.worker():
         parent.wait(PATIENCE)
     second = open_app(NEW)
-    child = second.task(lambda text: text, name="use", retry=0).enqueue(second.jobs.get(parent.id))
+    child = second.task(name="use", retry=0)(lambda text: text).enqueue(second.jobs.get(parent.id))
     with second.worker(), pytest.raises(JobFailed, match=r"parent_result_missing.*is not to be had.*key '2025'"):
         child.result(PATIENCE)
 
@@ -189,8 +189,8 @@ def test_equal_calls_are_known_without_telling_what_they_are(open_app: Callable[
 
 
 def test_a_job_that_is_replaced_has_the_new_arguments(app: Headrace) -> None:
-    one = app.task(lambda text: text, name="one", unique=Unique(key="k", on_conflict="replace"))
-    two = app.task(lambda text: text, name="two", unique=Unique(key="k", on_conflict="replace"))
+    one = app.task(name="one", unique=Unique(key="k", on_conflict="replace"))(lambda text: text)
+    two = app.task(name="two", unique=Unique(key="k", on_conflict="replace"))(lambda text: text)
     job = one.enqueue("first")
     assert two.enqueue("second").id == job.id
     with app.worker():
@@ -199,7 +199,7 @@ def test_a_job_that_is_replaced_has_the_new_arguments(app: Headrace) -> None:
 
 
 def test_what_a_job_spawns_at_once_is_found_by_its_next_attempt(app: Headrace) -> None:
-    child = app.task(lambda text: text, name="child")
+    child = app.task(name="child")(lambda text: text)
     seen: list[str] = []
 
     @app.task(retry=SOON)
@@ -219,7 +219,7 @@ def test_what_a_job_spawns_at_once_is_found_by_its_next_attempt(app: Headrace) -
 
 @pytest.mark.engines("sqlite")
 def test_a_process_of_its_own_gets_no_key_and_returns_nothing_in_clear(app: Headrace) -> None:
-    report = app.task(shop.report, isolation="process", timeout=60)
+    report = app.task(isolation="process", timeout=60)(shop.report)
     with app.worker():
         job = report.enqueue()
         told = job.result(PATIENCE)
@@ -249,7 +249,7 @@ def test_a_dead_letter_is_requeued_with_other_arguments(app: Headrace) -> None:
 def test_a_declared_schedule_is_stored_once_and_sealed_anew_with_a_new_key(open_app: Callable[..., Headrace]) -> None:
     def declare(*keys: str) -> tuple[Headrace, list[str]]:
         app = open_app(*keys)
-        app.every(hours=1, name="hourly", args=(MARK,))(app.task(lambda text: text, name="tick"))
+        app.every(hours=1, name="hourly", args=(MARK,))(app.task(name="tick")(lambda text: text))
         return app, app.schedules.sync()
 
     def now() -> tuple[str | None, int]:
@@ -280,7 +280,7 @@ def test_it_is_carried_to_another_store_as_it_is(app: Headrace, folder: Path) ->
         move.run()
         assert move.verify().different == 0
         move.open()
-        other.task(lambda text: text, name="echo")
+        other.task(name="echo")(lambda text: text)
         with other.worker():
             assert other.jobs.get(job.id).result(PATIENCE) == MARK
 
@@ -301,7 +301,7 @@ def test_the_testing_kit_seals_and_opens_as_a_worker_does(app: Headrace) -> None
 
 @pytest.mark.engines("sqlite")
 def test_a_text_that_was_put_in_another_place_does_not_open(app: Headrace) -> None:
-    pay = app.task(lambda amount: amount, name="pay")
+    pay = app.task(name="pay")(lambda amount: amount)
     one, two = pay.enqueue(1), pay.enqueue(1000)
     with app.worker():
         one.wait(PATIENCE)

@@ -15,7 +15,7 @@ from headrace.core.clock import Clock, to_datetime
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
 from headrace.core.redact import NO_WORDS
-from headrace.core.seal import Seal
+from headrace.core.seal import Seal, opened
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.engines.protocol import Engine
@@ -200,7 +200,7 @@ class AppHub:
 
     def opened(self, text: str, what: str, whom: str) -> str:
         """A stored text in clear; what it is and whose, as `runtime.sealing` has it."""
-        return text if self.seal is None else self.seal.opened(text, what, whom)
+        return opened(self.seal, text, what, whom)
 
     def sealed(self, text: str, what: str, whom: str) -> str:
         """A text as it is to be stored."""

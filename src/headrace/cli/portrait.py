@@ -15,7 +15,6 @@ import msgspec
 from headrace.cli.show import Column, ago, stamp
 from headrace.core import codec
 from headrace.core.clock import to_datetime
-from headrace.core.seal import key_of, locked
 from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.story import AttemptError, Entry
@@ -270,8 +269,6 @@ def _shown(job: Job[Any], what: str, stored: str | None) -> Any:
         return None
     try:
         text = job.opened(what, stored)
-        if key := key_of(text):
-            return {"$unreadable": str(locked(key))}
     except CorruptPayload as error:
         return {"$unreadable": str(error)}
     try:

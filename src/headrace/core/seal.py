@@ -129,6 +129,15 @@ class Seal:
         return f"<Seal with {', '.join(self._keys)}>"
 
 
+def opened(seal: Seal | None, text: str, what: str, whom: str) -> str:
+    """The text as it was; CorruptPayload if it is sealed and there is nothing here to open it."""
+    if seal is not None:
+        return seal.opened(text, what, whom)
+    if (key := key_of(text)) is not None:
+        raise locked(key)
+    return text
+
+
 def locked(name: str, known: Sequence[str] = ()) -> CorruptPayload:
     """What to raise for a text whose key is not here."""
     here = f"there are only {', '.join(map(repr, known))}" if known else "there are none"

@@ -13,13 +13,12 @@ from msgspec import structs
 from headrace.core import codec
 from headrace.core.model import Claim
 from headrace.core.promises import MARK, Ending, ParentFailure, failure_text, filled, ids_in
-from headrace.core.seal import Seal, key_of, locked
+from headrace.core.seal import Seal, opened
 from headrace.core.states import FINAL, State
 from headrace.core.story import errors_of
 from headrace.engines.parts import Desk
 from headrace.errors import CorruptPayload, PermanentError
 from headrace.runtime.job import LOST_RESULT
-from headrace.runtime.sealing import opened_claim
 
 _AT_ONCE = 1000  # results may be large
 MISSING = "parent_result_missing"  # the reason of a job that failed for it
@@ -84,13 +83,9 @@ class Fulfiller:
 
     def _opened(self, result: str, job_id: str, parent: str) -> str:
         try:
-            if self._seal is not None:
-                return self._seal.opened(result, "result", job_id)
-            if (key := key_of(result)) is not None:
-                raise locked(key)
+            return opened(self._seal, result, "result", job_id)
         except CorruptPayload as error:
             raise MissingResult(f"the result of {parent} is not to be had: {error}") from None
-        return result
 
     def _failure(self, row: Ending) -> ParentFailure:
         errors = errors_of(self._desk.history(row.id)) if row.state is State.FAILED else []
@@ -102,10 +97,7 @@ class Fulfiller:
 def _attempted(claim: Claim, text_of: Callable[[str], str], seal: Seal | None) -> Claim | MissingResult:
     try:
         codec.verify(claim.payload, claim.checksum)
-        payload = opened_claim(seal, claim).payload
-        if key_of(payload) is not None:
-            return claim  # as below
-        payload = filled(payload, text_of)
+        payload = filled(opened(seal, claim.payload, "call", claim.task), text_of)
     except CorruptPayload:
         return claim  # whoever runs it finds that out as well, and tells it
     except MissingResult as missing:
