@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import copy
 import json
 import subprocess
 import sys
@@ -108,6 +109,23 @@ def test_another_key_of_the_same_name_does_not_open_it() -> None:
 def test_the_same_text_is_never_sealed_the_same() -> None:
     sealed = {SEAL.sealed("x", "call", "pay") for _ in range(1000)}
     assert len({json.loads(text)["$sealed"][1] for text in sealed}) == 1000
+
+
+def test_a_forked_process_never_seals_as_its_parent_does() -> None:
+    forked = copy.copy(SEAL)
+    sealed = [json.loads(one.sealed("x", "call", "pay"))["$sealed"][1] for one in (SEAL, forked) for _ in range(500)]
+    assert len({*sealed}) == 1000
+
+
+def test_no_derived_key_is_used_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.core.seal._OF_ONE_SALT", 10)
+    monkeypatch.setattr("headrace.core.seal._KNOWN_SALTS", 3)
+    fresh = Seal([NEW])
+    sealed = [fresh.sealed(str(n), "call", "pay") for n in range(100)]
+    salts = [base64.b64decode(json.loads(text)["$sealed"][1])[:16] for text in sealed]
+    assert [salts.count(salt) for salt in dict.fromkeys(salts)] == [10] * 10
+    assert [SEAL.opened(text, "call", "pay") for text in sealed] == [str(n) for n in range(100)]
+    assert len(fresh._ciphers) <= 3
 
 
 def test_promises_stand_beside_a_sealed_call_and_are_inside_of_it() -> None:

@@ -25,6 +25,8 @@ MARK = '{"$sealed"'  # how every sealed text begins, and no other: a user's own 
 HOW = "a name, a colon and 32 bytes in base64, such as 2026a:$(openssl rand -base64 32)"
 _KEY = re.compile(r"([A-Za-z0-9_.-]{1,40}):([A-Za-z0-9+/]{43}=?)")
 _SALT, _NONCE = 16, 12
+_OF_ONE_SALT = 65_536  # texts, more or less: threads don't wait for each other here
+_KNOWN_SALTS = 1000
 
 
 class _Sealed(Struct, forbid_unknown_fields=True):
@@ -81,6 +83,8 @@ class Seal:
                 "install it: pip install 'headrace[crypto]'"
             ) from None
         self._random = token_bytes
+        self._salt, self._left = b"", 0
+        self._ciphers: dict[tuple[str, bytes], Any] = {}
         self._cipher = AESGCM
         self._invalid = InvalidTag
         parts = [key.split(":", 1) for key in keys]
@@ -91,12 +95,9 @@ class Seal:
 
     def sealed(self, text: str, what: str, whom: str) -> str:
         """The text, sealed as what it is and for whom."""
-        # Random nonces of 12 bytes alone would be too few for one key: at thousands of jobs a second, it would have to
-        # be changed every few days. So each text has a key of its own, made of the named one and 16 more bytes.
-        head = self._random(_SALT + _NONCE)
-        cipher = self._cipher(_derived(self._keys[self.key], head))
-        raw = cipher.encrypt(head[_SALT:], text.encode("utf-8", "surrogatepass"), _place(what, whom))
-        content = f'{MARK}:["{self.key}","{_as_text(head)}","{_as_text(raw)}"]'
+        salt, nonce = self._salt_now(), self._random(_NONCE)
+        raw = self._cipher_of(self.key, salt).encrypt(nonce, text.encode("utf-8", "surrogatepass"), _place(what, whom))
+        content = f'{MARK}:["{self.key}","{_as_text(salt + nonce)}","{_as_text(raw)}"]'
         promised = ids_in(text) if what == "call" else ()
         if not promised:
             return content + "}"
@@ -117,13 +118,33 @@ class Seal:
         if len(head) != _SALT + _NONCE:
             raise CorruptPayload(f"payload can't be read: its {what} is sealed, and damaged: a nonce of {len(head)}")
         try:
-            opened = self._cipher(_derived(self._keys[name], head)).decrypt(head[_SALT:], raw, _place(what, whom))
+            opened = self._cipher_of(name, head[:_SALT]).decrypt(head[_SALT:], raw, _place(what, whom))
         except self._invalid:
             raise CorruptPayload(
                 f"payload can't be read: its {what} is encrypted with key {name!r} and does not open; it was changed, "
                 f"or taken from another place, or another key has this name here"
             ) from None
         return opened.decode("utf-8", "surrogatepass")
+
+    def _salt_now(self) -> bytes:
+        # Random nonces of 12 bytes are too few for one key: at thousands of jobs a second, it would have to be changed
+        # every few days. So a named key is never used itself, but keys made of it and a salt, each for some time. A
+        # counter in place of random nonces would be the same in a forked process, which must never happen.
+        salt = self._salt
+        if self._left <= 0:
+            salt = self._salt = self._random(_SALT)
+            self._left = _OF_ONE_SALT
+        self._left -= 1
+        return salt
+
+    def _cipher_of(self, name: str, salt: bytes) -> Any:
+        cipher = self._ciphers.get((name, salt))
+        if cipher is None:
+            if len(self._ciphers) >= _KNOWN_SALTS:
+                self._ciphers.clear()
+            derived = blake2b(salt, key=self._keys[name], digest_size=32, person=b"headrace seal").digest()
+            cipher = self._ciphers[name, salt] = self._cipher(derived)
+        return cipher
 
     def __repr__(self) -> str:
         return f"<Seal with {', '.join(self._keys)}>"
@@ -145,10 +166,6 @@ def locked(name: str, known: Sequence[str] = ()) -> CorruptPayload:
         f"payload can't be read: it is encrypted with key {name!r}, and {here} here; add that key to "
         "encryption_keys again (HEADRACE_ENCRYPTION_KEYS), and retry the job"
     )
-
-
-def _derived(key: bytes, head: bytes) -> bytes:
-    return blake2b(head[:_SALT], key=key, digest_size=32, person=b"headrace seal").digest()
 
 
 def _place(what: str, whom: str) -> bytes:
