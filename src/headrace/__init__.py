@@ -21,6 +21,7 @@ from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
+from headrace.core.lifecycle import Lifecycle
 from headrace.core.promises import ParentFailure
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.retry import Retry
@@ -60,6 +61,8 @@ from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
+    from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+    from headrace.app.backups import Backup, Restored
     from headrace.app.dead_records import (
         BulkRequeue,
         DeadGroup,
@@ -69,7 +72,9 @@ if TYPE_CHECKING:
         DeadStats,
         RequeueResult,
     )
+    from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
     from headrace.app.schedule_records import Schedule, ScheduleRun
+    from headrace.core.care import Finding
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
     from headrace.runtime.flow_run import FlowRun
@@ -78,7 +83,11 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "ArchivePartition",
+    "ArchiveRun",
+    "ArchiveStats",
     "AttemptError",
+    "Backup",
     "BulkRequeue",
     "Cache",
     "Call",
@@ -95,6 +104,7 @@ __all__ = [
     "DuplicateJob",
     "EngineUnavailable",
     "Entry",
+    "Finding",
     "Flow",
     "FlowNotFound",
     "FlowRun",
@@ -110,6 +120,8 @@ __all__ = [
     "JobPage",
     "JobTimeout",
     "LeaseLost",
+    "Lifecycle",
+    "LifecycleTerms",
     "LogEntry",
     "ParentFailure",
     "PayloadTooLarge",
@@ -119,6 +131,7 @@ __all__ = [
     "QueueRules",
     "QueueStats",
     "RequeueResult",
+    "Restored",
     "ResultUnavailable",
     "Retry",
     "RetryLater",
@@ -127,8 +140,11 @@ __all__ = [
     "ScheduleRun",
     "SchemaMismatch",
     "Snooze",
+    "StaleJob",
     "State",
+    "StateAges",
     "Task",
+    "TaskDurations",
     "TaskRules",
     "Unique",
     "UnknownTask",
@@ -143,17 +159,27 @@ __all__ = [
 
 # Loaded when they are first used: a program that only enqueues has need of none of them.
 _LATER = {
+    "ArchivePartition": "headrace.app.archive_records",
+    "ArchiveRun": "headrace.app.archive_records",
+    "ArchiveStats": "headrace.app.archive_records",
+    "Backup": "headrace.app.backups",
     "BulkRequeue": "headrace.app.dead_records",
     "DeadGroup": "headrace.app.dead_records",
     "DeadLetter": "headrace.app.dead_records",
     "DeadNote": "headrace.app.dead_records",
     "DeadPage": "headrace.app.dead_records",
     "DeadStats": "headrace.app.dead_records",
+    "Finding": "headrace.core.care",
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
+    "LifecycleTerms": "headrace.app.lifecycle_records",
     "RequeueResult": "headrace.app.dead_records",
+    "Restored": "headrace.app.backups",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",
+    "StaleJob": "headrace.app.lifecycle_records",
+    "StateAges": "headrace.app.lifecycle_records",
+    "TaskDurations": "headrace.app.archive_records",
     "Worker": "headrace.runtime.worker",
     "chain": "headrace.runtime.chains",
     "group": "headrace.runtime.chains",

@@ -89,6 +89,8 @@ class _Schemas:
 
         db = servers.postgres_connection(url)
         [schema] = parse_qs(urlsplit(url).query)["schema"]
+        for name in _partitions(db, schema):
+            db.execute(sql.SQL("DROP TABLE {}").format(sql.Identifier(schema, name)))
         found = db.execute(
             "SELECT relname, pg_relation_size(oid) FROM pg_class WHERE relkind = 'r' AND relname <> 'headrace_schema' "
             "AND relnamespace = to_regnamespace(%s)",
@@ -102,6 +104,15 @@ class _Schemas:
         renew = sql.SQL("UPDATE {} SET value = gen_random_uuid()").format(sql.Identifier(schema, "headrace_store"))
         db.execute(sql.SQL("; ").join([*empty.values(), renew]))
         return True
+
+
+def _partitions(db: Any, schema: str) -> list[str]:
+    found = db.execute(
+        "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^headrace_archive_[0-9]' "
+        "AND relnamespace = to_regnamespace(%s)",
+        [schema],
+    )
+    return [name for (name,) in found.fetchall()]
 
 
 _schemas = _Schemas()

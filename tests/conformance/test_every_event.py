@@ -7,7 +7,9 @@ from itertools import product
 
 import pytest
 
+from headrace.core.lifecycle import OnStale
 from headrace.core.model import Changes, Filter, Lease, Outcome
+from headrace.core.staleness import Judgment
 from headrace.core.states import TRANSITIONS, Event, State, is_legal
 from headrace.engines.protocol import Engine
 from tests.conformance.build import (
@@ -43,6 +45,10 @@ def move(event: Event) -> Act:
     return lambda engine, _: engine.desk.move(THE_JOB, event, 1, now=NOW)
 
 
+def judged(action: OnStale) -> Act:
+    return lambda engine, _: engine.upkeep.judge([Judgment("job", row(engine).version, action, "too long")], now=NOW)
+
+
 def at(now: int) -> Act:
     """Let the time come, by a claim that takes nothing."""
     return lambda engine, _: engine.exchange([], NOTHING, now=now)
@@ -67,9 +73,10 @@ ACTS: dict[Event, list[Act]] = {
         lambda engine, _: engine.desk.amend("job", Changes(run_at=LATER + 1), now=NOW),
         lambda engine, _: engine.desk.amend("job", Changes(run_at=NOW), now=NOW),
     ],
+    Event.STALE: [judged("dead"), judged("fail")],
     Event.DELETE: [move(Event.DELETE)],
 }
-NO_OPERATION_YET = {Event.UNBLOCK, Event.STALE}
+NO_OPERATION_YET = {Event.UNBLOCK}
 ONLY_A_WORKER_MAY = {(Event.CANCEL, 0)}  # this way of cancelling needs the lease, so only a running job has it
 NOT_BY_A_WORKER = {(Event.FAIL, State.WAITING)}  # a parent's failure does this, and no operation has parents yet
 

@@ -94,7 +94,7 @@ def live(engine: PostgresEngine) -> None:
     engine.desk.pause_queue("default", False)
     engine.reap(10, now=NOW + LEASE + 1)
     engine.sign_off("w1")
-    engine.check()
+    engine.care.inspect(NOW)
     engine.facts()
 
 

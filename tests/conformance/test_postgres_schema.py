@@ -115,7 +115,7 @@ def test_any_operation_may_be_the_first(url: str, open_engine: Open, first: str)
         "sign off": lambda: engine.sign_off("w1"),
         "ring": lambda: engine.ring("work"),
         "facts": engine.facts,
-        "check": engine.check,
+        "check": engine.care.inspect,
     }
     acts[first]()
     assert engine.insert([new_job("job")], now=NOW) == [True]
@@ -331,7 +331,7 @@ def test_any_name_that_is_let_in_works(database: str, open_engine: Open, name: s
     engine.insert([new_job("job", tags=("a",))], now=NOW)
     assert ids(claim(engine)) == ["job"]
     assert engine.facts()["schema_name"] == name
-    assert isinstance(engine.check(), list)
+    assert isinstance(engine.care.inspect(NOW), list)
     bell.close()
 
 
@@ -347,7 +347,7 @@ def test_a_role_whose_search_path_leads_elsewhere_works_in_its_schema_and_nowher
     engine.exchange([], want(), now=NOW)
     engine.reap(10, now=NOW)
     assert engine.desk.count(EVERYTHING) == 1
-    assert engine.check() is not None
+    assert engine.care.inspect(NOW) is not None
     for table in ("jobs", "queues", "schema", "store", "workers"):
         assert db.execute(f"SELECT count(*) FROM decoy.headrace_{table}").fetchone() == (0,)
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.fingerprint import fingerprint_of_lost
+from headrace.core.letters import snapshot_of
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from tests.conformance.build import (
@@ -24,6 +26,7 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
+from tests.conformance.kin import plant_chain
 from tests.conformance.stores import StoreUnderTest
 
 RAN_OUT = NOW + LEASE
@@ -83,6 +86,58 @@ def test_a_job_that_keeps_killing_its_worker_is_given_up_after_its_attempts(engi
     assert seen == [State.PENDING, State.PENDING, State.FAILED]
     assert (row(engine).crashes, row(engine).attempt) == (3, 3)
     assert claim(engine, now=NOW + 9 * HOUR) == []
+
+
+def crash(engine: Engine, turn: int, max_crashes: int | None = 3) -> State:
+    """Let another worker take the job and be lost under it."""
+    claim_one(engine, now=NOW + turn * HOUR, worker=f"w{turn}")
+    (reaped,) = engine.reap(10, max_crashes, now=NOW + turn * HOUR + LEASE)
+    return reaped.state
+
+
+def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_attempts_are_left(engine: Engine) -> None:
+    engine.insert([new_job("job", max_attempts=50)], now=NOW)
+    assert [crash(engine, turn) for turn in (1, 2, 3)] == [State.PENDING, State.PENDING, State.FAILED]
+    stored = row(engine)
+    assert (stored.reason, stored.crashes, stored.attempt, stored.worker) == ("crash_loop", 3, 3, "w3")
+    assert stored.finished_at == NOW + 3 * HOUR + LEASE
+    assert [entry.target for entry in engine.desk.history("job")] == ["pending", "pending", "failed"]
+    (letter,) = engine.letters.latest(["job"])
+    assert (letter.reason, letter.status) == ("crash_loop", "pending")
+    assert letter.fingerprint == fingerprint_of_lost("work", "crash_loop")
+    snapshot = snapshot_of(letter)
+    assert snapshot.crashes == [(NOW + turn * HOUR + LEASE, f"w{turn}") for turn in (1, 2, 3)]
+    assert snapshot.error_message == "3 times its worker died or let its lease run out: w1, w2, w3"
+    assert snapshot.error_type == "WorkerLost"
+
+
+def test_a_job_that_has_no_attempt_left_before_that_is_lost_as_ever(engine: Engine) -> None:
+    engine.insert([new_job("job", max_attempts=2)], now=NOW)
+    assert [crash(engine, turn) for turn in (1, 2)] == [State.PENDING, State.FAILED]
+    assert row(engine).reason == "worker_lost"
+    (letter,) = engine.letters.latest(["job"])
+    assert (letter.reason, snapshot_of(letter).crashes) == ("worker_lost", [])
+
+
+def test_without_a_limit_only_attempts_count(engine: Engine) -> None:
+    engine.insert([new_job("job", max_attempts=50)], now=NOW)
+    assert {crash(engine, turn, None) for turn in range(1, 8)} == {State.PENDING}
+
+
+def test_a_quarantined_job_that_is_revived_starts_to_count_anew(engine: Engine) -> None:
+    engine.insert([new_job("job", max_attempts=50)], now=NOW)
+    assert [crash(engine, turn, 2) for turn in (1, 2)] == [State.PENDING, State.FAILED]
+    engine.desk.move(EVERYTHING, Event.REVIVE, 1, now=NOW + 2 * HOUR + LEASE)
+    assert [crash(engine, turn, 2) for turn in (3, 4)] == [State.PENDING, State.FAILED]
+    (letter,) = engine.letters.latest(["job"])
+    assert [worker for _, worker in snapshot_of(letter).crashes] == ["w3", "w4"]
+
+
+def test_the_children_of_a_quarantined_job_are_decided_with_it(engine: Engine) -> None:
+    plant_chain(engine, "job", "child")
+    claim_one(engine)
+    engine.reap(10, 1, now=RAN_OUT)
+    assert states(engine) == {"job": State.FAILED, "child": State.CANCELLED}
 
 
 def test_crashes_are_counted_apart_from_failed_attempts(engine: Engine) -> None:

@@ -296,7 +296,7 @@ def test_a_replica_says_so() -> None:
         engine = RedisEngine(replica.url)
         with pytest.raises(EngineUnavailable, match="replica"):
             engine.insert([new_job("job")], now=NOW)
-        assert any("replica" in finding for finding in engine.check())
+        assert any("replica" in finding for finding in map(str, engine.care.inspect(NOW)))
         engine.close()
 
 
@@ -320,11 +320,11 @@ def test_a_key_that_is_not_ours_is_named_as_the_cause(engine: RedisEngine, serve
 def test_a_hazard_of_the_server_is_found(
     engine: RedisEngine, server: OwnRedis, setting: str, value: str, word: str
 ) -> None:
-    assert engine.check() == []
+    assert engine.care.inspect(NOW) == []
     usual = server.client.config_get(setting)[setting]
     server.client.config_set(setting, value)
     try:
-        assert [word in finding for finding in engine.check()] == [True]
+        assert [word in finding for finding in map(str, engine.care.inspect(NOW))] == [True]
     finally:
         server.client.config_set(setting, usual)
 
@@ -333,18 +333,18 @@ def test_memory_that_runs_short_is_found(engine: RedisEngine, server: OwnRedis) 
     engine.prepare()
     server.client.config_set("maxmemory", int(server.client.info("memory")["used_memory"] * 1.02))
     try:
-        assert any("soon it will refuse" in finding for finding in engine.check())
+        assert any("soon it will refuse" in finding for finding in map(str, engine.care.inspect(NOW)))
     finally:
         server.client.config_set("maxmemory", 0)
 
 
 def test_damage_and_stray_leases_are_found(engine: RedisEngine, server: OwnRedis) -> None:
     submit_and_claim(engine)
-    assert ["never signed on" in finding for finding in engine.check()] == [True]
+    assert ["never signed on" in finding for finding in map(str, engine.care.inspect(NOW))] == [True]
     engine.renew(worker_row(), [], LEASE, now=NOW)
-    assert engine.check() == []
+    assert engine.care.inspect(NOW) == []
     server.client.delete("{headrace}:bodies")
-    assert ["damaged" in finding for finding in engine.check()] == [True]
+    assert ["damaged" in finding for finding in map(str, engine.care.inspect(NOW))] == [True]
 
 
 def test_facts_tell_what_is_there(engine: RedisEngine) -> None:

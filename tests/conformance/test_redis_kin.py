@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import Filter
+from headrace.core.model import Filter, Lease
 from headrace.core.states import Event, State
 from headrace.core.steps import Step
 from headrace.engines.redis import desk
-from headrace.engines.redis.engine import KEPT_FOR, RedisEngine
+from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.build import (
     EVERYTHING,
     NOTHING,
@@ -78,7 +78,8 @@ def test_nothing_is_left_of_kin_that_is_old(redis_engine: RedisEngine, inside: I
     empty = inside.names()
     fill(redis_engine)
     redis_engine.desk.move(EVERYTHING, Event.CANCEL, 99, now=NOW)
-    redis_engine.reap(1, now=NOW + max(KEPT_FOR.values()) + 1)
+    found = redis_engine.sweeper.finished("default", State.CANCELLED, NOW + 1, 99)
+    redis_engine.sweeper.clear([Lease(job.id, job.version) for job in found])
     assert states(redis_engine) == {}
     assert inside.names() - empty <= KEPT
 

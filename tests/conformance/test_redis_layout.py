@@ -13,7 +13,7 @@ from headrace.core.letters import LetterFilter
 from headrace.core.model import Changes, Filter, Lease, Outcome
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.redis import desk, scripts
-from headrace.engines.redis.engine import KEPT_FOR, RedisEngine
+from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import CorruptPayload
 from tests import servers
 from tests.conformance.build import (
@@ -435,31 +435,30 @@ def test_depths_look_at_no_job(redis_engine: RedisEngine, inside: Inside) -> Non
 # -- what is old goes
 
 
-def test_finished_jobs_go_when_their_time_has_come(store: StoreUnderTest, inside: Inside) -> None:
+def test_nothing_is_left_of_what_was_swept_up(store: StoreUnderTest, inside: Inside) -> None:
     engine = store.open()
     assert isinstance(engine, RedisEngine)
     for number, state in enumerate(State):
         bring(engine, state, state.value, priority=number, tags=("t",))
     engine.exchange([], None, [log(Lease("running", 2), "hello")], now=NOW)
-    ends = {State(state): NOW + kept for state, kept in KEPT_FOR.items()}
-    assert ends == {State.COMPLETED: NOW + 7 * DAY, State.CANCELLED: NOW + 7 * DAY, State.FAILED: NOW + 30 * DAY}
-    engine.reap(0, now=NOW + 7 * DAY)
-    assert len(states(engine)) == 8
-    engine.reap(0, now=NOW + 7 * DAY + 1)
-    assert set(State) - set(states(engine).values()) == {State.COMPLETED, State.CANCELLED}
-    engine.reap(0, now=NOW + 30 * DAY + 1)
+    [letter] = engine.letters.latest(["failed"])
+    engine.letters.resolve([letter.id], "cancelled", now=NOW)
+    for state in FINAL:
+        found = engine.sweeper.finished("default", state, NOW + 1, 10)
+        assert engine.sweeper.clear([Lease(job.id, job.version) for job in found]) == [state.value]
     assert not FINAL & set(states(engine).values())
     assert [letter.job_id for letter in store.dead_letters()] == ["failed"]
     check_sets(engine, inside)
 
 
-def test_so_many_are_trimmed_at_once_that_the_store_does_not_grow(redis_engine: RedisEngine, inside: Inside) -> None:
-    for start in range(0, 5000, 1000):
-        redis_engine.insert([new_job(f"j{start + number}") for number in range(1000)], now=NOW)
-        settle(redis_engine, *(succeed(claimed) for claimed in claim(redis_engine, 1000)))
+def test_hours_that_have_no_job_are_forgotten(redis_engine: RedisEngine, inside: Inside) -> None:
+    redis_engine.insert([new_job(f"j{number}") for number in range(100)], now=NOW)
+    settle(redis_engine, *(succeed(claimed) for claimed in claim(redis_engine, 100)))
     redis_engine.insert([new_job("kept", created_at=NOW + HOUR, run_at=NOW + HOUR)], now=NOW)
-    redis_engine.reap(10, now=NOW + 8 * DAY)
-    assert states(redis_engine) == {"kept": State.SCHEDULED} or states(redis_engine) == {"kept": State.PENDING}
+    assert inside.client.hlen(inside.key("spans")) == 2
+    found = redis_engine.sweeper.finished("default", State.COMPLETED, NOW + 1, 1000)
+    redis_engine.sweeper.clear([Lease(job.id, job.version) for job in found])
+    assert list(states(redis_engine)) == ["kept"]
     check_sets(redis_engine, inside)
     assert inside.client.hlen(inside.key("spans")) == 1
 

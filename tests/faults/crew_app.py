@@ -29,7 +29,7 @@ def hold(folder: str) -> str:
     return f"attempt {ctx.attempt}"
 
 
-@app.task(retry=2)
+@app.task(retry=20)
 def poison() -> None:
     """Kills its worker."""
     os.kill(os.getpid(), 9)

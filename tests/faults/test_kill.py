@@ -106,17 +106,24 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
         assert job.refresh().attempt == 2
 
 
-def test_a_job_that_kills_its_workers_ends_in_failed(fleet: SimpleNamespace, url: str) -> None:
+def test_a_job_that_kills_its_workers_is_quarantined_with_the_evidence(fleet: SimpleNamespace, url: str) -> None:
     with _app(url) as app:
         job = app.enqueue("poison")
-        for _ in range(3):
-            process = fleet.start()
-            process.wait(30)
-        fleet.start()
+        dead = [fleet.start(max_crashes=3) for _ in range(1)]
+        for _ in range(2):
+            dead[-1].wait(30)
+            dead.append(fleet.start(max_crashes=3))
+        dead[-1].wait(30)
+        fleet.start(max_crashes=3)
         assert job.wait(20) is State.FAILED
-        assert job.row.reason == "worker_lost"
-        assert (job.attempt, job.row.crashes) == (3, 3)
+        assert job.row.reason == "crash_loop"
+        assert (job.attempt, job.row.crashes, job.max_attempts) == (3, 3, 21)
         assert len(job.errors) == 3
+        letter = app.dead.get(job.id)
+        assert letter.reason == "crash_loop"
+        told = [f"-{process.pid}-" in worker for process, (_, worker) in zip(dead, letter.crashes, strict=True)]
+        assert told == [True, True, True], letter.crashes
+        assert app.enqueue("touch", 4).result(20) == 8, "the next worker lives"
 
 
 def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:

@@ -335,7 +335,7 @@ def test_a_letter_that_can_t_be_requeued_is_not_in_the_way(app: Headrace, pay: T
 def test_nothing_comes_back_by_itself_unless_asked_for(app: Headrace, failed: Making) -> None:
     failed()
     age(app, 10**7)
-    assert chores_of(app.engine, Settings()) == []
+    assert not any(isinstance(chore, Requeuing) for chore in chores_of(app.engine, Settings()))
     assert app.dead.count() == 1
 
 

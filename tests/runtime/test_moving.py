@@ -15,6 +15,7 @@ import pytest
 from headrace.app.moving import Move, Step, reopen
 from headrace.app.why import explain
 from headrace.core.kinship import Bond, FlowRow
+from headrace.core.lifecycle import Terms, TermsRow
 from headrace.core.model import Changes, Filter, Notice, Parcel
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event, State
@@ -192,7 +193,12 @@ def test_rules_arrive_over_those_of_an_unused_store(
     source.desk.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
     source.desk.rule_task("send", TaskRules(paused=True))
     target.desk.rule_task("send", TaskRules(concurrency=1))
+    source.upkeep.declare_terms([TermsRow("task", "send", Terms(max_pending=1))])
+    source.upkeep.order_terms("queue", "mail", Terms(max_age=None, remove_on_fail=True))
+    target.upkeep.order_terms("task", "send", Terms(max_age=5))
     move(source, target)
+    assert target.upkeep.terms() == source.upkeep.terms()
+    assert len(target.upkeep.terms()) == 2
     assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.desk.queues()] == [
         QueueRules(rate=Rate(1000, 5), concurrency=2)
     ]
@@ -213,6 +219,14 @@ CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
         lambda target: target.desk.rule_task("send", TaskRules()),
         "task send should have paused=true and has no rules",
     ),
+    "lifecycle": (
+        lambda target: target.upkeep.order_terms("task", "send", Terms(max_age=9)),
+        "lifecycle task send differs in what is ordered",
+    ),
+    "no lifecycle": (
+        lambda target: target.upkeep.order_terms("task", "send", None),
+        "lifecycle task send is missing",
+    ),
     "schedule gone": (lambda target: target.timetable.delete("tick"), "schedule tick is missing"),
     "no past": (
         lambda target: target.timetable.delete("tick") and target.timetable.put(schedule(), new=True),
@@ -231,6 +245,7 @@ def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_ru
 ) -> None:
     source.desk.rule_queue("mail", QueueRules(weight=3))
     source.desk.rule_task("send", TaskRules(paused=True))
+    source.upkeep.order_terms("task", "send", Terms(max_age=7))
     source.timetable.put(schedule(), new=True)
     source.timetable.record([Occurrence("tick", 1, 2, "enqueued", "job")])
     made = Move(source, target)
@@ -286,6 +301,7 @@ def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, targe
     for engine, weight in ((source, 2), (target, 3)):
         engine.desk.rule_queue("mail", QueueRules(weight=weight))
         engine.desk.rule_task("send", TaskRules(concurrency=weight))
+        engine.upkeep.order_terms("queue", "mail", Terms(max_age=weight))
         engine.timetable.put(schedule(created_at=weight, updated_at=weight), new=True)
     source.desk.rule_task("other", TaskRules(paused=True))
     made = Move(source, target, into_used=True)
@@ -295,6 +311,7 @@ def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, targe
     assert [(kept.what, kept.id) for kept in verdict.kept] == [
         ("queue", "mail"),
         ("task", "send"),
+        ("lifecycle", "queue mail"),
         ("schedule", "tick"),
     ]
     assert target.desk.tasks() == [TaskRow("other", TaskRules(paused=True)), TaskRow("send", TaskRules(concurrency=3))]

@@ -39,7 +39,7 @@ UPDATE headrace_jobs SET state = 'running', lease_until = {NOW} + seq, worker = 
 UPDATE headrace_jobs SET state = 'waiting' WHERE seq % 100 = 18;
 UPDATE headrace_jobs SET expires_at = {NOW} + seq WHERE seq % 50 = 9;
 """
-BATCHES = {"o", "j", "n", "r", "lease", "seqs", "refs", "ids", "dead", "names"}
+BATCHES = {"o", "j", "n", "r", "b", "t", "lease", "seqs", "refs", "ids", "dead", "names"}
 # Not the parts of questions, nor those that are put together from them: each of these has a guard of its own below.
 WHOLE = sorted(name for name, text in SQL.items() if not name.startswith("where_") and "{where}" not in text)
 
@@ -109,7 +109,7 @@ HOT = [
     "overdue",
     "lock_overdue",
     "lock_disowned",
-    "bury_lost",
+    "bury",
     "file_lost",
     "expire",
     "release",
@@ -200,7 +200,9 @@ def test_a_batch_is_the_outer_loop_and_each_job_is_found_by_its_id(store: Sqlite
         "expire",
         "release",
         "file_lost",
-        "bury_lost",
+        "bury",
+        "move_stale",
+        "tasks_of",
         "reaped",
         "file_moves",
         "move_cancel",
@@ -226,6 +228,57 @@ def test_what_a_worker_may_have_lost_is_sought_among_running_jobs_only(store: Sq
     """It reads all of them: an OR of lease and worker can't be one range. Running jobs are few, history is not."""
     (look,) = looks_at_jobs(plan(store, name))
     assert re.fullmatch(r"(SCAN|SEARCH) (headrace_jobs|job) USING (COVERING )?INDEX headrace_jobs_leased.*", look)
+
+
+# -- those that stay long
+
+
+def first_look(store: SqliteEngine, statement: str, where: str = "") -> tuple[str, list[str]]:
+    """How a walk finds the next jobs, and what comes before that which it found is put away."""
+    sql = SQL[statement].replace("{where}", where)
+    values = dict.fromkeys(re.findall(r":(\w+)", sql), NOW)
+    with store.store.reading() as db:
+        steps = explain(db, sql, values)
+    place = next(n for n, step in enumerate(steps) if "headrace_jobs" in step)
+    return steps[place], steps[: place + 2]
+
+
+@pytest.mark.parametrize(
+    ("where", "found"),
+    [
+        ("where_after_job", "(queue=? AND lane=? AND priority=? AND rank>?)"),
+        ("where_after_priority", "(queue=? AND lane=? AND priority<?)"),
+        ("where_after_lane", "(queue=? AND lane>?)"),
+        ("where_after_queue", "(queue>?)"),
+    ],
+)
+def test_a_walk_of_the_pending_goes_on_where_it_was_without_sorting(
+    store: SqliteEngine, where: str, found: str
+) -> None:
+    look, steps = first_look(store, "walk_pending", SQL[where])
+    assert look.startswith("SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue")
+    assert look.endswith(found)
+    assert not [step for step in steps if "TEMP B-TREE" in step]
+
+
+@pytest.mark.parametrize(
+    ("name", "index"),
+    [
+        ("walk_put_off", "headrace_jobs_due"),
+        ("walk_waiting", "headrace_jobs_waiting"),
+        ("walk_running", "headrace_jobs_leased"),
+    ],
+)
+def test_a_walk_of_others_reads_their_own_index(store: SqliteEngine, name: str, index: str) -> None:
+    look, steps = first_look(store, name)
+    assert f"INDEX {index}" in look
+    assert name == "walk_running" or not [step for step in steps if "TEMP B-TREE" in step]
+
+
+def test_the_history_of_an_old_job_is_found_by_the_job(store: SqliteEngine) -> None:
+    steps = plan(store, "aged")
+    assert walks_through(steps, "h", "headrace_jobs", "headrace_history") == []
+    assert len([step for step in steps if "SEARCH h USING INDEX headrace_history_job (job=?)" in step]) >= 4
 
 
 @pytest.mark.parametrize(("name", "index"), [("history", "headrace_history_job"), ("logs", "headrace_logs_job")])
@@ -321,3 +374,11 @@ def test_the_guards_would_see_a_missing_index(tmp_path: Path) -> None:
     assert SORTS in plan(engine, "claimable")
     assert walks_through(plan(engine, "horizon"), "headrace_jobs") == ["SEARCH headrace_jobs", "SCAN headrace_jobs"]
     engine.close()
+
+
+@pytest.mark.parametrize("name", ["finished_oldest", "finished_newest"])
+def test_finished_jobs_are_told_in_the_order_of_their_index(store: SqliteEngine, name: str) -> None:
+    steps = plan(store, name)
+    wanted = "USING INDEX headrace_jobs_finished (queue=? AND state=? AND finished_at"
+    assert any(wanted in step for step in steps), steps
+    assert SORTS not in steps

@@ -10,12 +10,16 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
 from headrace.core.model import Filter
+from headrace.core.staleness import Watch
 from headrace.core.states import OPEN, State
 from headrace.engines.relational.desk import SqlDesk
+from headrace.engines.relational.upkeep import SqlUpkeep
+from headrace.engines.sql import as_json
 from tests.conformance.build import NOW, only, settle, succeed
 from tests.conformance.stores import KINDS
 from tests.speed.explaining import Explaining, Plan, Store, explained, values_of
@@ -31,9 +35,16 @@ BY_STEP = {"steps_pkey"}
 HOT: dict[str, set[str]] = {
     **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "renew", "lost"], BY_ID),
     **dict.fromkeys(["get", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
-    **dict.fromkeys(["bury_lost", "file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
+    **dict.fromkeys(["bury", "file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
     **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "amend", "pack_jobs"], BY_NUMBER),
     **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
+    **dict.fromkeys(["file_reviews", "file_judged", "move_stale", "tasks_of"], BY_NUMBER),
+    "lock_judged": BY_ID | BY_NUMBER,
+    "aged": BY_NUMBER | {"history_job"},
+    "unreviewed": BY_NUMBER | {"history_job"},
+    "crashes_of": {"history_job"},
+    "walk_running": BY_LEASE,
+    "walk_waiting": {"jobs_waiting"},
     "insert": set(),
     "insert_whole": set(),
     "insert_one": set(),
@@ -197,6 +208,33 @@ def test_nothing_that_is_asked_all_the_time_is_compiled_first(store: Store) -> N
     assert not compiles
 
 
+# -- those that stay long
+
+
+def walk(store: Store, place: list[Any]) -> list[Plan]:
+    """The plans of one look that goes on from here, through all that is left."""
+    office = Explaining(store, walks=True)
+    SqlUpkeep(office).aged(Watch(dict.fromkeys(OPEN, NOW), NOW), 1000, as_json(place))
+    return office.plans
+
+
+def test_a_walk_of_the_pending_goes_on_where_it_was_without_sorting(store: Store) -> None:
+    plans = walk(store, [3, "q1", "", 1, NOW, 5000])
+    conditions = ["priority =", "priority <", "lane >", "queue >"]
+    assert len(plans) == len(conditions)
+    for plan, condition in zip(plans, conditions, strict=True):
+        (look,) = (step for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending")
+        assert condition in look["Index Cond"]
+        assert plan.walks() == []
+
+
+def test_a_walk_of_others_reads_their_own_indexes(store: Store) -> None:
+    waiting, put_off, running, *_ = walk(store, [0])
+    for plan, index in ((waiting, "jobs_waiting"), (put_off, "jobs_due"), (running, "jobs_leased")):
+        assert index in plan.indexes()
+        assert plan.walks() == []
+
+
 # -- questions whose text is put together: they are never prepared
 
 PAGES = {
@@ -291,3 +329,17 @@ def test_a_claim_pays_little_for_the_fifty_thousand_before_it() -> None:
         after, to_find = blocks_of_a_claim(store)
     assert to_find < 500
     assert after < 2 * before
+
+
+@pytest.mark.parametrize(("name", "at"), [("finished_oldest", NOW + 5000), ("finished_newest", NOW + 50_000)])
+def test_finished_jobs_are_told_in_the_order_of_their_index(store: Store, name: str, at: int) -> None:
+    asked = {"queue": "q1", "state": "completed", "before": NOW + 100_000, "at": at, "seq": 7, "limit": 500}
+    plan = explained(store.own, store.sql[name], asked)
+    assert plan.indexes() == {"jobs_finished", "jobs_pkey"} or plan.indexes() == {"jobs_finished"}
+    assert "Sort" not in plan.kinds()  # those of one end are sorted, and no others
+    assert plan.walks() == []
+
+
+@pytest.mark.parametrize("name", ["lock_leaving", "any_kin", "open_parents"])
+def test_jobs_that_leave_are_found_one_by_one(store: Store, name: str) -> None:
+    assert explained(store.own, store.sql[name], values_of(name)).walks() == []

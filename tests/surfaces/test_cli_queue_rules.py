@@ -8,6 +8,7 @@ import click
 import pytest
 
 from headrace import Headrace
+from headrace.cli.lifecycle import as_term
 from headrace.cli.options import duration, duration_or_none, moment, moment_or_age
 from headrace.cli.queues import as_rule
 from headrace.cli.root import root
@@ -79,8 +80,8 @@ def test_ageing_is_told_as_every_other_duration(shell: Shell, app: Headrace, tol
 
 
 def test_every_option_that_takes_a_time_reads_it_the_same_way() -> None:
-    """Whatever is called TIME is read by what the commands share, or is a rule, which has its own test."""
-    shared = {duration, duration_or_none, moment, moment_or_age, as_rule}
+    """Whatever is called TIME is read by what the commands share, or is a rule or a term, which have own tests."""
+    shared = {duration, duration_or_none, moment, moment_or_age, as_rule, as_term}
     found = [
         (command.name, param.name, param.callback)
         for command in walk(root)

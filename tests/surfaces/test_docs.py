@@ -34,6 +34,7 @@ from docs.tools.page import ROOT, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
+from headrace.app.admin import Admin
 from headrace.app.config import open_engine
 from headrace.app.dead import Dead
 from headrace.app.flows import Flows
@@ -47,7 +48,6 @@ from headrace.core.settings import Settings, resolve
 from headrace.core.states import Event, State, diagram
 from headrace.core.tags import _READ
 from headrace.engines.redis.address import parse as parse_redis
-from headrace.engines.redis.engine import KEPT_FOR
 from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.sqlite.store import Store
 from headrace.errors import ConfigError
@@ -343,7 +343,9 @@ def as_written(value: Any) -> str:
         return "none"
     if isinstance(value, bool):
         return str(value).lower()
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    if isinstance(value, tuple):
+        return ", ".join(value)
+    return f"{value:.10g}" if isinstance(value, float) else str(value)
 
 
 def test_every_option_of_a_task_is_listed() -> None:
@@ -389,12 +391,16 @@ CLASSES: dict[str, type] = {
     "FlowRun": headrace.FlowRun,
     "Flows": Flows,
     "Dead": Dead,
+    "Admin": Admin,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",
     "Unique",
     "Cache",
     "Call",
+    "Finding",
+    "Backup",
+    "Restored",
     "QueueStats",
     "QueueRules",
     "TaskRules",
@@ -484,9 +490,14 @@ def test_the_testing_kit_is_listed_with_its_signatures() -> None:
 def sqlite_columns(folder: Path) -> dict[str, set[str]]:
     with Headrace(f"sqlite:///{folder / 'jobs.db'}") as app:
         app.queues()
-    with closing(sqlite3.connect(folder / "jobs.db")) as db:
-        tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
-        return {table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")} for table in tables}
+        assert app.engine.archive is not None
+        [*_, partition] = app.engine.archive.prepare(app.clock.now(), "weekly")
+    found: dict[str, set[str]] = {}
+    for path in (folder / "jobs.db", folder / "jobs.db.d" / "archive" / f"{partition}.db"):
+        with closing(sqlite3.connect(path)) as db:
+            tables = [name for (name,) in db.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
+            found |= {table: {row[1] for row in db.execute(f"PRAGMA table_info({table})")} for table in tables}
+    return found
 
 
 def postgres_columns() -> dict[str, set[str]]:
@@ -501,6 +512,7 @@ def postgres_columns() -> dict[str, set[str]]:
     for table, column in servers.postgres_connection(url).execute(asked, [schema]):
         found.setdefault(table, set()).add(column)
     servers.drop(url)
+    assert found.pop("headrace_archive_rest") == found["headrace_archive"]
     return found
 
 
@@ -515,7 +527,8 @@ def test_every_table_and_column_is_explained(engine_name: str, tmp_path: Path) -
 
 
 def is_about(row: list[str], engine: str) -> bool:
-    return engine == "postgres" or "PostgreSQL only" not in row[-1]
+    others = {"postgres": "SQLite only", "sqlite": "PostgreSQL only"}
+    return others[engine] not in row[-1]
 
 
 def keys_explained() -> set[str]:
@@ -598,7 +611,8 @@ def test_every_parameter_of_a_redis_url_is_listed_with_its_default() -> None:
 
 @pytest.mark.parametrize(("page", "engine"), [(POSTGRES, "postgres"), (REDIS, "redis")], ids=["postgres", "redis"])
 def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> None:
-    source = (ROOT / "src/headrace/engines" / engine / "health.py").read_text("utf-8")
+    places = (f"engines/{engine}/health.py", f"engines/{engine}/care.py", "core/care.py")
+    source = "".join((ROOT / "src/headrace" / place).read_text("utf-8") for place in places)
     joined = re.sub(r'"\s+f?"', "", source)  # sentences that are spread over lines
     told = [words for row in table_rows(page.prose) for words in re.findall(r'^"([^"]+)"', row[0])]
     assert len(told) > 5
@@ -606,7 +620,9 @@ def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> 
 
 
 def test_the_times_that_redis_keeps_jobs_are_told_as_they_are() -> None:
-    days = {state: kept // 86_400_000 for state, kept in KEPT_FOR.items()}
+    usual = Settings()
+    kept = {"completed": usual.keep_completed, "cancelled": usual.keep_cancelled, "failed": usual.keep_failed}
+    days = {state: (seconds or 0) / 86_400 for state, seconds in kept.items()}
     section = " ".join(REDIS.section("How long jobs are kept").split())
     told = re.search(r"completed and cancelled ones (\d+) days after their end, failed ones after (\d+)", section)
     assert told is not None

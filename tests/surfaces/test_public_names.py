@@ -24,7 +24,8 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead",
+    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead "
+    "lifecycle admin",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -43,6 +44,9 @@ PROMISED = {
     "Worker": "start stop pause resume join id",
     "AttemptError": "at attempt type message traceback",
     "Entry": "at event from_state to_state version attempt worker message",
+    "Lifecycle": "max_scheduled max_waiting max_pending max_retrying max_running max_age on_stale keep_completed "
+    "keep_failed keep_cancelled archive",
+    "LifecycleTerms": "task queue max_pending on_stale keep_failed archive remove_on_complete remove_on_fail origin",
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
     "rules starts_left",
@@ -63,12 +67,25 @@ PROMISED = {
     "DeadStats": "reason total pending requeued permanently_failed average_requeues oldest newest",
     "RequeueResult": "id job_id requeued status requeues message",
     "BulkRequeue": "matched requeued permanently_failed skipped dry_run",
+    "ArchiveRun": "dry_run archived deleted history steps dead_letters dropped jobs seconds",
+    "ArchivePartition": "name since until jobs bytes",
+    "ArchiveStats": "jobs bytes partitions swept_at seconds archived deleted dead_letters partition dropped",
+    "TaskDurations": "task jobs average p95 longest",
+    "StaleJob": "id task queue state by lasted threshold action is_stale applied",
+    "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
+    "Backup": "path jobs bytes",
+    "Restored": "jobs released",
+    "Finding": "code sentence advice count repairable note examples",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
     "current_job": "",
 }
 PROMISED_JOBS = "get aget find afind count acount cancel acancel retry aretry promote apromote delete adelete"
+PROMISED_ADMIN = (
+    "migrate amigrate backup abackup restore arestore examine aexamine optimize aoptimize checkpoint acheckpoint check "
+    "acheck repair arepair"
+)
 PROMISED_ERRORS = {
     "HeadraceError": Exception,
     "InvalidJob": ValueError,
@@ -148,6 +165,11 @@ def test_every_attribute_that_is_promised_is_there(name: str) -> None:
 def test_the_facade_of_jobs_has_all_that_is_promised() -> None:
     with headrace.Headrace("memory://") as app:
         assert set(PROMISED_JOBS.split()) <= set(dir(app.jobs))
+
+
+def test_the_facade_of_maintenance_has_all_that_is_promised() -> None:
+    with headrace.Headrace("memory://") as app:
+        assert set(PROMISED_ADMIN.split()) <= set(dir(app.admin))
 
 
 @pytest.mark.parametrize(("name", "base"), PROMISED_ERRORS.items())

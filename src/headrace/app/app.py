@@ -7,26 +7,23 @@ import functools
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
 from msgspec import structs
 
-from headrace.app.config import find_settings, open_engine
+from headrace.app.config import find_settings, open_archive, open_engine, open_spool
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
-from headrace.app.registry import Registry, task_options
+from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.workers import WorkerInfo
 from headrace.core import codec
 from headrace.core.clock import Clock
 from headrace.core.options import check_name, check_task_name, check_text
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
-from headrace.core.seal import Seal
 from headrace.core.settings import Settings
-from headrace.core.suspicion import words_of
 from headrace.core.words import short
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob
@@ -36,8 +33,10 @@ from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
+    from headrace.app.admin import Admin
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
+    from headrace.app.lifecycle import Lifecycles
     from headrace.app.schedules import Schedules
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
@@ -62,10 +61,11 @@ class Headrace:
         self.settings_origin = found.origin
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
-        self.spool: Spool | None = _open_spool(self.settings, self.engine)
-        self.seal = Seal(keys) if (keys := self.settings.encryption_keys) else None
-        words = words_of(self.settings.redact_words)
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.spool, self.seal, words)
+        self.spool: Spool | None = open_spool(self.settings, self.engine)
+        self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
+        self.seal = self._hub.seal
+        self._archive = open_archive(self.settings)
+        self._hub.keep_archive_in(self._archive)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._registry = Registry(self._submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
@@ -82,7 +82,7 @@ class Headrace:
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
     @overload
-    def task(self, /, *, name: str | None = None, **options: Any) -> _Decorator: ...
+    def task(self, /, *, name: str | None = None, **options: Any) -> Decorator: ...
     def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Register a function as a task; use it bare or with a name and options."""
         checked_options = task_options(options)
@@ -100,13 +100,13 @@ class Headrace:
 
         return Schedules(self._hub, self._submitter, self._registry.as_task, self.tasks)
 
-    def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> _Decorator:
+    def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> Decorator:
         """Run the task below at these times: "0 9 * * MON", tz="Europe/Vienna"; options as for schedules.create()."""
-        return cast(_Decorator, self.schedules.declaring(self.task, name, {**how, "cron": expression}))
+        return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "cron": expression}))
 
-    def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> _Decorator:
+    def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> Decorator:
         """Run the task below every(minutes=5), or of weeks, days, hours and seconds; the rest is as for cron()."""
-        return cast(_Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
+        return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
 
     # -- flows
 
@@ -129,6 +129,20 @@ class Headrace:
         from headrace.app.dead import Dead  # as above
 
         return Dead(self._hub, self.task_by_name, self.settings.max_payload)
+
+    @functools.cached_property
+    def lifecycle(self) -> Lifecycles:
+        """How long the jobs of this app's store may stay, and those that stay too long."""
+        from headrace.app.lifecycle import Lifecycles  # as above
+
+        return Lifecycles(self._hub, self.settings, self.tasks)
+
+    @functools.cached_property
+    def admin(self) -> Admin:
+        """What keeps this app's store sound: backups, checks, upkeep by hand."""
+        from headrace.app.admin import Admin  # as above
+
+        return Admin(self._hub, self.settings)
 
     # -- tasks by name
 
@@ -282,16 +296,13 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        return Worker(
-            self.engine,
-            settings,
-            self.find_task,
-            self.tasks.keys,
-            self.clock,
-            declare=self.schedules.sync,
-            seal=self.seal,
-            **how,
-        )
+        how |= {"declare": self._declare, "archive": lambda: self._hub.archive, "seal": self.seal}
+        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
+
+    def _declare(self) -> None:
+        """Store what the code says of its tasks. Terms first: a schedule that can't be stored is an error."""
+        self.lifecycle.sync()
+        self.schedules.sync()
 
     # -- for tests
 
@@ -341,6 +352,8 @@ class Headrace:
         if self.spool is not None:
             self.spool.close()
         self.engine.close()
+        if self._archive is not None:
+            self._archive.close()
 
     def __enter__(self) -> Headrace:
         return self
@@ -356,25 +369,6 @@ class Headrace:
 
     def __repr__(self) -> str:
         return f"<Headrace {self.engine.url}>"
-
-
-class _Decorator:
-    """For type checkers: what `app.task(...)` returns."""
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Task[P, Coroutine[Any, Any, T], T]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R, R]: ...
-    def __call__(self, function: Any) -> Any: ...
-
-
-def _open_spool(settings: Settings, engine: Engine) -> Spool | None:
-    if settings.spool is None:
-        return None
-    # Deferred, with logging and the file's own needs: most programs have none.
-    from headrace.runtime.spool import Spool
-
-    return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit)
 
 
 _apps: WeakSet[Headrace] = WeakSet()

@@ -7,14 +7,19 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
+
+from msgspec import structs
 
 from headrace.core.clock import Clock
 from headrace.core.settings import Found, Settings, resolve
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.runtime.spool import Spool
 
 
 def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> Found:
@@ -58,6 +63,23 @@ def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
     raise ConfigError(
         f"url: {redacted_url(settings.url)!r} is not known; use sqlite:///file.db, memory://, postgresql://… or redis://…"
     )
+
+
+def open_archive(settings: Settings) -> Engine | None:
+    """The store that has the archive, if another one than that of the jobs is to have it."""
+    if settings.archive_url is None:
+        return None
+    return open_engine(structs.replace(settings, url=settings.archive_url, spool=None))
+
+
+def open_spool(settings: Settings, engine: Engine) -> Spool | None:
+    """Where jobs go while the server is away, if they may."""
+    if settings.spool is None:
+        return None
+    # Deferred, with logging and the file's own needs: most programs have none.
+    from headrace.runtime.spool import Spool
+
+    return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit)
 
 
 _REDIS = (

@@ -28,7 +28,8 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     """The record of a job that failed for good, with the job as it was then.
 
     `args` and `kwargs` have the secrets of the task starred out; of a payload that no longer decodes, `damage` tells
-    why, and they are empty. `requeues` is how often the job was requeued from the desk so far.
+    why, and they are empty. `crashes` are the times and names of the workers that were lost under a job that was given
+    up for that reason. `requeues` is how often the job was requeued from the desk so far.
     """
 
     id: str
@@ -56,6 +57,7 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     error_traceback: str | None
     flow: str | None
     parents: tuple[str, ...]
+    crashes: tuple[tuple[datetime, str], ...]
     requeues: int
     notes: tuple[DeadNote, ...]
     resolved_at: datetime | None
@@ -176,6 +178,7 @@ def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
         error_traceback=was.error_traceback,
         flow=was.flow,
         parents=tuple(was.parents),
+        crashes=tuple((moment(at), worker) for at, worker in was.crashes),
         requeues=row.requeues,
         notes=tuple(DeadNote(moment(note.at), note.text, note.by) for note in remarks_of(row.notes)),
         resolved_at=to_datetime(row.resolved_at),

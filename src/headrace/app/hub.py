@@ -9,18 +9,23 @@ from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
-from headrace.app.why import explain, explain_spooled
+from headrace.app import archived
+from headrace.app.why import explain, explain_spooled, explain_stale
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.kinship import Bond, FlowTally
+from headrace.core.lifecycle import TermsBook
 from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
-from headrace.core.redact import NO_WORDS
 from headrace.core.seal import Seal, opened
+from headrace.core.settings import Settings
+from headrace.core.staleness import aged_of, verdict
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
+from headrace.core.suspicion import words_of
+from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
-from headrace.errors import EngineUnavailable, FlowNotFound, JobNotFound
-from headrace.runtime.job import SPOOLED, LogEntry
+from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotFound
+from headrace.runtime.job import ARCHIVED, SPOOLED, LogEntry
 from headrace.runtime.planting import rows_of
 from headrace.runtime.task import Task
 
@@ -39,13 +44,14 @@ class AppHub:
         engine: Engine,
         clock: Clock,
         find_task: Callable[[str], Task[..., Any, Any] | None],
+        settings: Settings,
         spool: Spool | None = None,
-        seal: Seal | None = None,
-        words: frozenset[str] = NO_WORDS,
     ) -> None:
         self._find_task = find_task
-        self.seal = seal
-        self.words = words
+        self._archive_of: tuple[Engine, Engine | None] = (engine, None)
+        self._settings = settings
+        self.seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
+        self.words = words_of(settings.redact_words)
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
@@ -55,12 +61,22 @@ class AppHub:
         self._spool = spool
         self._waiter: Waiter | None = None
 
+    def keep_archive_in(self, store: Engine | None) -> None:
+        """Read archived jobs of this app's store from another one."""
+        self._archive_of = (self.engine, store)
+
+    @property
+    def archive(self) -> Archive | None:
+        """The archive of the store that is served now."""
+        engine, store = self._archive_of
+        return store.archive if store is not None and engine is self.engine else self.engine.archive
+
     def close(self) -> None:
         if self._waiter is not None:
             self._waiter.close()
 
     def row(self, job_id: str) -> JobRow:
-        """The job as the store has it or, if it has not arrived there, as it waits in the spool."""
+        """The job as the store has it or, if it has not arrived there, as it waits in the spool; or as archived."""
         try:
             rows = self.engine.desk.get([job_id])
         except EngineUnavailable:
@@ -69,9 +85,9 @@ class AppHub:
             return spooled
         if rows:
             return rows[0]
-        if (spooled := self._spooled(job_id)) is None:
+        if (found := self._spooled(job_id) or archived.row_in(self.archive, job_id)) is None:
             raise JobNotFound(job_id)
-        return spooled
+        return found
 
     def _spooled(self, job_id: str) -> JobRow | None:
         return None if self._spool is None else self._spool.row(job_id)
@@ -86,6 +102,8 @@ class AppHub:
             done = self.engine.desk.move(which, event, len(which.ids))
             if not done:
                 self._refuse_if_spooled(which.ids)
+            if not done and event in (Event.REVIVE, Event.DELETE):
+                self._refuse_if_archived(which.ids)
             return done
         moved: list[str] = []
         states = tuple(state for state in (which.states or sources(event)) if state in sources(event))
@@ -116,6 +134,14 @@ class AppHub:
         if self._spool is not None and (held := next(filter(self._spool.holds, ids), None)):
             raise EngineUnavailable(f"job {held} still waits in the spool; do it again when it is forwarded")
 
+    def _refuse_if_archived(self, ids: Sequence[str]) -> None:
+        rows = [] if self.archive is None else archived.only_archived(self.engine, self.archive.get(ids))
+        for row in rows:
+            raise InvalidJob(
+                f"job {row.id} is in the archive, where it can only be looked at; app.lifecycle.restore({row.id!r}) "
+                "brings it back"
+            )
+
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:
         if spooled and self._spool is not None:
             started = time.monotonic()
@@ -141,17 +167,22 @@ class AppHub:
         return self._waiter
 
     def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]:
-        filings = [] if row.seq == SPOOLED else self.engine.desk.history(row.id)
+        if row.seq == ARCHIVED:
+            kept = archived.keepsake_in(self.archive, row.id, row.created_at)
+            filings = [] if kept is None else kept.history
+        else:
+            filings = [] if row.seq == SPOOLED else self.engine.desk.history(row.id)
         return tell(row, filings), errors_of(filings)
 
-    def log_lines(self, job_id: str) -> list[LogEntry]:
-        if self.row(job_id).seq == SPOOLED:
+    def log_lines(self, row: JobRow) -> list[LogEntry]:
+        if row.seq == SPOOLED:
             return []
-        return [
-            self._log_entry(job_id, at, line)
-            for line in self.engine.desk.logs(job_id)
-            if (at := to_datetime(line.at)) is not None
-        ]
+        if row.seq == ARCHIVED:
+            kept = archived.keepsake_in(self.archive, row.id, row.created_at)
+            lines = [] if kept is None else kept.logs
+        else:
+            lines = self.engine.desk.logs(row.id)
+        return [self._log_entry(row.id, at, line) for line in lines if (at := to_datetime(line.at)) is not None]
 
     def _log_entry(self, job_id: str, at: datetime, line: LogLine) -> LogEntry:
         message = self.opened(line.message, "log", job_id)
@@ -162,7 +193,16 @@ class AppHub:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
         told = explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
-        return told + self._letter_in_words(row) if row.state is State.FAILED else told
+        if row.seq == ARCHIVED:
+            return f"{told} It has left the store for the archive."
+        if row.state is State.FAILED:
+            return told + self._letter_in_words(row)
+        return told if row.state in FINAL else told + self._staleness_in_words(row)
+
+    def _staleness_in_words(self, row: JobRow) -> str:
+        book = TermsBook(self.engine.upkeep.terms(), self._settings)
+        found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
+        return "" if found is None else explain_stale(found)
 
     def _letter_in_words(self, row: JobRow) -> str:
         for letter in self.engine.letters.latest([row.id]):

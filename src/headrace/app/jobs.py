@@ -6,6 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
 
+from headrace.app import archived as archive
 from headrace.app.hub import AppHub
 from headrace.core.model import Filter
 from headrace.core.options import check_limit, check_moment, check_text
@@ -51,16 +52,28 @@ class Jobs:
         """The job with this id, or JobNotFound."""
         return Job(self._hub, self._hub.row(check_text("job id", job_id)))
 
-    def find(self, /, *, limit: int = 50, cursor: str | None = None, **filters: Any) -> JobPage:
-        """The matching jobs, newest first, at most `limit` of them."""
+    def find(self, /, *, limit: int = 50, cursor: str | None = None, archived: bool = False, **filters: Any) -> JobPage:
+        """The matching jobs, newest first, at most `limit` of them.
+
+        With `archived`, those that have left the store for the archive, in the order of their ends, which are also what
+        `since` and `until` mean there; worker, text and flow are no filters of it.
+        """
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned")
-        page = self._hub.engine.desk.find(as_filter(filters), check_limit("limit", limit), cursor)
+        which, most = as_filter(filters), check_limit("limit", limit)
+        if archived:
+            page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
+        else:
+            page = self._hub.engine.desk.find(which, most, cursor)
         return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
 
-    def count(self, /, **filters: Any) -> int:
-        """How many jobs match."""
-        return self._hub.engine.desk.count(as_filter(filters))
+    def count(self, /, *, archived: bool = False, **filters: Any) -> int:
+        """How many jobs match; with `archived`, of those in the archive."""
+        which = as_filter(filters)
+        if not archived:
+            return self._hub.engine.desk.count(which)
+        archive.refuse_what_is_not_there(which)
+        return 0 if self._hub.archive is None else self._hub.archive.count(which)
 
     def cancel(self, /, **filters: Any) -> int:
         """Cancel the matching jobs that are not over; how many."""

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterator, Sequence
 
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Parcel
+from headrace.engines.care import View
 from headrace.engines.parts import Desk
 from headrace.engines.protocol import Engine
 
@@ -37,12 +38,12 @@ def bond_pages(desk: Desk, parents: Sequence[str]) -> Iterator[list[Bond]]:
             yield page
 
 
-def carry_flows(source: Engine, target: Engine) -> None:
+def carry_flows(source: View, target: Engine) -> None:
     for page in flow_pages(source.desk):
         target.porter.unpack_flows(page)
 
 
-def carry_bonds(source: Engine, target: Engine, parents: Sequence[str]) -> None:
+def carry_bonds(source: View, target: Engine, parents: Sequence[str]) -> None:
     for page in bond_pages(source.desk, parents):
         target.porter.unpack_bonds(page)
 

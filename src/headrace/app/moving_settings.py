@@ -1,4 +1,4 @@
-"""What operators and code have set, on its way from one store to another: queues, rules of tasks, and schedules.
+"""What operators and code have set, on its way from one store to another: queues, rules, lifecycles, schedules.
 
 Knows stores by the engine seam alone. A store that was in use before keeps what it has, and so does everybody who made
 a schedule at the target in the meantime; what is kept is told, for it is not what the source has.
@@ -11,10 +11,12 @@ from typing import Literal
 
 from msgspec import Struct, json
 
+from headrace.core.lifecycle import TermsRow
 from headrace.core.model import QueueRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import in_words
 from headrace.core.timetable import Occurrence, ScheduleRow
+from headrace.engines.care import View
 from headrace.engines.protocol import Engine
 
 _ALL_OCCURRENCES = 1000
@@ -23,13 +25,13 @@ _ALL_OCCURRENCES = 1000
 class Unlike(Struct, frozen=True):
     """A setting that is not at the target as it is at the source. `is_kept` tells that this is as it should be."""
 
-    what: Literal["queue", "task", "schedule"]
+    what: Literal["queue", "task", "lifecycle", "schedule"]
     id: str
     how: str
     is_kept: bool = False
 
 
-def carry_settings(source: Engine, target: Engine, *, merged: bool) -> None:
+def carry_settings(source: View, target: Engine, *, merged: bool) -> None:
     """Queues first: they are there before any job is. `merged` tells that the target was in use before."""
     known = {queue.name for queue in target.desk.queues()} if merged else set()
     target.porter.unpack_queues([queue for queue in source.desk.queues() if queue.name not in known])
@@ -37,14 +39,25 @@ def carry_settings(source: Engine, target: Engine, *, merged: bool) -> None:
     for task in source.desk.tasks():
         if task.name not in ruled:
             target.desk.rule_task(task.name, task.rules)
+    _carry_terms(source, target, merged)
     there = {row.id: row for row in target.timetable.all()}
     for row in source.timetable.all():
         _carry_schedule(source, target, row, there.get(row.id), merged)
 
 
-def _carry_schedule(
-    source: Engine, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool
-) -> None:
+def _carry_terms(source: View, target: Engine, merged: bool) -> None:
+    known = _terms_in(target) if merged else {}
+    rows = [row for key, row in _terms_in(source).items() if key not in known]
+    target.upkeep.declare_terms(rows)
+    for row in rows:
+        target.upkeep.order_terms(row.kind, row.name, row.ordered)
+
+
+def _terms_in(store: View) -> dict[str, TermsRow]:
+    return {f"{row.kind} {row.name}": row for row in store.upkeep.terms()}
+
+
+def _carry_schedule(source: View, target: Engine, ours: ScheduleRow, theirs: ScheduleRow | None, merged: bool) -> None:
     """With what became of its times. Neither store fires while its notice hangs."""
     if theirs is not None and theirs != ours:
         if _is_kept(ours, theirs, merged) or not target.timetable.delete(theirs.id, theirs.version):
@@ -78,6 +91,7 @@ def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator
         if (rules := tasks.get(task.name)) != task.rules:
             how = f"should have {in_words(task.rules)} and has {in_words(rules or TaskRules()) or 'no rules'}"
             yield Unlike("task", task.name, how, is_kept=merged and rules is not None)
+    yield from _unlike_terms(source, target, merged)
     schedules = {row.id: row for row in target.timetable.all()}
     for row in source.timetable.all():
         if (theirs := schedules.get(row.id)) is None:
@@ -104,7 +118,20 @@ def _rules_of(queue: QueueRow) -> QueueRules:
     return json.decode(queue.rules, type=QueueRules) if queue.rules else QueueRules()
 
 
-def _missing_occurrences(source: Engine, target: Engine, schedule_id: str) -> list[Occurrence]:
+def _unlike_terms(source: View, target: Engine, merged: bool) -> Iterator[Unlike]:
+    there = _terms_in(target)
+    for key, ours in _terms_in(source).items():
+        if (theirs := there.get(key)) != ours:
+            how = "is missing" if theirs is None else f"differs in {_differing_terms(ours, theirs)}"
+            yield Unlike("lifecycle", key, how, is_kept=merged and theirs is not None)
+
+
+def _differing_terms(ours: TermsRow, theirs: TermsRow) -> str:
+    unlike = [name for name in ("declared", "ordered") if getattr(ours, name) != getattr(theirs, name)]
+    return f"what is {' and '.join(unlike)}"
+
+
+def _missing_occurrences(source: View, target: Engine, schedule_id: str) -> list[Occurrence]:
     """What became of its times and is at the source only, the newest first."""
     there = set(target.timetable.occurrences(schedule_id, _ALL_OCCURRENCES))
     ours = source.timetable.occurrences(schedule_id, _ALL_OCCURRENCES)

@@ -11,6 +11,7 @@ from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import rate_in_words
+from headrace.core.staleness import Finding
 from headrace.core.states import FINAL, State
 from headrace.core.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.engines.parts import Desk
@@ -40,6 +41,16 @@ def explain_spooled(where: str, in_front: int, error: str | None) -> str:
         f"It waits in the spool of {where}: the server is away ({error}), {in_front} jobs are in front of it; "
         "it is forwarded when the server returns."
     )
+
+
+def explain_stale(found: Finding) -> str:
+    """What to add for a job that stays too long, or nearly so."""
+    if not found.is_stale:
+        return f" It is nearly stale: {found.in_words()}."
+    if found.action == "review":
+        return f" It is stale: {found.in_words()}; its terms leave it to a person."
+    becomes = "a dead letter" if found.action == "dead" else "failed"
+    return f" It is stale: {found.in_words()}; the next check makes it {becomes}."
 
 
 def _over(row: JobRow) -> str:

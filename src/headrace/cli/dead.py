@@ -189,6 +189,8 @@ def _facts(letter: DeadLetter) -> Iterator[tuple[str, str]]:
         yield "flow", letter.flow
     if letter.parents:
         yield "parents", ", ".join(letter.parents)
+    if letter.crashes:
+        yield "crashes", "\n".join(f"{stamp(at)} {worker}" for at, worker in letter.crashes)
     if letter.worker:
         yield "worker", letter.worker
     yield "error", _error(letter.error_type, letter.error_message)

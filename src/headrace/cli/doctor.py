@@ -16,6 +16,7 @@ from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
 from headrace.cli.doctor_needs import unmet_needs
 from headrace.cli.doctor_schedules import look_at_schedules
+from headrace.cli.doctor_stale import look_at_stale
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
@@ -91,11 +92,13 @@ def _open(session: Session, report: Report) -> Headrace | None:
 def _look_inside(app: Headrace, report: Report) -> None:
     try:
         report.engine = app.engine.facts()
-        report.findings += app.engine.check()
+        for finding in app.admin.check():
+            (report.remarks if finding.note else report.findings).append(str(finding))
         if (notice := app.engine.porter.notice()) is not None:
             _tell_notice(notice, report)
         _look_at_work(app, report)
         look_at_schedules(app, report.findings, report.remarks)
+        look_at_stale(app, report.findings, report.remarks)
         if waiting := app.dead.count():
             told = "1 dead letter is" if waiting == 1 else f"{waiting} dead letters are"
             report.remarks.append(f"{told} pending; look into them with `headrace dead groups`")
@@ -145,7 +148,6 @@ def _look_at_work(app: Headrace, report: Report) -> None:
     silent = [worker for worker in workers if worker.silent]
     alive = [worker for worker in workers if worker not in silent]
     report.workers = {"alive": len(alive), "silent": len(silent)}
-    report.findings += [f"worker {worker.id} has not been heard of since {worker.seen_at}" for worker in silent]
     for stats in app.queues():
         report.queues[stats.queue] = stats.pending
         if stats.pending and not stats.workers:

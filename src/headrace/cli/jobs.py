@@ -24,6 +24,10 @@ def _paging(function: Any) -> Any:
     return limit(click.option("--cursor", help="Go on after a page that ended with this cursor.")(function))
 
 
+def _archived(function: Any) -> Any:
+    return click.option("--archived", is_flag=True, help="Those that have left the store for the archive.")(function)
+
+
 @click.group(
     "jobs",
     invoke_without_command=True,
@@ -32,6 +36,7 @@ def _paging(function: Any) -> Any:
     ),
 )
 @filters
+@_archived
 @_paging
 @as_json_option
 @shared
@@ -48,21 +53,22 @@ def jobs(ctx: click.Context, /, **given: Any) -> Any:
 
 @jobs.command("list", epilog=example("headrace jobs list --queue emails --state failed,retrying --since 1d"))
 @filters
+@_archived
 @_paging
 @as_json_option
 @shared
 @click.pass_obj
-def list_jobs(session: Session, /, limit: int, cursor: str | None, as_json: bool, **given: Any) -> None:
-    """List jobs, newest first."""
+def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: bool, as_json: bool, **given: Any) -> None:
+    """List jobs, newest first. Of archived ones, --since and --until mean their end."""
     app = session.store()
-    page = app.jobs.find(limit=limit, cursor=cursor, **chosen(given))
+    page = app.jobs.find(limit=limit, cursor=cursor, archived=archived, **chosen(given))
     if given.get("text") and app.seal is not None:
         remark("note: --text does not look into encrypted arguments; only into ids, tasks, reasons and metadata")
     if as_json:
         print_json({"jobs": [portrait.record(job) for job in page], "cursor": page.cursor})
         return
     if not page:
-        remark("no jobs match" if chosen(given) else "there are no jobs")
+        remark("no jobs match" if chosen(given) else f"there are no {'archived ' if archived else ''}jobs")
         return
     now = datetime.now(UTC)
     print_table(portrait.JOB_COLUMNS, [portrait.row(job, now) for job in page])
@@ -79,7 +85,7 @@ def show(session: Session, job_id: str, as_json: bool) -> None:
     """Show everything about one job. ID may be its beginning, from 8 characters on."""
     app = session.store()
     job = job_of(app, job_id)
-    steps = [] if job.spooled else app.engine.desk.steps(job.id)
+    steps = [] if job.spooled or job.archived else app.engine.desk.steps(job.id)
     if as_json:
         print_json(portrait.full_record(job, steps))
     else:

@@ -63,6 +63,7 @@ def record(job: Job[Any]) -> dict[str, Any]:
         "reason": job.reason,
         "progress": _shown(job, "progress", job.row.progress),
         "flow": job.flow,
+        "archived": job.archived,
         "tags": job.tags,
         "metadata": _shown(job, "metadata", job.row.metadata) or {},
     }

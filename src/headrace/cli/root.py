@@ -5,7 +5,9 @@ from __future__ import annotations
 import click
 
 from headrace import __version__
+from headrace.cli.archive import archive, partitions
 from headrace.cli.bench import bench
+from headrace.cli.care import backup, check, checkpoint, optimize, restore
 from headrace.cli.copy import copy
 from headrace.cli.dead import dead
 from headrace.cli.demo import demo
@@ -13,10 +15,12 @@ from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
 from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
+from headrace.cli.lifecycle import lifecycle
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
 from headrace.cli.signal import signal
+from headrace.cli.stale import stale
 from headrace.cli.tasks import tasks
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
@@ -64,8 +68,17 @@ for command in (
     schedules,
     flows,
     dead,
+    archive,
+    partitions,
+    stale,
+    lifecycle,
     workers,
     doctor,
+    check,
+    backup,
+    restore,
+    optimize,
+    checkpoint,
     migrate,
     copy,
     bench,

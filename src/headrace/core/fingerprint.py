@@ -9,7 +9,7 @@ import re
 
 from headrace.core.model import ErrorInfo
 
-WORKER_LOST = "worker_lost"
+WORKER_LOST, CRASH_LOOP = "worker_lost", "crash_loop"
 _LENGTH = 16
 _LONGEST = 2000  # of a message; what is behind it seldom tells one kind from another
 _VARYING = (
@@ -34,9 +34,9 @@ def fingerprint(task: str, error: ErrorInfo | None, reason: str) -> str:
     return _digest(task, error.type, steady(error.message), own_frame(error.traceback))
 
 
-def fingerprint_of_lost(task: str) -> str:
-    """That of a job whose worker died. The Redis engine makes it by itself: see `letters.lua`."""
-    return _digest(task, WORKER_LOST)
+def fingerprint_of_lost(task: str, reason: str = WORKER_LOST) -> str:
+    """That of a job whose worker died. The Redis engine makes it by itself: see `reap.lua`."""
+    return _digest(task, reason)
 
 
 def steady(message: str) -> str:

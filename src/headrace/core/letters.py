@@ -138,6 +138,7 @@ class Snapshot(Struct, frozen=True):
     unique_key: str | None = None
     flow: str | None = None
     parents: list[str] = []
+    crashes: list[tuple[int, str]] = []
 
 
 _snapshots = msgspec.json.Decoder(Snapshot)

@@ -45,6 +45,8 @@ class JobOptions(Struct, frozen=True, omit_defaults=True):
     redact: tuple[str, ...] = ()
     redact_args: tuple[int, ...] = ()
     preemptible: bool | UnsetType = UNSET
+    remove_on_complete: bool | int | UnsetType = UNSET
+    remove_on_fail: bool | int | UnsetType = UNSET
 
 
 class NewJob(Struct, frozen=True, array_like=True, gc=False):

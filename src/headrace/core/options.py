@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType, structs
 from headrace.core import ids
 from headrace.core.clock import instant_ms, to_ms
 from headrace.core.kinship import POLICIES, Policy
+from headrace.core.lifecycle import Lifecycle, check_removal
 from headrace.core.model import Isolation
 from headrace.core.promises import is_promise
 from headrace.core.retry import Retry, as_retry
@@ -77,6 +78,9 @@ class Options(Struct, frozen=True, kw_only=True):
     tags: tuple[str, ...] | UnsetType = UNSET
     metadata: Mapping[str, Any] | UnsetType = UNSET
     redact: tuple[str, ...] | UnsetType = UNSET
+    remove_on_complete: bool | int | UnsetType = UNSET
+    remove_on_fail: bool | int | UnsetType = UNSET
+    lifecycle: Lifecycle | UnsetType = UNSET
     connection: Any = UNSET
 
     def over(self, below: Options) -> Options:
@@ -327,6 +331,12 @@ def _metadata(name: str, value: Any) -> Mapping[str, Any]:
     return dict(value)
 
 
+def _lifecycle(name: str, value: Any) -> Lifecycle:
+    if not isinstance(value, Lifecycle):
+        raise InvalidJob(f"{name}: expected Lifecycle(...), such as Lifecycle(max_pending=600), got {short(value)}")
+    return value
+
+
 def _connection(name: str, value: Any) -> Any:
     # Of which library it is, and whether it leads to the store, only an engine can tell. The value is not shown: it
     # may be a URL with a password.
@@ -362,5 +372,8 @@ _CHECKS = {
     "tags": _words,
     "metadata": _metadata,
     "redact": _words,
+    "remove_on_complete": check_removal,
+    "remove_on_fail": check_removal,
+    "lifecycle": _lifecycle,
     "connection": _connection,
 }

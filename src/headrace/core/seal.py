@@ -124,7 +124,8 @@ class Seal:
                 f"payload can't be read: its {what} is encrypted with key {name!r} and does not open; it was changed, "
                 f"or taken from another place, or another key has this name here"
             ) from None
-        return opened.decode("utf-8", "surrogatepass")
+        told: str = opened.decode("utf-8", "surrogatepass")
+        return told
 
     def _salt_now(self) -> bytes:
         # Random nonces of 12 bytes are too few for one key: at thousands of jobs a second, it would have to be changed

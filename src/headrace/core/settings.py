@@ -12,6 +12,9 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from headrace.core.archive import Interval
+from headrace.core.care import TENDINGS, Tending
+from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
 from headrace.core.rota import Order
@@ -46,6 +49,28 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dead_requeue_after: float | None = None
     dead_requeue_factor: float = 2.0
     dead_requeue_limit: int = 2
+    stale_check: float | None = 300.0
+    stale_scheduled: float | None = 86_400.0
+    stale_waiting: float | None = 3600.0
+    stale_pending: float | None = 86_400.0
+    stale_retrying: float | None = 1800.0
+    stale_running: float | None = None
+    stale_age: float | None = None
+    on_stale: OnStale = "review"
+    max_crashes: int | None = 5
+    keep_completed: float | None = 604_800.0
+    keep_failed: float | None = 2_592_000.0
+    keep_cancelled: float | None = 604_800.0
+    archive: bool = True
+    archive_url: str | None = None
+    archive_partition: Interval = "weekly"
+    archive_keep: float | None = 15_552_000.0
+    archive_check: float | None = 60.0
+    dead_keep: float | None = 2_592_000.0
+    maintenance: tuple[Tending, ...] = TENDINGS
+    history_limit: int | None = 1000
+    log_limit: int | None = 10_000
+    max_size: int | None = None
     encryption_keys: tuple[str, ...] = ()
     redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
@@ -67,6 +92,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
 
+_LONGEST = 100 * 366 * 86_400
+_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep")
+_STALE = tuple(f"stale_{what}" for what in ("scheduled", "waiting", "pending", "retrying", "running", "age"))
+
+
 def _rules(s: Settings) -> list[tuple[str, bool]]:
     return [
         (f"concurrency: {s.concurrency} must be at least 1", s.concurrency >= 1),
@@ -85,7 +115,16 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"spool_limit: {s.spool_limit} must be at least 1", s.spool_limit >= 1),
         (f"dead_requeue_after: {s.dead_requeue_after} must be positive, or none", _is_time(s.dead_requeue_after)),
         (f"dead_requeue_factor: {s.dead_requeue_factor:g} must be from 1 to 100", 1 <= s.dead_requeue_factor <= 100),
+        (f"history_limit: {s.history_limit} must be at least 20, or none", _is_at_least(20, s.history_limit)),
+        (f"log_limit: {s.log_limit} must be at least 20, or none", _is_at_least(20, s.log_limit)),
+        (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
+        (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
+        *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),
+        (f"max_crashes: {s.max_crashes} must be at least 1, or none", s.max_crashes is None or s.max_crashes >= 1),
+        (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", _is_pause(s.archive_check)),
+        ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", _is_sql(s.archive_url)),
+        *((f"{name}: {getattr(s, name)} must not be negative", _is_kept(getattr(s, name))) for name in _KEPT),
         (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
     ]
 
@@ -98,6 +137,22 @@ def _is_time(seconds: float | None) -> bool:
     return seconds is None or 0 < seconds <= 366 * 86_400
 
 
+def _is_pause(seconds: float | None) -> bool:
+    return not seconds or 0.1 <= seconds <= 366 * 86_400
+
+
+def _is_span(seconds: float | None) -> bool:
+    return seconds is None or 0.001 <= seconds <= _LONGEST
+
+
+def _is_kept(seconds: float | None) -> bool:
+    return seconds is None or 0 <= seconds <= _LONGEST
+
+
+def _is_at_least(least: int, value: int | None) -> bool:
+    return value is None or value >= least
+
+
 def _is_path(text: str) -> bool:
     return bool(text.strip()) and "\0" not in text and "://" not in text
 
@@ -106,12 +161,32 @@ def _may_spool(s: Settings) -> bool:
     return s.spool is None or not _is_local(s.url)
 
 
+def _is_sql(url: str | None) -> bool:
+    return url is None or url.lower().startswith(("sqlite:", "postgresql:", "postgres:"))
+
+
 def _is_local(url: object) -> bool:
     return str(url).lower().startswith(("sqlite:", "memory:"))
 
 
-_MAY_BE_NONE = ("timeout", "max_jobs", "max_memory", "spool", "strategy", "dead_requeue_after", "redact_words")
-_LISTS = ("importable", "capabilities", "encryption_keys", "redact_words")
+_ARE_NONE = (
+    "timeout",
+    "max_jobs",
+    "max_memory",
+    "spool",
+    "strategy",
+    "dead_requeue_after",
+    "stale_check",
+    "max_crashes",
+    "history_limit",
+    "log_limit",
+    "max_size",
+    "archive_url",
+    "archive_check",
+    "redact_words",
+)
+_MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
+_LISTS = ("importable", "capabilities", "maintenance", "encryption_keys", "redact_words")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -172,6 +247,8 @@ def _converted(name: str, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
     if name == "queues":
         return parse_queues(value)
+    if name == "maintenance" and isinstance(value, str) and value.lower() == "none":
+        return ()
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None
     if name in _LISTS and isinstance(value, str):

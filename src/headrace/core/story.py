@@ -13,8 +13,11 @@ from msgspec import Struct
 
 from headrace.core.clock import to_datetime
 from headrace.core.model import Filing, JobRow
+from headrace.core.staleness import REVIEW
 from headrace.core.states import Event, State
 from headrace.core.steps import KINDS as REMEMBERED
+
+_ASIDE = ("lease lost", REVIEW)  # what was filed and changed nothing
 
 
 class Entry(Struct, frozen=True):
@@ -59,7 +62,7 @@ def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
         if filing.event in REMEMBERED:  # the job did not move
             remembered.append(_filed(filing))
             continue
-        if filing.event != "lease lost":  # a late settle changed nothing, so it tells nothing of what came before
+        if filing.event not in _ASIDE:  # it changed nothing, so it tells nothing of what came before
             entries += _before(filing, version, state)
             version, state = filing.version, filing.target
         entries.append(_filed(filing))
@@ -72,7 +75,7 @@ def _with_remembered(entries: list[Entry], remembered: list[Entry]) -> Iterator[
     """What a run remembered stands behind its claim, which is told only by what was filed later."""
     place = 0
     for entry in entries:
-        if entry.event != "lease lost":
+        if entry.event not in _ASIDE:
             while place < len(remembered) and remembered[place].version < entry.version:
                 yield remembered[place]
                 place += 1
@@ -86,7 +89,7 @@ def first_version(row: JobRow) -> int:
 
 
 def _first_state(row: JobRow, entries: list[Entry]) -> str:
-    first = next((entry.from_state for entry in entries if entry.event != "lease lost"), row.state)
+    first = next((entry.from_state for entry in entries if entry.event not in _ASIDE), row.state)
     return State.PENDING if first is None or first == State.RUNNING else first
 
 

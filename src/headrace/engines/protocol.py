@@ -16,8 +16,11 @@ from headrace.core.clock import Clock
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.core.steps import Step
+from headrace.engines.archive import Archive, Sweeper
+from headrace.engines.care import Care
 from headrace.engines.letters import Letters
 from headrace.engines.parts import Desk, Joined, Porter, Timetable
+from headrace.engines.upkeep import Upkeep
 
 
 class Bell(Protocol):
@@ -112,11 +115,12 @@ class HotEngine(Protocol):
         """
         ...
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         """Take jobs from workers that died or let their lease run out.
 
-        A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. A job that
-        was only fetched ahead by a worker known to be dead gets its attempt back.
+        A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. With the
+        `max_crashes`th worker that is lost under it, it fails as `crash_loop`, whatever is left, and its dead letter
+        names these workers. A job that was only fetched ahead by a worker known to be dead gets its attempt back.
         """
         ...
 
@@ -153,6 +157,20 @@ class Engine(HotEngine, Protocol):
     @property
     def letters(self) -> Letters: ...
 
+    @property
+    def sweeper(self) -> Sweeper: ...
+
+    @property
+    def archive(self) -> Archive | None:
+        """The store's own archive; None where finished jobs can only be archived in another store."""
+        ...
+
+    @property
+    def upkeep(self) -> Upkeep: ...
+
+    @property
+    def care(self) -> Care: ...
+
     def joined(self, connection: Any) -> Joined:
         """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""
         ...
@@ -183,10 +201,6 @@ class Engine(HotEngine, Protocol):
 
     def migrate(self) -> list[str]:
         """Bring the tables to the current version; the names of the migrations that ran."""
-        ...
-
-    def check(self) -> list[str]:
-        """Inspect the store for damage and hazards; one sentence for each finding."""
         ...
 
     def facts(self) -> dict[str, str | int]:

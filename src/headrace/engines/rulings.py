@@ -38,6 +38,11 @@ def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
     )
 
 
+def crash_loop_in_words(workers: list[str]) -> str:
+    """What the dead letter says of a job under which these workers died, one after the other. As in `reap.lua`."""
+    return f"{len(workers)} times its worker died or let its lease run out: {', '.join(workers)}"
+
+
 def movable(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
     """The states a move may start from: those asked for that are legal, in a steady order."""
     return tuple(sorted(state for state in (which.states or legal) if state in legal))

@@ -2,15 +2,39 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Collection
+
 from headrace.core.settings import Settings
+from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
+from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
+from headrace.runtime.staleness import Staleness
+from headrace.runtime.sweeping import Sweeping
 
 
-def chores_of(engine: Engine, settings: Settings) -> list[Chore]:
-    """All of them, each as it is after a start."""
+def chores_of(
+    engine: Engine,
+    settings: Settings,
+    archive: Callable[[], Archive | None] | None = None,
+    removing: Collection[str] = (),
+) -> list[Chore]:
+    """All of them, each as it is after a start.
+
+    `archive` is where finished jobs go, the store's own if it is not said; `removing` are queues where calls asked for
+    their removal.
+    """
     chores: list[Chore] = []
     if settings.dead_requeue_after is not None:
         chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
+    if settings.archive_check:
+        chores.append(Sweeping(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing))
+    if settings.stale_check:
+        chores.append(Staleness(engine, settings, settings.stale_check))
+    chores.append(Caring(engine, settings))
+    if settings.history_limit is not None:
+        chores.append(Capping(engine, "history", settings.history_limit))
+    if settings.log_limit is not None:
+        chores.append(Capping(engine, "logs", settings.log_limit))
     return chores

@@ -25,6 +25,9 @@ LOST_RESULT = "$lost"
 SPOOLED = -1  # the `seq` of a job that no store has numbered yet: it waits in the spool
 
 
+ARCHIVED = -2  # the `seq` of one that has left the store for the archive
+
+
 class LogEntry(msgspec.Struct, frozen=True):
     """A line the job logged."""
 
@@ -48,7 +51,7 @@ class Hub(Protocol):
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
     async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
     def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]: ...
-    def log_lines(self, job_id: str) -> list[LogEntry]: ...
+    def log_lines(self, row: JobRow) -> list[LogEntry]: ...
     def explain(self, row: JobRow) -> str: ...
     def rebuild_result(self, task: str, value: Any) -> Any: ...
     def parameter_names(self, task: str) -> Sequence[str] | None: ...
@@ -174,9 +177,14 @@ class Job(Generic[R]):
         return isinstance(self._record, JobRow) and self._record.seq == SPOOLED and not self.is_finished
 
     @property
+    def archived(self) -> bool:
+        """Whether it has left the store for the archive, where it can only be looked at."""
+        return isinstance(self._record, JobRow) and self._record.seq == ARCHIVED
+
+    @property
     def errors(self) -> list[AttemptError]:
         """The error of every attempt that failed, oldest first."""
-        return self._hub.history_of(self._hub.row(self.id))[1]
+        return self._hub.history_of(self._current())[1]
 
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
@@ -235,15 +243,15 @@ class Job(Generic[R]):
 
     def logs(self) -> list[LogEntry]:
         """What the job logged with current_job().log(), oldest first."""
-        return self._hub.log_lines(self.id)
+        return self._hub.log_lines(self._current())
 
     def history(self) -> list[Entry]:
         """Every step of the job's life, oldest first."""
-        return self._hub.history_of(self._hub.row(self.id))[0]
+        return self._hub.history_of(self._current())[0]
 
     def why(self) -> str:
         """One sentence: why the job is not running now, or what it is doing."""
-        return self._hub.explain(self._hub.row(self.id))
+        return self._hub.explain(self._current())
 
     def parents(self) -> list[Job[Any]]:
         """The jobs it waits for, or waited for."""
@@ -299,6 +307,10 @@ class Job(Generic[R]):
     apromote = twin(promote)
     adelete = twin(delete)
     aupdate = twin(update)
+
+    def _current(self) -> JobRow:
+        """As it is now; what is archived stays as it is, and another job may have its id by now."""
+        return self.row if self.archived else self._hub.row(self.id)
 
     def _apply(self, event: Event) -> bool:
         moved = bool(self._hub.move(Filter(ids=(self.id,)), event))

@@ -43,6 +43,7 @@ class Plan(Struct, frozen=True):
     keep_result: bool
     max_result: int
     preemptible: bool = False
+    removes: bool = False  # whether the call asks to be removed when it is over
     seal: Seal | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
@@ -169,6 +170,7 @@ class Planner:
         self._max_result = max_result
         self.seal = seal
         self._plans: dict[tuple[str, str | None], Plan] = {}
+        self.removing: set[str] = set()  # queues where calls asked for that
 
     def plan(self, claim: Claim) -> Plan | None:
         key = (claim.task, claim.options)
@@ -180,6 +182,8 @@ class Planner:
             if len(self._plans) > 1000:
                 self._plans.clear()
             plan = self._plans[key] = self._make(task, claim.options)
+        if plan.removes:
+            self.removing.add(claim.queue)
         return plan
 
     def keeps_result(self, job: Ending) -> bool:
@@ -199,6 +203,7 @@ class Planner:
             _first(options.keep_result, own.keep_result, True),
             self._max_result,
             _first(options.preemptible, own.preemptible, False),
+            bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
             self.seal,
         )
 

@@ -64,6 +64,10 @@ def recipe_of(
     ensure_agreement(options)
     if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
         raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
+    if overrides.lifecycle is not UNSET:
+        raise InvalidJob(
+            "lifecycle: it belongs to the task; say @app.task(lifecycle=...), or app.lifecycle.configure()"
+        )
     queue = _or(options.queue, DEFAULT_QUEUE)
     return Recipe(
         task=task.name,
@@ -127,6 +131,8 @@ def _stored_options(
         keep_result=overrides.keep_result,
         isolation=overrides.isolation,
         preemptible=overrides.preemptible,
+        remove_on_complete=overrides.remove_on_complete,
+        remove_on_fail=overrides.remove_on_fail,
         redact=declared,
         redact_args=tuple(places),
     )

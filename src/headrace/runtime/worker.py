@@ -24,6 +24,7 @@ from headrace.core.model import Claim, Lease, Note, WorkerRow
 from headrace.core.seal import Seal
 from headrace.core.settings import Settings
 from headrace.core.steps import Step
+from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.chores import chores_of
@@ -62,6 +63,7 @@ class Worker:
         clock: Clock,
         *,
         declare: Callable[[], object] = lambda: None,
+        archive: Callable[[], Archive | None] | None = None,
         drain: bool = False,
         at_most: int | None = None,
         seal: Seal | None = None,
@@ -71,6 +73,7 @@ class Worker:
         self._settings = settings
         self._task_names = task_names
         self._declare = declare
+        self._archive = archive
         self._clock = clock
         self._drain = drain
         self._at_most = at_most
@@ -112,7 +115,8 @@ class Worker:
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
         fires = not self._drain and self._at_most is None
         self._timekeeper = Timekeeper(self._engine, self._declare) if fires else None
-        self._keeper = Keeper(chores_of(self._engine, self._settings) if fires else ())
+        chores = chores_of(self._engine, self._settings, self._archive, planner.removing) if fires else ()
+        self._keeper = Keeper(chores)
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
         if self._timekeeper is not None:
             self._timekeeper.start()
@@ -297,7 +301,7 @@ class Worker:
         if time.monotonic() < self._next_upkeep:
             return
         self._next_upkeep = time.monotonic() + _UPKEEP
-        for job in self._engine.reap(_REAP_AT_ONCE):
+        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             self._make_way()

@@ -24,6 +24,8 @@ from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
 from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.address import Address
+from headrace.engines.postgres.archive import PostgresArchive
+from headrace.engines.postgres.care import PostgresCare
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
 from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable
@@ -38,7 +40,9 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.tower import Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
@@ -62,6 +66,10 @@ class PostgresEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.sweeper = SqlSweeper(self)
+        self.archive = PostgresArchive(self, self.address.schema)
+        self.upkeep = SqlUpkeep(self)
+        self.care = PostgresCare(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)
@@ -235,9 +243,9 @@ class PostgresEngine:
 
         return self.write(beat)
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self._folder(), limit, self.at(now))
+        return reaper.reap(self, self._folder(), limit, max_crashes, self.at(now))
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))
@@ -326,10 +334,6 @@ class PostgresEngine:
         now = self.at(None)
         return self.server.transact(lambda db: schema.migrate(db, self.address.schema, self.url, now))
 
-    def check(self) -> list[str]:
-        self.prepare()
-        return self.server.repeat(lambda db: health.findings(db, self.address))
-
     def facts(self) -> dict[str, str | int]:
         self.prepare()
         return self.server.repeat(lambda db: health.facts(db, self.address))
@@ -340,7 +344,11 @@ class PostgresEngine:
 
     def close(self) -> None:
         self.disconnect()
-        self._ready = False  # the tables may be others when it is used again
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget what is known of the tables: they may be others when they are used again."""
+        self._ready = False
         self._known_queues.clear()
         self._regulations.forget()
         self._reception.forget()

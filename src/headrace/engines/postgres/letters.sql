@@ -1,29 +1,36 @@
 -- Dead letters: how they are written, and what the desk asks of them.
 
 -- name: tasks_of
-SELECT coalesce(json_agg(DISTINCT task), '[]')::text FROM headrace_jobs
+SELECT coalesce(json_agg(json_build_array(seq, task)), '[]')::text FROM headrace_jobs
 WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
--- name: bury_lost
+-- name: crashes_of
+SELECT coalesce(json_agg(json_build_array(h.job, h.at, h.worker) ORDER BY h.seq), '[]')::text
+FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
+CROSS JOIN LATERAL (
+    SELECT * FROM headrace_history WHERE job = s.value::bigint AND event = 'expire' OFFSET 0) AS h;
+
+-- name: bury (each b: Burial)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
 SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
-       job.id, job.task, job.queue, 'worker_lost', :now,
+       job.id, job.task, job.queue, b.reason, :now,
        json_build_object('state', job.state, 'payload', job.payload, 'checksum', job.checksum,
                              'options', job.options, 'tags', job.tags, 'metadata', job.metadata,
                              'priority', job.priority, 'attempt', job.attempt, 'max_attempts', job.max_attempts,
                              'created_at', job.created_at, 'started_at', job.started_at, 'worker', job.worker,
-                             'error_type', 'WorkerLost', 'error_message', 'the worker died or let its lease run out',
-                             'error_traceback', '',
+                             'error_type', b.error_type, 'error_message', b.error_message,
+                             'error_traceback', '', 'crashes', b.crashes::json,
                              'lifo', (job.rank < 0)::integer, 'lane', job.lane, 'unique_key', job.unique_key,
                              'flow', job.flow, 'parents', (
                                  SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
                                  CROSS JOIN LATERAL (
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = job.seq))::text,
-       coalesce(:prints::jsonb ->> job.task, ''),
+       b.fingerprint,
        coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = job.id
                      ORDER BY before.id DESC LIMIT 1), 0)
-FROM headrace_jobs AS job WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+FROM jsonb_array_elements(:b::jsonb) AS b(value)
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = b.seq OFFSET 0) AS job
 ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
 SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
     entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;

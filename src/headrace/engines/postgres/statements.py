@@ -10,7 +10,7 @@ from headrace.engines.sql import load_statements
 
 _TABLE = re.compile(
     r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences|tasks|buckets|flows|bonds"
-    r"|steps)\b"
+    r"|steps|terms|archive|archive_rest)\b"
 )
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 
@@ -24,7 +24,7 @@ def _take_out(alias: str, position: int, kind: str) -> str:
 
 @functools.cache
 def _loaded() -> dict[str, str]:
-    return load_statements("headrace.engines.postgres", RECORDS, _take_out, FILES)
+    return load_statements("headrace.engines.postgres", RECORDS, _take_out, (*FILES, "archive.sql"))
 
 
 def qualified(sql: str, schema: str) -> str:

@@ -248,17 +248,17 @@ WHERE jsonb_typeof(lease.value) = 'array'
 -- Every worker asks this every second, and hardly ever has anybody died: in two parts, it reads no more of what runs
 -- than is overdue, and the rest only for the sake of the dead.
 -- name: overdue
-SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts)), '[]')::text FROM (
-    SELECT seq, worker, attempt, max_attempts FROM headrace_jobs WHERE state = 'running' AND lease_until <= :now
+SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes)), '[]')::text FROM (
+    SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs WHERE state = 'running' AND lease_until <= :now
     UNION ALL
-    SELECT seq, worker, attempt, max_attempts FROM headrace_jobs
+    SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs
     WHERE :dead::jsonb <> '[]' AND state = 'running' AND lease_until > :now
       AND worker IN (SELECT jsonb_array_elements_text(:dead::jsonb))
     LIMIT :limit) AS overdue;
 
 -- name: lock_overdue
-SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts)), '[]')::text FROM (
-    SELECT seq, worker, attempt, max_attempts FROM headrace_jobs
+SELECT coalesce(json_agg(json_build_array(seq, worker, attempt < max_attempts, crashes)), '[]')::text FROM (
+    SELECT seq, worker, attempt, max_attempts, crashes FROM headrace_jobs
     WHERE state = 'running'
       AND (lease_until <= :now OR worker IN (SELECT jsonb_array_elements_text(:dead::jsonb)))
     LIMIT :limit FOR UPDATE SKIP LOCKED) AS overdue;

@@ -27,29 +27,28 @@ from headrace.core.model import (
 )
 from headrace.core.steps import Step
 from headrace.engines import presence
+from headrace.engines.archive import Archive
 from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
 from headrace.engines.redis import address, health, intake, records, schema
+from headrace.engines.redis.care import RedisCare
 from headrace.engines.redis.desk import RedisDesk
 from headrace.engines.redis.letters import RedisLetters
 from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
 from headrace.engines.redis.scripts import load
+from headrace.engines.redis.sweeper import RedisSweeper
 from headrace.engines.redis.timetable import RedisTimetable
+from headrace.engines.redis.upkeep import RedisUpkeep
 from headrace.engines.tower import Tower
 from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
 if TYPE_CHECKING:
     from headrace.engines.redis.wire import Wire
 
-_DAY = 86_400_000
-# Memory is dear: finished jobs go after this time. Their dead letters stay.
-KEPT_FOR = {"completed": 7 * _DAY, "cancelled": 7 * _DAY, "failed": 30 * _DAY}
-_TRIMMED_AT_ONCE, _TRIMS = 1000, 20  # about 15 ms each
-
 _exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
-_reap, _disown, _trim = load("reap"), load("disown"), load("trim")
+_reap, _disown = load("reap"), load("disown")
 
 
 class RedisEngine:
@@ -66,10 +65,13 @@ class RedisEngine:
         self.timetable = RedisTimetable(self)
         self.porter = RedisPorter(self)
         self.letters = RedisLetters(self)
+        self.sweeper = RedisSweeper(self)
+        self.archive: Archive | None = None  # memory is dear: another store may have one for us
+        self.upkeep = RedisUpkeep(self)
+        self.care = RedisCare(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
-        self.kept_for = dict(KEPT_FOR)
         self._store: str | None = None
         self._memories: dict[str, str] = {}  # by queue, what the script asks us to remember of its lanes
 
@@ -151,14 +153,13 @@ class RedisEngine:
         wish, lost = self.wire.run(_renew, *args, repeat=args)
         return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode())
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         self.prepare()
         at = self.at(now)
-        self._trim(at)  # first: it makes room where there is none left
         folder = self._folder()
         dead = presence.find_dead(folder)
         told = records.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
-        reaped = records.reaped.decode(self.wire.run(_reap, at, limit, secrets.token_hex(8), told))
+        reaped = records.reaped.decode(self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0))
         if len(reaped) < limit:
             for worker_id in dead:
                 presence.bury(folder, worker_id)
@@ -168,12 +169,6 @@ class RedisEngine:
         self.prepare()
         given_back = self.wire.run(_disown, self.at(now), worker, *_parts(held))
         return [job_id.decode() for job_id in given_back]
-
-    def _trim(self, now: int) -> None:
-        ends = [part for state, kept in self.kept_for.items() for part in (state, now - kept)]
-        for _ in range(_TRIMS):
-            if self.wire.run(_trim, _TRIMMED_AT_ONCE, *ends, repeat=(_TRIMMED_AT_ONCE, *ends)) < _TRIMMED_AT_ONCE:
-                return
 
     # -- workers and bells
 
@@ -226,13 +221,6 @@ class RedisEngine:
         health.refuse_old(self.wire)
         before, self._store = schema.open_store(self.wire, self.url)
         return schema.names_since(before)
-
-    def check(self) -> list[str]:
-        found = health.findings_of_server(self.wire)
-        if health.is_replica(self.wire):
-            return found
-        self.prepare()
-        return found + health.findings_of_store(self.wire)
 
     def facts(self) -> dict[str, str | int]:
         self.prepare()

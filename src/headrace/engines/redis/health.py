@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
+from headrace.core.care import CRITICAL, WARNED, Finding
 from headrace.engines.redis import schema
-from headrace.engines.redis.scripts import load
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
     from headrace.engines.redis.wire import Wire
 
 _OLDEST = (6, 2)
-_NEARLY_FULL = 0.9
-_strays = load("strays")
 
 
 def refuse_old(wire: Wire) -> None:
@@ -55,64 +54,82 @@ def is_replica(wire: Wire) -> bool:
     return _info(wire, "replication").get("role") in ("slave", "replica")
 
 
-def findings_of_server(wire: Wire) -> list[str]:
-    """One sentence for each thing that looks wrong with the server; none if all is well."""
-    found = ["this server is a replica and takes no jobs; use the URL of the primary, or redis+sentinel://"]
+def findings_of_server(wire: Wire) -> list[Finding]:
+    """What looks wrong with the server; nothing if all is well."""
     info = _info(wire, "memory") | _info(wire, "persistence") | _info(wire, "stats")
-    return [*_of_durability(wire, info), *_of_memory(info), *(found if is_replica(wire) else ())]
-
-
-def _of_durability(wire: Wire, info: dict[str, str]) -> list[str]:
-    found = []
-    if info.get("aof_enabled") == "0":
+    found = [*_of_durability(wire, info), *_of_memory(info)]
+    if is_replica(wire):
         found.append(
-            "the append-only file is off: a crash of Redis would lose accepted jobs; set appendonly yes (on a managed "
-            "server: switch persistence on)"
-        )
-    elif "aof_enabled" not in info:
-        found.append("whether Redis keeps an append-only file can't be told: INFO is not allowed to this user")
-    else:
-        fsync = _setting(wire, "appendfsync")
-        if fsync == "no":
-            found.append(
-                "appendfsync is no: a power failure would lose accepted jobs of the last half minute; set everysec "
-                "or always"
+            Finding(
+                code="replica",
+                sentence="this server is a replica and takes no jobs",
+                advice="use the URL of the primary, or redis+sentinel://",
             )
-        elif fsync is None:
-            found.append("how often Redis writes to its disk can't be told: CONFIG GET is not allowed to this user")
-    if info.get("aof_last_write_status", "ok") != "ok":
-        found.append("Redis could not write its append-only file; is its disk full?")
+        )
     return found
 
 
-def _of_memory(info: dict[str, str]) -> list[str]:
-    found = []
+def _of_durability(wire: Wire, info: dict[str, str]) -> Iterator[Finding]:
+    if info.get("aof_enabled") == "0":
+        yield Finding(
+            code="no_append_only_file",
+            sentence="the append-only file is off: a crash of Redis would lose accepted jobs",
+            advice="set appendonly yes (on a managed server: switch persistence on)",
+        )
+    elif "aof_enabled" not in info:
+        yield Finding(
+            code="append_only_file_unknown",
+            sentence="whether Redis keeps an append-only file can't be told",
+            advice="INFO is not allowed to this user; allow it",
+        )
+    else:
+        yield from _of_fsync(_setting(wire, "appendfsync"))
+    if info.get("aof_last_write_status", "ok") != "ok":
+        yield Finding(
+            code="append_only_file_failed",
+            sentence="Redis could not write its append-only file",
+            advice="is its disk full? Make room",
+        )
+
+
+def _of_fsync(fsync: str | None) -> Iterator[Finding]:
+    if fsync == "no":
+        yield Finding(
+            code="appendfsync",
+            sentence="appendfsync is no: a power failure would lose accepted jobs of the last half minute",
+            advice="set everysec or always",
+        )
+    elif fsync is None:
+        yield Finding(
+            code="appendfsync_unknown",
+            sentence="how often Redis writes to its disk can't be told",
+            advice="CONFIG GET is not allowed to this user; allow it",
+        )
+
+
+def _of_memory(info: dict[str, str]) -> Iterator[Finding]:
     used, limit = int(info.get("used_memory", 0)), int(info.get("maxmemory", 0))
     policy = info.get("maxmemory_policy", "noeviction")
     if policy != "noeviction":
-        found.append(f"maxmemory-policy is {policy}: Redis may throw jobs away when memory runs short; set noeviction")
-    if limit and used > _NEARLY_FULL * limit:
-        found.append(
-            f"Redis uses {used // 2**20} of {limit // 2**20} MB: soon it will refuse new jobs; raise maxmemory or "
-            "delete finished jobs"
+        yield Finding(
+            code="eviction",
+            sentence=f"maxmemory-policy is {policy}: Redis may throw jobs away when memory runs short",
+            advice="set noeviction",
+        )
+    if limit and used >= WARNED * limit:
+        yield Finding(
+            code="memory",
+            sentence=f"Redis uses {used // 2**20} of {limit // 2**20} MB: soon it will refuse new jobs",
+            advice="raise maxmemory or delete finished jobs",
+            note=used < CRITICAL * limit,
         )
     if policy != "noeviction" and int(info.get("evicted_keys", 0)):
-        found.append(f"Redis has thrown away {info['evicted_keys']} keys for want of memory, ours may be among them")
-    return found
-
-
-def findings_of_store(wire: Wire) -> list[str]:
-    """The same for what is in it."""
-    found = []
-    stray, *sizes = wire.run(_strays, repeat=())
-    if stray:
-        found.append(f"{stray} jobs are running under workers that never signed on; their leases will run out")
-    if len(set(sizes)) > 1:
-        told = ", ".join(
-            f"{name} {size}" for name, size in zip(("ids", "jobs", "bodies", "states"), sizes, strict=True)
+        yield Finding(
+            code="evicted",
+            sentence=f"Redis has thrown away {info['evicted_keys']} keys for want of memory, ours may be among them",
+            advice="set maxmemory-policy noeviction, and look for what is missing with `headrace check`",
+            count=int(info["evicted_keys"]),
         )
-        found.append(f"the store is damaged, its parts do not have the same number of jobs: {told}; restore a backup")
-    return found
 
 
 def _info(wire: Wire, section: str) -> dict[str, str]:

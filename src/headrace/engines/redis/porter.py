@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filter, Notice, Parcel, QueueRow
@@ -43,24 +43,16 @@ class RedisPorter:
         self._office.prepare()
         args = (records.question(Filter(), (), ()), after, limit)
         found = self._office.wire.run(_pack, *args, repeat=args)
-        return [
-            Parcel(
-                records.job(row),
-                [records.filing.decode(entry) for entry in history],
-                [records.line.decode(entry) for entry in log],
-                [records.step.decode(entry) for entry in steps],
-            )
-            for row, history, log, steps in zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
-        ]
+        return parcels(found)
 
-    def unpack(self, parcels: Sequence[Parcel]) -> int:
+    def unpack(self, packed: Sequence[Parcel]) -> int:
         self._office.prepare()
         args: list[Value] = [self._office.at(None), secrets.randbits(50)]
-        for parcel in parcels:
+        for parcel in packed:
             args.append(records.encode(parcel.job))
             for filed in (parcel.history, parcel.logs, parcel.steps):
                 args += [len(filed), *map(records.encode, filed)]
-        return int(self._office.wire.run(_unpack, *args)) if parcels else 0
+        return int(self._office.wire.run(_unpack, *args)) if packed else 0
 
     def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
         self._office.prepare()
@@ -88,6 +80,19 @@ class RedisPorter:
         if bonds:
             told = records.encode_batch(bonds)
             self._office.wire.run(_unpack_bonds, told, repeat=(told,))
+
+
+def parcels(answer: Any) -> list[Parcel]:
+    """The jobs of an answer, each with its history, its log and its steps."""
+    return [
+        Parcel(
+            records.job(row),
+            [records.filing.decode(entry) for entry in history],
+            [records.line.decode(entry) for entry in log],
+            [records.step.decode(entry) for entry in steps],
+        )
+        for row, history, log, steps in zip(answer[::4], answer[1::4], answer[2::4], answer[3::4], strict=True)
+    ]
 
 
 def _kept(row: QueueRow) -> str:

@@ -9,8 +9,10 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.kinship import POLICIES, Bond, FlowRow, FlowTally
+from headrace.core.lifecycle import Terms
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.regulation import TaskRules
+from headrace.core.staleness import Aged
 from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence, ScheduleRow
@@ -29,6 +31,8 @@ worker = msgspec.msgpack.Decoder(WorkerRow)
 letter = msgspec.msgpack.Decoder(DeadRow)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
 task_rules = msgspec.json.Decoder(TaskRules)
+terms = msgspec.json.Decoder(Terms)
+aged = msgspec.msgpack.Decoder(list[Aged])
 occurrence = msgspec.msgpack.Decoder(Occurrence)
 
 

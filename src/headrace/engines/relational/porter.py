@@ -49,15 +49,7 @@ class SqlPorter:
 
     def pack(self, after: int, limit: int) -> list[Parcel]:
         def look(ledger: Ledger) -> list[Parcel]:
-            jobs = _rows.decode(ledger.ask("pack_jobs", after=after, limit=limit))
-            seqs = as_json([job.seq for job in jobs])
-            history = _by_job(_filings.decode(ledger.ask("pack_history", seqs=seqs)))
-            logs = _by_job(_lines.decode(ledger.ask("pack_logs", seqs=seqs)))
-            steps = _by_job(_steps.decode(ledger.ask("pack_steps", seqs=seqs)))
-            return [
-                Parcel(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, []), steps.get(job.seq, []))
-                for job in jobs
-            ]
+            return parcels_of(ledger, _rows.decode(ledger.ask("pack_jobs", after=after, limit=limit)))
 
         return self._office.read(look)
 
@@ -110,6 +102,18 @@ class SqlPorter:
     def unpack_bonds(self, bonds: Sequence[Bond]) -> None:
         if bonds:
             self._office.write(lambda ledger: ledger.ask("tie", b=as_json(bonds)))
+
+
+def parcels_of(ledger: Ledger, jobs: Sequence[JobRow]) -> list[Parcel]:
+    """The jobs with everything that was filed about them."""
+    seqs = as_json([job.seq for job in jobs])
+    history = _by_job(_filings.decode(ledger.ask("pack_history", seqs=seqs)))
+    logs = _by_job(_lines.decode(ledger.ask("pack_logs", seqs=seqs)))
+    steps = _by_job(_steps.decode(ledger.ask("pack_steps", seqs=seqs)))
+    return [
+        Parcel(job, _until(job, history.get(job.seq, [])), logs.get(job.seq, []), steps.get(job.seq, []))
+        for job in jobs
+    ]
 
 
 def _until(job: JobRow, history: list[Filing]) -> list[Filing]:

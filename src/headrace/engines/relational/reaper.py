@@ -4,28 +4,42 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.core.fingerprint import fingerprint_of_lost
+from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
 from headrace.core.model import Lease, Reaped
 from headrace.core.states import Event, State
 from headrace.engines import presence
 from headrace.engines.relational import kinship
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.relational.records import Burial
+from headrace.engines.rulings import crash_loop_in_words
 from headrace.engines.sql import as_json
 
-_overdue = msgspec.json.Decoder(list[tuple[int, str, bool]])
+
+class Overdue(NamedTuple):
+    """A job whose worker is gone. `crashes` are those before this one."""
+
+    seq: int
+    worker: str
+    has_attempts: bool
+    crashes: int
+
+
+_overdue = msgspec.json.Decoder(list[Overdue])
+_named = msgspec.json.Decoder(list[tuple[int, str]])
+_crashes = msgspec.json.Decoder(list[tuple[int, int, str | None]])
 _reaped = msgspec.json.Decoder(list[Reaped])
 _numbers = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
 
-def reap(office: Office, folder: Path, limit: int, now: int) -> list[Reaped]:
+def reap(office: Office, folder: Path, limit: int, max_crashes: int | None, now: int) -> list[Reaped]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = presence.find_dead(folder)
-    reaped, effects = _reap(office, dead, limit, now)
+    reaped, effects = _reap(office, dead, limit, max_crashes, now)
     if len(reaped) < limit:
         for worker_id in dead:
             presence.bury(folder, worker_id)
@@ -35,20 +49,23 @@ def reap(office: Office, folder: Path, limit: int, now: int) -> list[Reaped]:
     return reaped
 
 
-def _reap(office: Office, dead: Mapping[str, set[int]], limit: int, now: int) -> tuple[list[Reaped], kinship.Effects]:
+def _reap(
+    office: Office, dead: Mapping[str, set[int]], limit: int, max_crashes: int | None, now: int
+) -> tuple[list[Reaped], kinship.Effects]:
     """What a dead worker had not begun is released, its attempt given back."""
     question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
 
     def take_away(ledger: Ledger) -> tuple[list[Reaped], kinship.Effects]:
         ledger.ask("alone_with_kin")
         rows = _overdue.decode(ledger.ask("lock_overdue", **question))
-        released, again, failed = _sort(rows, dead)
-        _release(ledger, released, "its worker died before it began", now)
-        _expire(ledger, again, State.PENDING, now)
-        _expire(ledger, failed, State.FAILED, now)
+        released, again, failed, looping = _sort(rows, dead, max_crashes)
+        _release(ledger, [row.seq for row in released], "its worker died before it began", now)
+        _expire(ledger, again, State.PENDING, now, "recovered")
+        _expire(ledger, failed, State.FAILED, now, "attempts used up", WORKER_LOST)
+        _expire(ledger, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP)
         if len(rows) < limit:
             ledger.run("sign_off", ids=as_json(list(dead)))
-        return _answer(ledger, rows), kinship.follow_lost(ledger, failed, now)
+        return _answer(ledger, rows), kinship.follow_lost(ledger, [row.seq for row in (*failed, *looping)], now)
 
     # The usual case needs no turn to write.
     if not dead and not _overdue.decode(office.read(lambda ledger: ledger.ask("overdue", **question))):
@@ -70,28 +87,52 @@ def disown(office: Office, worker: str, held: Sequence[Lease], now: int) -> list
     return given_back
 
 
-def _sort(rows: list[tuple[int, str, bool]], dead: Mapping[str, set[int]]) -> tuple[list[int], list[int], list[int]]:
-    released, again, failed = [], [], []
-    for seq, worker, has_attempts in rows:
-        if worker in dead and seq not in dead[worker]:
-            released.append(seq)
-        elif has_attempts:
-            again.append(seq)
+def _sort(
+    rows: list[Overdue], dead: Mapping[str, set[int]], max_crashes: int | None
+) -> tuple[list[Overdue], list[Overdue], list[Overdue], list[Overdue]]:
+    """Those that were not begun, those that are to run again, those that may not, and those that kill their workers."""
+    released, again, failed, looping = [], [], [], []
+    for row in rows:
+        if row.worker in dead and row.seq not in dead[row.worker]:
+            released.append(row)
+        elif max_crashes is not None and row.crashes + 1 >= max_crashes:
+            looping.append(row)
+        elif row.has_attempts:
+            again.append(row)
         else:
-            failed.append(seq)
-    return released, again, failed
+            failed.append(row)
+    return released, again, failed, looping
 
 
-def _expire(ledger: Ledger, seqs: list[int], target: State, now: int) -> None:
-    if not seqs:
+def _expire(
+    ledger: Ledger, rows: list[Overdue], target: State, now: int, detail: str, reason: str | None = None
+) -> None:
+    if not rows:
         return
-    lost: dict[str, Any] = {"seqs": as_json(seqs), "now": now}
-    final = target is State.FAILED
-    ledger.run("file_lost", **lost, target=target.value, detail="attempts used up" if final else "recovered")
-    if final:
-        tasks = _names.decode(ledger.ask("tasks_of", seqs=as_json(seqs)))
-        ledger.run("bury_lost", **lost, prints=as_json({task: fingerprint_of_lost(task) for task in tasks}))
-    ledger.run("expire", **lost, target=target.value, reason="worker_lost" if final else None)
+    lost: dict[str, Any] = {"seqs": as_json([row.seq for row in rows]), "now": now}
+    ledger.run("file_lost", **lost, target=target.value, detail=detail)
+    if reason is not None:
+        ledger.run("bury", now=now, b=as_json(_burials(ledger, rows, reason)))
+    ledger.run("expire", **lost, target=target.value, reason=reason)
+
+
+def _burials(ledger: Ledger, rows: list[Overdue], reason: str) -> list[Burial]:
+    tasks = dict(_named.decode(ledger.ask("tasks_of", seqs=as_json([row.seq for row in rows]))))
+    if reason == WORKER_LOST:
+        words = "the worker died or let its lease run out"
+        return [
+            Burial(row.seq, reason, "WorkerLost", words, fingerprint_of_lost(tasks[row.seq], reason)) for row in rows
+        ]
+    evidence: dict[int, list[tuple[int, str]]] = {}
+    for seq, at, worker in _crashes.decode(ledger.ask("crashes_of", seqs=as_json([row.seq for row in rows]))):
+        evidence.setdefault(seq, []).append((at, worker or "unknown"))
+    burials = []
+    for row in rows:
+        crashes = evidence[row.seq][-row.crashes - 1 :]  # those before it was revived, if it was, count no more
+        words = crash_loop_in_words([worker for _, worker in crashes])
+        print_ = fingerprint_of_lost(tasks[row.seq], reason)
+        burials.append(Burial(row.seq, reason, "WorkerLost", words, print_, as_json(crashes)))
+    return burials
 
 
 def _release(ledger: Ledger, seqs: list[int], detail: str, now: int) -> None:
@@ -100,10 +141,10 @@ def _release(ledger: Ledger, seqs: list[int], detail: str, now: int) -> None:
         ledger.run("release", seqs=as_json(seqs))
 
 
-def _answer(ledger: Ledger, rows: list[tuple[int, str, bool]]) -> list[Reaped]:
+def _answer(ledger: Ledger, rows: list[Overdue]) -> list[Reaped]:
     by_worker: dict[str, list[int]] = {}
-    for seq, worker, _ in rows:
-        by_worker.setdefault(worker, []).append(seq)
+    for row in rows:
+        by_worker.setdefault(row.worker, []).append(row.seq)
     return [
         reaped
         for worker, seqs in by_worker.items()

@@ -6,8 +6,10 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.admission import Condition
+from headrace.core.archive import ArchiveRow
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.letters import Closing, Raise
+from headrace.core.lifecycle import TermsRow
 from headrace.core.limits import Head
 from headrace.core.model import (
     Claim,
@@ -45,6 +47,24 @@ class Question(Struct, frozen=True, array_like=True, gc=False):
     spawned: bool
 
 
+class Told(Struct, frozen=True, array_like=True):
+    """What the history of a job is to say."""
+
+    seq: int
+    detail: str
+
+
+class Burial(Struct, frozen=True, array_like=True):
+    """Why a job that no worker settled has a dead letter. `crashes` are the times and workers, in JSON."""
+
+    seq: int
+    reason: str
+    error_type: str
+    error_message: str
+    fingerprint: str
+    crashes: str = "[]"
+
+
 def _numbered(name: str, record: type[Struct]) -> type[Struct]:
     """The record with the number of the job it is about in front."""
     fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
@@ -65,7 +85,9 @@ def _carried(name: str, record: type[Struct]) -> type[Struct]:
 
 
 _ALL = (
+    ArchiveRow,
     Bond,
+    Burial,
     Claim,
     Closing,
     Completion,
@@ -86,6 +108,8 @@ _ALL = (
     Raise,
     Seeker,
     Step,
+    TermsRow,
+    Told,
     WorkerRow,
     _numbered("Replacement", NewJob),
     _carried("CarriedFiling", Filing),
@@ -94,4 +118,7 @@ _ALL = (
 )
 RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
-FILES = ("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql")
+FILES = (
+    *("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql"),
+    *("upkeep.sql", "sweeping.sql", "care.sql"),
+)

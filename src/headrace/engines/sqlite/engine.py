@@ -7,6 +7,7 @@ interpreter lock for every row (measured: 93 jobs/s against 10 000 beside one co
 
 from __future__ import annotations
 
+import functools
 import sqlite3
 from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
@@ -42,9 +43,12 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
+from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import health, intake, schema, settling
+from headrace.engines.sqlite.care import SqliteCare
 from headrace.engines.sqlite.ledger import SqliteLedger
 from headrace.engines.sqlite.settling import Settling
 from headrace.engines.sqlite.statements import SQL
@@ -54,6 +58,7 @@ from headrace.engines.sqlite.vigil import Vigil
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
+    from headrace.engines.sqlite.archive import SqliteArchive
     from headrace.engines.sqlite.scratch import Scratch
 
 _names = msgspec.json.Decoder(list[str])
@@ -85,6 +90,10 @@ class SqliteEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
+        self.sweeper = SqlSweeper(self)
+        self.upkeep = SqlUpkeep(self)
+        self.care = SqliteCare(self)
+        self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate
         self._belfry = Belfry(self.store.folder)
         self._vigil = Vigil(self.store, lambda: self.ring("work"))
@@ -111,6 +120,7 @@ class SqliteEngine:
             self._refuse_if_moved()
             raise
         self._known_queues |= names
+        self.handled += len(jobs)
         self.ring("work")
         return fresh
 
@@ -160,6 +170,7 @@ class SqliteEngine:
             answer = self._claim(db, want, at, effects) if want and want.limit > 0 else Exchanged([], [])
         if outcomes:
             self._meets_kin = turn.met_kin
+            self.handled += len(outcomes)
         effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
         effects.work |= any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes)
         # Where rules are minded, whatever ends may let somebody else's job begin.
@@ -200,9 +211,9 @@ class SqliteEngine:
                     lost = frozenset(_leases.decode(scalar(db, SQL["lost"], batch)))
         return Renewal(lost, wish)
 
-    def reap(self, limit: int, now: int | None = None) -> list[Reaped]:
+    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self.store.folder, limit, self.at(now))
+        return reaper.reap(self, self.store.folder, limit, max_crashes, self.at(now))
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))
@@ -212,6 +223,13 @@ class SqliteEngine:
         from headrace.engines.sqlite.joined import SqliteJoined
 
         return SqliteJoined(self, self._vigil, connection)
+
+    @functools.cached_property
+    def archive(self) -> SqliteArchive:
+        # Deferred: most programs never ask for it.
+        from headrace.engines.sqlite.archive import SqliteArchive
+
+        return SqliteArchive(self.store)
 
     # -- workers and bells
 
@@ -299,10 +317,6 @@ class SqliteEngine:
         with self.store.writing() as db:
             return schema.migrate(db, str(self.store.path), self.clock.now())
 
-    def check(self) -> list[str]:
-        self.prepare()
-        return health.findings(self.store)
-
     def facts(self) -> dict[str, str | int]:
         self.prepare()
         return health.facts(self.store)
@@ -316,7 +330,11 @@ class SqliteEngine:
         self.disconnect()
         if self._scratch is not None:
             self._scratch.remove()
-        self._ready = False  # the file may be another one when it is opened again
+        self.start_over()
+
+    def start_over(self) -> None:
+        """Forget what is known of the file: it may be another one when it is used again."""
+        self._ready = False
         self._known_queues.clear()
         self._regulations.forget()
 

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sqlite3
+from collections.abc import Iterator
 
+import msgspec
+
+from headrace.core.care import Finding, Pressure, judge_pressure
 from headrace.engines.sqlite.schema import CURRENT, version_of
+from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, scalar
 
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs"})
+_pressures = msgspec.json.Decoder(list[Pressure])
 _LARGE_LOG = 256 * 1024 * 1024
 
 
@@ -21,40 +28,76 @@ def facts(store: Store) -> dict[str, str | int]:
             "sqlite": sqlite3.sqlite_version,
             "schema": version_of(db),
             "schema_expected": CURRENT,
-            "size": _size(store, ""),
-            "log_size": _size(store, "-wal"),
+            "size": size_of(store, ""),
+            "log_size": size_of(store, "-wal"),
             "free_pages": scalar(db, "PRAGMA freelist_count"),
+            "disk_free": _disk_free(store),
+            "late_writes": _late(pressure(db)),
             "journal_mode": scalar(db, "PRAGMA journal_mode"),
             "durability": store.durability,
         }
 
 
-def findings(store: Store) -> list[str]:
-    """One sentence for each thing that looks wrong; none if all is well."""
-    found = []
+def findings(store: Store, url: str) -> list[Finding]:
+    """What looks wrong with the file; nothing if all is well. What is in it is counted elsewhere."""
     with store.reading() as db:
-        if (verdict := scalar(db, "PRAGMA quick_check(1)")) != "ok":
-            found.append(f"the file is damaged: {verdict}; restore a backup, or recover it with the sqlite3 shell")
-        if scalar(db, "PRAGMA journal_mode") != "wal":
-            found.append("the file is not in WAL mode; is it on a file system without shared memory?")
-        if orphans := scalar(db, _STRAY_LEASES):
-            found.append(f"{orphans} jobs are running under workers that never signed on; their leases will run out")
-    if _size(store, "-wal") > _LARGE_LOG:
-        found.append("the write-ahead log is over 256 MB: some reader keeps a transaction open")
+        found = list(_of_damage(db))
+        if not found:
+            found += judge_pressure(pressure(db), url)
+    if size_of(store, "-wal") > _LARGE_LOG:
+        found.append(
+            Finding(
+                code="long_log",
+                sentence="the write-ahead log is over 256 MB",
+                advice="some reader keeps a transaction open: end it, then run `headrace checkpoint`",
+            )
+        )
     if (kind := _file_system(str(store.path))) in _NETWORK:
-        found.append(f"the file is on a network share ({kind}); SQLite needs a local disk")
+        found.append(
+            Finding(
+                code="network_share",
+                sentence=f"the file is on a network share ({kind})",
+                advice="SQLite needs a local disk: move it there, or to a server",
+            )
+        )
     return found
 
 
-_STRAY_LEASES = """SELECT count(*) FROM headrace_jobs
-    WHERE state = 'running' AND worker NOT IN (SELECT id FROM headrace_workers)"""
+def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
+    if (verdict := scalar(db, "PRAGMA quick_check(1)")) != "ok":
+        yield Finding(
+            code="damaged",
+            sentence=f"the file is damaged: {verdict}",
+            advice="stop the workers and restore a backup, or recover it with the sqlite3 shell",
+        )
+    if scalar(db, "PRAGMA journal_mode") != "wal":
+        yield Finding(
+            code="no_wal",
+            sentence="the file is not in WAL mode",
+            advice="is it on a file system without shared memory? Use a local disk",
+        )
 
 
-def _size(store: Store, suffix: str) -> int:
+def pressure(db: sqlite3.Connection) -> list[Pressure]:
+    """What the writers of all processes met in the hours of the last day."""
+    return _pressures.decode(scalar(db, SQL["pressure"]) or "[]")
+
+
+def size_of(store: Store, suffix: str) -> int:
+    """The bytes of the file, or of one beside it."""
     try:
         return os.stat(f"{store.path}{suffix}").st_size  # stat is safe; opening the file here would not be
     except FileNotFoundError:
         return 0
+
+
+def _disk_free(store: Store) -> int:
+    return shutil.disk_usage(store.path.parent).free
+
+
+def _late(hours: list[Pressure]) -> str:
+    turns = sum(each.turns for each in hours)
+    return f"{sum(each.late for each in hours) / turns:.1%} of {turns}" if turns else "none"
 
 
 def _file_system(path: str) -> str | None:

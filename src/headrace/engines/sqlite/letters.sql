@@ -24,23 +24,31 @@ SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = exc
     entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;
 
 -- name: tasks_of
-SELECT json_group_array(DISTINCT task) FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
+SELECT json_group_array(json_array(seq, task)) FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs));
 
--- name: bury_lost
+-- name: crashes_of
+SELECT json_group_array(json_array(job, at, worker)) FROM (
+    SELECT job, at, worker FROM headrace_history
+    WHERE job IN (SELECT value FROM json_each(:seqs)) AND event = 'expire' ORDER BY seq);
+
+-- name: bury (each b: Burial)
 INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
-SELECT printf('%012x', :now) || lower(hex(randomblob(10))), id, task, queue, 'worker_lost', :now,
-       json_object('state', state, 'payload', payload, 'checksum', checksum, 'options', options, 'tags', tags,
-                   'metadata', metadata, 'priority', priority, 'attempt', attempt, 'max_attempts', max_attempts,
-                   'created_at', created_at, 'started_at', started_at, 'worker', worker, 'error_type', 'WorkerLost',
-                   'error_message', 'the worker died or let its lease run out', 'error_traceback', '',
-                   'lifo', rank < 0, 'lane', lane, 'unique_key', unique_key, 'flow', flow, 'parents', json((
+SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, task, queue, b.reason, :now,
+       json_object('state', headrace_jobs.state, 'payload', payload, 'checksum', checksum, 'options', options,
+                   'tags', tags, 'metadata', metadata, 'priority', priority, 'attempt', attempt,
+                   'max_attempts', max_attempts, 'created_at', created_at, 'started_at', started_at,
+                   'worker', worker, 'error_type', b.error_type, 'error_message', b.error_message,
+                   'error_traceback', '', 'crashes', json(b.crashes), 'lifo', rank < 0,
+                   'lane', lane, 'unique_key', unique_key, 'flow', flow, 'parents', json((
                        SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent
                        WHERE bond.child = headrace_jobs.seq))),
-       coalesce((SELECT print.value FROM json_each(:prints) AS print WHERE print.key = headrace_jobs.task), ''),
+       b.fingerprint,
        coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = headrace_jobs.id
                  ORDER BY before.id DESC LIMIT 1), 0)
-FROM headrace_jobs WHERE seq IN (SELECT value FROM json_each(:seqs))
+FROM json_each(:b) AS b
+JOIN headrace_jobs ON headrace_jobs.seq = b.seq
+WHERE true
 ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
 SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
     entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint;

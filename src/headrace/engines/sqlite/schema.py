@@ -9,7 +9,15 @@ from headrace.errors import SchemaMismatch
 
 MIGRATIONS: list[Migration] = load_migrations(
     "headrace.engines.sqlite",
-    ("0001_foundation", "0002_moving", "0003_time_and_order", "0004_flows", "0005_steps", "0006_desk"),
+    (
+        "0001_foundation",
+        "0002_moving",
+        "0003_time_and_order",
+        "0004_flows",
+        "0005_steps",
+        "0006_desk",
+        "0007_terms",
+    ),
 )
 CURRENT = MIGRATIONS[-1].version
 

@@ -18,7 +18,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 from weakref import WeakSet
 
 from headrace.engines.sqlite.turnstile import Turnstile
@@ -47,11 +47,11 @@ class Store:
         self.folder = path.with_name(path.name + ".d")
         self.durability = durability
         self._patience = patience
+        self.patience_ms = int(patience * 1000)
         self._make_room = make_room
         self._watchers = 0
         self.start_afresh()
-        with _forks.lock:  # not in the middle of a fork, which would miss this one
-            _forks.stores.add(self)
+        guard_through_forks(self)
 
     def start_afresh(self) -> None:
         """Begin with nothing open, as in a forked child."""
@@ -62,6 +62,10 @@ class Store:
         self._reads = 0
         self._gate = threading.Condition()  # of the readers, who must not wait for a writer of their own process
         self._turnstile = Turnstile(self.folder / "turnstile", self._patience)
+
+    def turns(self) -> tuple[int, int]:
+        """How often somebody of this process had the turn to write, and how often that came late."""
+        return self._turnstile.turns, self._turnstile.late
 
     # -- transactions
 
@@ -95,6 +99,18 @@ class Store:
                 connection.execute("ROLLBACK")
             if word == "COMMIT":
                 raise translated(error, self.path) from error
+        finally:
+            self._turnstile.leave()
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """The writing connection outside of a transaction, while nobody else of ours writes."""
+        connection = self.begin()
+        try:
+            connection.execute("ROLLBACK")
+            with explained(self.path):
+                yield connection
         finally:
             self._turnstile.leave()
             self._lock.release()
@@ -212,6 +228,15 @@ class Store:
         self._lock.release()
 
 
+class _Guarded(Protocol):
+    """What has files of a database open, and must not in the middle of a fork."""
+
+    def stand_still(self) -> None: ...
+    def make_way(self) -> None: ...
+    def go_on(self) -> None: ...
+    def start_afresh(self) -> None: ...
+
+
 class _Forks:
     """Sees every store of the process through its forks, of which there is one at a time.
 
@@ -220,16 +245,16 @@ class _Forks:
     """
 
     def __init__(self) -> None:
-        self.stores: WeakSet[Store] = WeakSet()
+        self.stores: WeakSet[_Guarded] = WeakSet()
         self.start_afresh()
 
     def start_afresh(self) -> None:
         self.lock = threading.RLock()
-        self._halted: list[list[Store]] = []  # one list for each fork under way; a fork may come inside of another
+        self._halted: list[list[_Guarded]] = []  # one list for each fork under way; a fork may come inside of another
 
     def before(self) -> None:
         self.lock.acquire()
-        halted: list[Store] = []
+        halted: list[_Guarded] = []
         self._halted.append(halted)
         for store in list(self.stores):
             store.stand_still()
@@ -245,6 +270,12 @@ class _Forks:
         self.start_afresh()
         for store in list(self.stores):
             store.start_afresh()
+
+
+def guard_through_forks(store: _Guarded) -> None:
+    """Have the store halted before every fork, and set going again afterwards."""
+    with _forks.lock:  # not in the middle of a fork, which would miss this one
+        _forks.stores.add(store)
 
 
 _forks = _Forks()

@@ -24,22 +24,29 @@ except ImportError:  # Windows: SQLite's busy handler does the waiting
     locks = None
 
 _PAUSE = 0.0002
+_LATE = 0.02  # who waits longer than this is told as late
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 
 
 class Turnstile:
-    """A lock across processes. Threads of one process must agree among themselves first."""
+    """A lock across processes. Threads of one process must agree among themselves first.
+
+    It counts its turns, and those that were late: a file that has many of these is outgrown.
+    """
 
     def __init__(self, path: Path, patience: float) -> None:
         self._path = path
         self._patience = patience
         self._fd = -1
+        self.turns = 0
+        self.late = 0
 
     def open(self) -> None:
         if locks is not None and self._fd < 0:
             self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
 
     def enter(self) -> None:
+        self.turns += 1
         if locks is None:
             return
         try:
@@ -48,13 +55,15 @@ class Turnstile:
             self._queue_up()
 
     def _queue_up(self) -> None:
-        deadline = time.monotonic() + self._patience
+        began = time.monotonic()
         while True:
             time.sleep(_PAUSE * (0.5 + random.random()))
             with contextlib.suppress(BlockingIOError):
                 fcntl.flock(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                self.late += time.monotonic() - began > _LATE
                 return
-            if time.monotonic() > deadline:
+            if time.monotonic() - began > self._patience:
+                self.late += 1
                 raise EngineUnavailable(
                     f"the database stayed locked for {self._patience:g} s; is a process stopped while it writes? "
                     f"`headrace workers` shows who is alive"

@@ -44,7 +44,7 @@ CREATE TABLE headrace_jobs (
 CREATE UNIQUE INDEX headrace_jobs_id ON headrace_jobs (id);
 CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, lane, priority DESC, rank, seq) WHERE state = 'pending';
 CREATE INDEX headrace_jobs_due ON headrace_jobs (run_at, queue, state) WHERE state IN ('scheduled', 'retrying');
-CREATE INDEX headrace_jobs_waiting ON headrace_jobs (queue) WHERE state = 'waiting';
+CREATE INDEX headrace_jobs_waiting ON headrace_jobs (queue, seq) WHERE state = 'waiting';
 CREATE INDEX headrace_jobs_leased ON headrace_jobs (lease_until) WHERE state = 'running';
 CREATE INDEX headrace_jobs_finished ON headrace_jobs (queue, state, finished_at) WHERE finished_at IS NOT NULL;
 CREATE INDEX headrace_jobs_failed ON headrace_jobs (seq) WHERE state = 'failed';
@@ -164,6 +164,15 @@ CREATE TABLE headrace_tasks (
     rules text NOT NULL
 );
 
+-- What code declares, and over it what an operator orders, of how long jobs of a task or of a queue may stay: in JSON.
+CREATE TABLE headrace_terms (
+    kind     text COLLATE "C" NOT NULL,
+    name     text COLLATE "C" NOT NULL,
+    declared text NOT NULL DEFAULT '{}',
+    ordered  text NOT NULL DEFAULT '{}',
+    PRIMARY KEY (kind, name)
+);
+
 -- When each limited rate will be unspent again, in microseconds. One that is not here is unspent.
 CREATE TABLE headrace_buckets (
     name    text   COLLATE "C" PRIMARY KEY,
@@ -208,6 +217,28 @@ CREATE TABLE headrace_workers (
     heartbeat   bigint  NOT NULL,
     capabilities text   NOT NULL DEFAULT '[]'
 ) WITH (fillfactor = 50);
+
+-- Finished jobs that are no longer among the others, in partitions by the time of their end; see core/archive.py. What
+-- fits in none of them, because it could not be made, lands in the last one. The body is compressed already.
+CREATE TABLE headrace_archive (
+    id          text   COLLATE "C" NOT NULL,
+    task        text   COLLATE "C" NOT NULL,
+    queue       text   COLLATE "C" NOT NULL,
+    state       text   COLLATE "C" NOT NULL,
+    created_at  bigint NOT NULL,
+    finished_at bigint NOT NULL,
+    duration    bigint,
+    attempts    bigint NOT NULL,
+    summary     text,
+    tags        text,
+    body        bytea  NOT NULL,
+    bytes       bigint NOT NULL,
+    PRIMARY KEY (id, created_at, finished_at)
+) PARTITION BY RANGE (finished_at);
+ALTER TABLE headrace_archive ALTER COLUMN body SET STORAGE EXTERNAL;
+CREATE INDEX headrace_archive_finished ON headrace_archive (finished_at, id);
+CREATE INDEX headrace_archive_task ON headrace_archive (task, duration);
+CREATE TABLE headrace_archive_rest PARTITION OF headrace_archive DEFAULT;
 
 -- What is true of the store as a whole: its own identity, and what hangs at its door while its jobs are carried over.
 CREATE TABLE headrace_store (

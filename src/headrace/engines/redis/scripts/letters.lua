@@ -28,6 +28,7 @@ local function snapshot(member, j, o)
     'error_message', json(o.error_message), 'error_traceback', json(o.error_traceback),
     'lifo', j.rank < 0 and '1' or '0', 'lane', json(j.lane), 'unique_key', json(unique_key),
     'flow', json(call('HGET', ORIGINS, member) or nil), 'parents', parents_in_json(member),
+    'crashes', o.crashes or '[]',
   }
   local parts = {}
   for i = 1, #fields, 2 do parts[#parts + 1] = '"' .. fields[i] .. '":' .. fields[i + 1] end

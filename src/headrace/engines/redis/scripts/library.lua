@@ -15,6 +15,7 @@
 --   {p}:store          text: a random name of this store, the same for all who use it
 --   {p}:seq            the last number given to a job
 --   {p}:bell           channel: "work:<queue>", "done", "orders", "times"; "!<sender> <topic>" is rung by hand
+--   {p}:swept          text: what the last sweep of finished jobs did, in JSON
 --   {p}:notice         hash kind, other, at: hangs at the door while the jobs are carried over, and afterwards
 --
 --   {p}:ids            hash: a job's id -> its number
@@ -68,6 +69,8 @@
 --   {p}:lanes:<queue>  hash: each of these lanes -> the level of its first job, see `level_of`
 --   {p}:turns:<queue>  sorted set of level and lane, written together, all of score 0: by level and by name
 --   {p}:tasks          hash: name of a task that has rules -> its TaskRules in JSON
+--   {p}:declared, {p}:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its Terms in JSON, as code
+--                      declares and as an operator orders them
 --   {p}:buckets        sorted set of rates, each with what has it, by the time in microseconds when it is rested: when
 --                      as many may start at once as ever
 --   {p}:workers        hash: id -> WorkerRow

@@ -1,8 +1,10 @@
 -- Take jobs from workers that died or let their lease run out. What a dead worker had not begun gets its attempt back.
--- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, ...)
+-- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, ...), how many workers may be
+-- lost under a job, or 0 for any number
 -- Answers: the jobs (array of Reaped)
 
 local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
+local max_crashes = tonumber(ARGV[5])
 
 local begun_by, any_dead = {}, false
 for i = 1, #told, 2 do
@@ -17,24 +19,52 @@ local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
 local records = records_of(members, #members)
 local reaped, reaped_count, messages, failed = {}, 0, {}, {}
 
+-- When, in JSON, and under whom the job was lost: as often as it was since it was revived, and now.
+local function evidence(member, j)
+  local told, workers = {}, {}
+  for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
+    local _, at, event, _, _, _, _, worker = take(entry, 7, 1)
+    if event == 'expire' then told[#told + 1] = {at, worker or 'unknown'} end
+  end
+  told[#told + 1] = {now, j.worker or 'unknown'}
+  local crashes = {}
+  for i = math.max(#told - j.crashes, 1), #told do
+    crashes[#crashes + 1] = string.format('[%.0f,%s]', told[i][1], json(told[i][2]))
+    workers[#workers + 1] = told[i][2]
+  end
+  return '[' .. table.concat(crashes, ',') .. ']', workers
+end
+
+-- As core/fingerprint.py and engines/rulings.py make them.
+local function burial(member, j, reason)
+  local o = {
+    reason = reason, at = now, error_type = 'WorkerLost', error_traceback = '',
+    error_message = 'the worker died or let its lease run out',
+    fingerprint = redis.sha1hex(j.task .. '\0' .. reason):sub(1, 16),
+  }
+  if reason == 'crash_loop' then
+    local crashes, workers = evidence(member, j)
+    o.crashes = crashes
+    o.error_message = #workers .. ' times its worker died or let its lease run out: ' .. table.concat(workers, ', ')
+  end
+  return o
+end
+
 local function expire(member, j)
-  local is_last = j.attempt >= j.max_attempts
-  local target, detail = 'pending', 'recovered'
-  if is_last then target, detail = 'failed', 'attempts used up' end
+  local is_loop = max_crashes > 0 and j.crashes + 1 >= max_crashes
+  local is_last = is_loop or j.attempt >= j.max_attempts
+  local target, detail, reason = 'pending', 'recovered', is_loop and 'crash_loop' or 'worker_lost'
+  if is_last then target, detail = 'failed', is_loop and 'its workers die again and again' or 'attempts used up' end
   local worker = j.worker or 'unknown'
   file(member, j, now, 'expire', target, detail, nil, 'WorkerLost',
     'worker ' .. worker .. ' died or let its lease run out', '')
   if is_last then
-    bury(member, j, salt, {
-      reason = 'worker_lost', at = now, error_type = 'WorkerLost', error_traceback = '',
-      error_message = 'the worker died or let its lease run out',
-      fingerprint = redis.sha1hex(j.task .. '\0worker_lost'):sub(1, 16), -- as core/fingerprint.py makes it
-    })
+    bury(member, j, salt, burial(member, j, reason))
   end
   move(member, j, function()
     j.state, j.crashes = target, j.crashes + 1
     if is_last then
-      j.finished_at, j.reason = now, 'worker_lost'
+      j.finished_at, j.reason = now, reason
     else
       j.worker, j.finished_at, j.reason = nil, nil, nil
     end

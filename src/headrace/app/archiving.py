@@ -1,0 +1,131 @@
+"""The archive as `app.lifecycle` offers it: sweep by hand, look at its partitions, export and bring back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headrace.app import archived
+from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+from headrace.app.exporting import write_json_lines, write_parquet
+from headrace.app.hub import AppHub
+from headrace.app.jobs import as_filter
+from headrace.core.archive import ArchiveRow, keepsake_of, key_of, revived
+from headrace.core.clock import to_datetime
+from headrace.core.options import check_text
+from headrace.core.settings import Settings
+from headrace.core.words import short
+from headrace.engines.archive import Archive
+from headrace.errors import ConfigError, InvalidJob, JobNotFound
+from headrace.runtime.job import Job
+from headrace.runtime.sweep import Sweep, Tally
+
+_AT_ONCE = 500
+
+
+class Archiving:
+    """What `app.lifecycle` does with the archive."""
+
+    def __init__(self, hub: AppHub, settings: Settings) -> None:
+        self._hub = hub
+        self._settings = settings
+
+    def run(self, dry_run: bool) -> ArchiveRun:
+        began, tally = time.monotonic(), Tally()
+        for _ in Sweep(self._hub.engine, self._settings, self._hub.archive).walk(tally, dry_run=dry_run):
+            pass
+        return ArchiveRun(
+            dry_run=dry_run,
+            archived=tally.archived,
+            deleted=tally.deleted,
+            history=tally.history,
+            steps=tally.steps,
+            dead_letters=tally.letters,
+            dropped=tally.dropped,
+            jobs=sorted(tally.jobs),
+            seconds=time.monotonic() - began,
+        )
+
+    def partitions(self) -> list[ArchivePartition]:
+        found = [] if self._hub.archive is None else self._hub.archive.partitions()
+        return [
+            ArchivePartition(one.name, to_datetime(one.since), to_datetime(one.until), one.jobs, one.bytes)
+            for one in found
+        ]
+
+    def stats(self) -> ArchiveStats:
+        partitions, last = self.partitions(), self._hub.engine.sweeper.last()
+        return ArchiveStats(
+            jobs=sum(one.jobs for one in partitions),
+            bytes=sum(one.bytes for one in partitions),
+            partitions=len(partitions),
+            swept_at=None if last is None else to_datetime(last.at),
+            seconds=None if last is None else last.duration / 1000,
+            archived=0 if last is None else last.archived,
+            deleted=0 if last is None else last.deleted,
+            dead_letters=0 if last is None else last.letters,
+            partition=None if last is None else last.partition,
+            dropped=[] if last is None else last.dropped,
+        )
+
+    def durations(self, filters: dict[str, Any]) -> list[TaskDurations]:
+        which = as_filter(filters)
+        archived.refuse_what_is_not_there(which)
+        found = [] if self._hub.archive is None else self._hub.archive.durations(which)
+        return [
+            TaskDurations(one.task, one.jobs, one.average / 1000, one.p95 / 1000, one.longest / 1000) for one in found
+        ]
+
+    def export(self, path: str | os.PathLike[str], filters: dict[str, Any]) -> int:
+        """Written beside its place and put there when it is whole."""
+        target = Path(check_text("path", os.fspath(path)))
+        rows = self._rows(filters)
+        unfinished = target.with_name(f"{target.name}.part")
+        try:
+            if target.suffix == ".parquet":
+                count = write_parquet(unfinished, rows)
+            elif target.suffix in (".jsonl", ".ndjson"):
+                count = write_json_lines(unfinished, rows)
+            else:
+                raise InvalidJob(
+                    f"path: {short(str(path))} should end in .jsonl or .parquet, which says what is written"
+                )
+            unfinished.replace(target)
+        except OSError as error:
+            raise InvalidJob(f"path: {error}") from error
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return count
+
+    def _rows(self, filters: dict[str, Any]) -> Iterator[ArchiveRow]:
+        which = as_filter(filters)
+        archived.refuse_what_is_not_there(which)
+        cursor = None
+        while True:
+            page = self._own().find(which, _AT_ONCE, cursor)
+            yield from archived.only_archived(self._hub.engine, page.rows)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def restore(self, job_id: str) -> Job[Any]:
+        """Put it back first, and then out of the archive: cut off between the two, it is live."""
+        rows = self._own().get([check_text("job id", job_id)])
+        if not rows:
+            raise JobNotFound(job_id)
+        engine = self._hub.engine
+        if not engine.porter.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
+            raise InvalidJob(f"job {job_id} is in the store; there is nothing to bring back")
+        self._own().remove([key_of(rows[0])])
+        engine.ring("work")
+        return Job(self._hub, self._hub.row(job_id))
+
+    def _own(self) -> Archive:
+        if self._hub.archive is None:
+            raise ConfigError(
+                "archive_url: Redis keeps no archive; name a store in SQL that does, such as sqlite:///archive.db"
+            )
+        return self._hub.archive

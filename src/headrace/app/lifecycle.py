@@ -1,0 +1,205 @@
+"""The facade of lifecycles: how long jobs may stay, and what becomes of those that stay too long."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from msgspec import structs
+
+from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+from headrace.app.archiving import Archiving
+from headrace.app.hub import AppHub
+from headrace.app.lifecycle_records import (
+    LifecycleTerms,
+    StaleJob,
+    StateAges,
+    stale_job,
+    state_ages,
+    terms_of,
+)
+from headrace.core.lifecycle import Kind, Lifecycle, Terms, TermsBook, TermsRow, changed_terms
+from headrace.core.options import check_limit, check_queue, check_task_name
+from headrace.core.settings import Settings
+from headrace.core.staleness import Ages, Finding, everything
+from headrace.errors import InvalidJob
+from headrace.runtime.job import Job
+from headrace.runtime.staleness import BATCH, Survey, apply
+from headrace.runtime.task import Task
+from headrace.runtime.twin import twin
+
+_LOOKS = 5000
+
+
+class Lifecycles:
+    """`app.lifecycle`."""
+
+    def __init__(self, hub: AppHub, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._archiving = Archiving(hub, settings)
+        self._tasks = tasks
+
+    # -- terms
+
+    def terms(self, *, task: str | None = None, queue: str | None = None) -> LifecycleTerms:
+        """What holds for jobs of this task in this queue, and who says each of it; without both, for any job."""
+        if task is not None:
+            check_task_name(task)
+        if queue is not None:
+            check_queue("queue", queue)
+        return terms_of(self._book(), task, queue)
+
+    def all_terms(self) -> list[TermsRow]:
+        """Every task and queue of which anything is said, by its code or by an operator; times in milliseconds."""
+        return self._hub.engine.upkeep.terms()
+
+    def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecycleTerms:
+        """Order terms for a task or a queue, over what code and settings say; all that holds then.
+
+        Fields are those of Lifecycle, and remove_on_complete and remove_on_fail. None is no limit, the word "default"
+        takes an order back, and what is not named stays as it is. Workers go by it at their next check.
+        """
+        kind, name = _named(task, queue)
+        after = changed_terms(self._book().row(kind, name).ordered, fields)
+        self._hub.engine.upkeep.order_terms(kind, name, after)
+        return self.terms(task=task, queue=queue)
+
+    def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecycleTerms:
+        """Take back everything that an operator has ordered for a task or a queue; what holds then."""
+        kind, name = _named(task, queue)
+        self._hub.engine.upkeep.order_terms(kind, name, None)
+        return self.terms(task=task, queue=queue)
+
+    def sync(self) -> list[str]:
+        """Store what @app.task(lifecycle=...) declares; the names of the tasks of which it was new or had changed.
+
+        Every worker does it when it starts. Of tasks that are not known here nothing is changed.
+        """
+        stored = {row.name: row.declared for row in self._hub.engine.upkeep.terms() if row.kind == "task"}
+        declared = {name: declared_by(task) for name, task in self._tasks.items()}
+        changed = [name for name, terms in declared.items() if terms != stored.get(name, Terms())]
+        self._hub.engine.upkeep.declare_terms([TermsRow("task", name, declared[name]) for name in changed])
+        return changed
+
+    # -- retention
+
+    def archive(self, *, dry_run: bool = True) -> ArchiveRun:
+        """Have every finished job whose time has come leave the store now, into the archive or, without one, for good.
+
+        Workers do it by themselves. With `dry_run`, which is the default, nothing is changed: it tells what would go.
+        """
+        return self._archiving.run(dry_run)
+
+    def partitions(self) -> list[ArchivePartition]:
+        """The partitions of the archive, the oldest first."""
+        return self._archiving.partitions()
+
+    def stats(self) -> ArchiveStats:
+        """What the archive holds, and what the last sweep of a worker did."""
+        return self._archiving.stats()
+
+    def durations(self, /, **filters: Any) -> list[TaskDurations]:
+        """How long archived jobs ran, for each task; the filters are those of `app.jobs.find(archived=True)`."""
+        return self._archiving.durations(filters)
+
+    def export(self, path: str | os.PathLike[str], /, **filters: Any) -> int:
+        """Write the archived jobs that match to a file, the newest end first; how many.
+
+        `.jsonl` is one job a line with its history and logs, `.parquet` a table, which needs headrace[parquet]. The
+        filters are those of `app.jobs.find(archived=True)`. Arguments are written as they are stored.
+        """
+        return self._archiving.export(path, filters)
+
+    def restore(self, job_id: str) -> Job[Any]:
+        """Bring an archived job back, with its history, to run again; it is of no flow and waits for nobody.
+
+        JobNotFound if the archive does not have it, InvalidJob if a job of its id is in the store.
+        """
+        return self._archiving.restore(job_id)
+
+    def _book(self) -> TermsBook:
+        return TermsBook(self._hub.engine.upkeep.terms(), self._settings)
+
+    # -- jobs that stay too long
+
+    def detect_stale(
+        self,
+        *,
+        dry_run: bool = True,
+        task: str | None = None,
+        queue: str | None = None,
+        warnings: bool = False,
+        batch_size: int = BATCH,
+        limit: int | None = None,
+    ) -> list[StaleJob]:
+        """The jobs that stay too long, those that are over their threshold by most first.
+
+        It changes nothing unless `dry_run` is False; then it does what the terms of each job say, `batch_size` of them
+        in a commit, as workers do by themselves every `stale_check` seconds. With `warnings` also those that are nearly
+        stale, to which nothing is done. It ends with `limit` jobs, if that is given.
+        """
+        size = check_limit("batch_size", batch_size)
+        most = None if limit is None else check_limit("limit", limit)
+        found = self._findings(task, queue, warnings, most)
+        applied: dict[str, bool] = {}
+        stale = [finding for finding in found if finding.is_stale] if not dry_run else []
+        for start in range(0, len(stale), size):
+            some = stale[start : start + size]
+            done = apply(self._hub.engine, some)
+            applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
+        found.sort(key=lambda one: (not one.is_stale, -one.lasted / one.threshold, one.job.id))
+        return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
+
+    def _findings(self, task: str | None, queue: str | None, warnings: bool, most: int | None) -> list[Finding]:
+        survey = Survey(self._hub.engine, self._settings)
+        found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
+        while not survey.is_over and (most is None or len(found) < most):
+            for finding in survey.look():
+                job = finding.job
+                if task in (None, job.task) and queue in (None, job.queue) and (warnings or finding.is_stale):
+                    found[job.id] = finding
+        return list(found.values())[:most]
+
+    def ages(self) -> list[StateAges]:
+        """How long jobs have been where they are, for each open state and queue that has any."""
+        engine, now = self._hub.engine, self._hub.clock.now()
+        asked, cursor, ages = everything(now), None, dict[tuple[str, str], Ages]()
+        while True:
+            page = engine.upkeep.aged(asked, _LOOKS, cursor)
+            for job in page.jobs:
+                key = (job.state, job.queue)
+                if key not in ages:
+                    ages[key] = Ages(job.state, job.queue)
+                ages[key].add(job, now)
+            cursor = page.cursor
+            if cursor is None:
+                return [state_ages(ages[key]) for key in sorted(ages)]
+
+    aterms = twin(terms)
+    aall_terms = twin(all_terms)
+    aconfigure = twin(configure)
+    areset = twin(reset)
+    aarchive = twin(archive)
+    apartitions = twin(partitions)
+    astats = twin(stats)
+    adurations = twin(durations)
+    aexport = twin(export)
+    arestore = twin(restore)
+    adetect_stale = twin(detect_stale)
+    aages = twin(ages)
+
+
+def declared_by(task: Task[..., Any, Any]) -> Terms:
+    """What the definition of a task says of the lifecycle of its jobs."""
+    options = task.options
+    said = (options.lifecycle or Lifecycle()).terms()
+    removals = {"remove_on_complete": options.remove_on_complete, "remove_on_fail": options.remove_on_fail}
+    return structs.replace(said, **removals)
+
+
+def _named(task: str | None, queue: str | None) -> tuple[Kind, str]:
+    if (task is None) == (queue is None):
+        raise InvalidJob("lifecycle: name either a task or a queue: task='emails.send' or queue='emails'")
+    return ("task", check_task_name(task)) if task is not None else ("queue", check_queue("queue", queue))

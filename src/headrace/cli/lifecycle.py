@@ -1,0 +1,174 @@
+"""`headrace lifecycle`: how long jobs of a task or of a queue may stay, who says so, and saying otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+from msgspec import UNSET, structs
+
+from headrace.app.lifecycle_records import SPANS, LifecycleTerms
+from headrace.cli.options import as_json_option, example, parse_seconds, shared
+from headrace.cli.session import Session
+from headrace.cli.show import Column, print_facts, print_json, print_table, remark
+from headrace.core.lifecycle import DEFAULT, TERMS_NAMES, Terms, TermsRow, changed_terms
+from headrace.core.staleness import in_words
+from headrace.errors import InvalidJob
+
+F = TypeVar("F", bound=Callable[..., Any])
+_COLUMNS = (Column("KIND"), Column("NAME", least=8), Column("BY"), Column("TERMS", least=8))
+_HELP = {
+    "on_stale": "What becomes of stale jobs: dead, fail or review.",
+    "archive": "Whether what is kept no longer goes into the archive: yes or no.",
+    "remove_on_complete": "Whether completed jobs go at once: yes, no, or how many of the newest stay.",
+    "remove_on_fail": "Whether failed jobs go at once: yes, no, or how many of the newest stay.",
+}
+
+
+@click.group(
+    "lifecycle",
+    invoke_without_command=True,
+    epilog=example("headrace lifecycle", "headrace lifecycle show --task emails.send"),
+)
+@as_json_option
+@shared
+@click.pass_context
+def lifecycle(ctx: click.Context, as_json: bool) -> None:
+    """Look at how long jobs may stay, and change it. Without a command: list what tasks and queues say."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_terms, as_json=as_json)
+    elif as_json:
+        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
+
+
+@lifecycle.command("list", epilog=example("headrace lifecycle list --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def list_terms(session: Session, as_json: bool) -> None:
+    """List the tasks and queues that say anything of it, by their code or by an operator."""
+    found = session.store().lifecycle.all_terms()
+    if as_json:
+        print_json([{"kind": row.kind, "name": row.name, **{w: _plain(t) for w, t in _said(row)}} for row in found])
+    elif not found:
+        remark("no task and no queue says anything of it; `headrace lifecycle show` tells what holds for all")
+    else:
+        rows = [
+            [row.kind, row.name, "its code" if who == "declared" else "an operator", _in_words(terms)]
+            for row in found
+            for who, terms in _said(row)
+            if terms != Terms()
+        ]
+        print_table(_COLUMNS, rows)
+
+
+def _said(row: TermsRow) -> Iterator[tuple[str, Terms]]:
+    yield "declared", row.declared
+    yield "ordered", row.ordered
+
+
+@lifecycle.command(
+    "show", epilog=example("headrace lifecycle show", "headrace lifecycle show --queue mail --task send")
+)
+@click.option("--task", "-t", help="For jobs of this task.")
+@click.option("--queue", "-q", help="For jobs in this queue.")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, task: str | None, queue: str | None, as_json: bool) -> None:
+    """Show what holds for jobs of a task, in a queue, or for any, and who says so."""
+    _print(session.store().lifecycle.terms(task=task, queue=queue), as_json)
+
+
+def _print(terms: LifecycleTerms, as_json: bool) -> None:
+    if as_json:
+        print_json(terms)
+    else:
+        print_facts((name, f"{_word(name, getattr(terms, name))} ({terms.origin[name]})") for name in TERMS_NAMES)
+
+
+def as_term(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """A field as the app takes it. The word `none` stays a text, as None means: not said."""
+    name = str(param.name)
+    if value is None or value in (DEFAULT, "none"):
+        return value
+    given: Any = {"yes": True, "no": False}.get(value, value)
+    if name in SPANS:
+        given = parse_seconds(value)
+    elif value.isascii() and value.isdecimal():
+        given = int(value)
+    try:
+        changed_terms(Terms(), {name: value if given is None else given})
+    except InvalidJob as error:
+        told = str(error).removeprefix("lifecycle: ").removeprefix(f"{name}: ")
+        hint = "; times are seconds or 10m, 2h, 3d" if name in SPANS else ""
+        raise click.BadParameter(told + hint, ctx, param) from None
+    return given
+
+
+def _field_options(function: F) -> F:
+    for name in reversed(TERMS_NAMES):
+        told = _HELP.get(name) or f"{_told(name)}: seconds or 10m, 2h, 3d; none for no limit."
+        metavar = "TIME" if name in SPANS else "WORD"
+        function = click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_term, help=told)(function)
+    return function
+
+
+def _told(name: str) -> str:
+    kind, _, what = name.partition("_")
+    if kind == "keep":
+        return f"How long {what} jobs are kept"
+    return "How old a job may become" if what == "age" else f"How long a job may be {what}"
+
+
+@lifecycle.command(
+    "configure",
+    epilog=example(
+        "headrace lifecycle configure --task emails.send --max-pending 10m --on-stale dead",
+        "headrace lifecycle configure --queue mail --max-pending default",
+        "headrace lifecycle configure --task emails.send --clear",
+    ),
+)
+@click.option("--task", "-t", help="For jobs of this task.")
+@click.option("--queue", "-q", help="For jobs in this queue.")
+@_field_options
+@click.option("--clear", "take_back", is_flag=True, help="Take back everything that an operator said of it before.")
+@as_json_option
+@shared
+@click.pass_obj
+def configure(
+    session: Session, /, task: str | None, queue: str | None, take_back: bool, as_json: bool, **given: Any
+) -> None:
+    """Say how long jobs of a task or of a queue may stay, over what its code and the settings say.
+
+    The word none is no limit, and the word default takes back what was said.
+    """
+    if (task is None) == (queue is None):
+        raise click.UsageError("name either a task or a queue: --task NAME or --queue NAME")
+    app = session.store()
+    said = {name: None if value == "none" else value for name, value in given.items() if value is not None}
+    if take_back:
+        app.lifecycle.reset(task=task, queue=queue)
+    if said:
+        app.lifecycle.configure(task=task, queue=queue, **said)
+    _print(app.lifecycle.terms(task=task, queue=queue), as_json)
+
+
+def _in_words(terms: Terms) -> str:
+    said = ((name, value) for name, value in structs.asdict(terms).items() if value is not UNSET)
+    return " ".join(f"{name}={_word(name, value, 1)}" for name, value in said)
+
+
+def _plain(terms: Terms) -> dict[str, Any]:
+    """In seconds, as everywhere outside."""
+    said = ((name, value) for name, value in structs.asdict(terms).items() if value is not UNSET)
+    return {name: value / 1000 if name in SPANS and value is not None else value for name, value in said}
+
+
+def _word(name: str, value: Any, unit: int = 1000) -> str:
+    if value is None:
+        return "none"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return in_words(round(unit * value)).replace(" ", "") if name in SPANS else str(value)

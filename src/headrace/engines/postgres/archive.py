@@ -1,0 +1,230 @@
+"""The archive of a PostgreSQL store: one table in native range partitions, which are dropped whole.
+
+Making and dropping a partition locks the archive for a moment and nothing that a claim needs. It waits for that lock
+only shortly: what can't be had now is done by the next sweep.
+"""
+
+from __future__ import annotations
+
+import base64
+import logging
+import re
+from collections.abc import Collection, Sequence
+from functools import partial
+from typing import Any, NamedTuple, Protocol
+
+import psycopg
+from psycopg import sql
+
+from headrace.core.archive import (
+    ArchivePage,
+    ArchiveRow,
+    Durations,
+    Interval,
+    Key,
+    PartitionRow,
+    ahead,
+    key_of,
+    page_of,
+    partition_of,
+    place_of,
+    span_of,
+)
+from headrace.core.model import Filter
+from headrace.core.states import State
+from headrace.engines.postgres.ledger import storable
+from headrace.engines.postgres.server import Connection, Server
+from headrace.engines.sql import as_json
+from headrace.errors import EngineUnavailable
+
+log = logging.getLogger("headrace.archive")
+
+REST = "rest"
+_PREFIX = "headrace_archive_"
+_BOUNDS = re.compile(r"FROM \('?(-?\d+)'?\) TO \('?(-?\d+)'?\)")
+_LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
+_FILTERS = ("queue", "task", "tag", "since", "until")
+_DROPPED_AT_ONCE = 5000
+
+
+class _Partition(NamedTuple):
+    table: str
+    since: int | None
+    until: int | None
+    bytes: int
+
+    @property
+    def name(self) -> str:
+        """2026-W46 of headrace_archive_2026_w46."""
+        return self.table.removeprefix(_PREFIX).replace("_", "-").upper() if self.since is not None else REST
+
+
+class Host(Protocol):
+    """What is needed of the engine."""
+
+    server: Server
+    sql: dict[str, str]
+
+    def prepare(self) -> None: ...
+
+
+class PostgresArchive:
+    """The partitions of one store."""
+
+    def __init__(self, host: Host, schema: str) -> None:
+        self._host = host
+        self._server = host.server
+        self._sql = host.sql
+        self._schema = schema
+        self._known: set[str] = set()
+        self._told: set[str] = set()
+
+    # -- writing
+
+    def add(self, rows: Sequence[ArchiveRow], interval: Interval, again: Collection[str] = ()) -> None:
+        if not rows:
+            return
+        self._host.prepare()
+        self._make({partition_of(row.finished_at, interval) for row in rows})
+        batch = {"r": storable(as_json([_as_list(row) for row in rows]))}
+        keys = as_json([key_of(row) for row in rows if row.id in again])
+
+        def store(db: Connection) -> None:
+            db.execute(self._sql["archive_add"], batch)
+            if keys != "[]":
+                db.execute(self._sql["archive_supersede"], {"keys": keys})
+
+        self._server.transact(store)
+
+    def remove(self, keys: Sequence[Key]) -> int:
+        self._host.prepare()
+        values = {"keys": storable(as_json(keys))}
+        return self._server.transact(lambda db: db.execute(self._sql["archive_remove"], values).rowcount)
+
+    def prepare(self, now: int, interval: Interval) -> list[str]:
+        self._host.prepare()
+        return self._make(ahead(now, interval))
+
+    def _make(self, names: Collection[str]) -> list[str]:
+        """Make the partitions that are missing; those that are new."""
+        if self._known.issuperset(names):
+            return []
+        there = {partition.name for partition in self._partitions()}
+        self._known = there
+        return [name for name in sorted(set(names) - there) if self._made(name)]
+
+    def _made(self, name: str) -> bool:
+        span = span_of(name)
+        assert span is not None
+
+        def make(db: Connection) -> None:
+            db.execute(_LOCK_TIMEOUT)
+            text = sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})")
+            db.execute(text.format(self._table(name), self._parent(), *map(sql.Literal, span)))
+
+        try:
+            self._server.transact(make)
+        except (psycopg.Error, EngineUnavailable) as error:
+            if name in {partition.name for partition in self._partitions()}:  # somebody else was quicker
+                self._known.add(name)
+            elif isinstance(error, psycopg.errors.InvalidObjectDefinition):  # one of another interval is in its place
+                log.info("partition %s of the archive overlaps one that is there, which is used", name)
+                self._known.add(name)
+            elif name not in self._told:
+                log.error("partition %s of the archive can't be made: %s; its jobs land in %s", name, error, REST)
+                self._told.add(name)
+            return False
+        self._known.add(name)
+        return True
+
+    def drop(self, before: int) -> list[str]:
+        self._host.prepare()
+        past = [part for part in self._partitions() if part.until is not None and part.until <= before]
+        for part in sorted(past, key=lambda part: part.until or 0):
+            self._server.transact(partial(self._drop, name=part.name))
+            self._known.discard(part.name)
+        values = {"before": before, "limit": _DROPPED_AT_ONCE}
+        while self._server.transact(lambda db: db.execute(self._sql["archive_drop_rest"], values).rowcount):
+            pass
+        return [part.name for part in past]
+
+    def _drop(self, db: Connection, name: str) -> None:
+        # Not CONCURRENTLY: that is not to be had beside a partition for the rest. It is a matter of the catalog alone.
+        db.execute(_LOCK_TIMEOUT)
+        table = self._table(name)
+        db.execute(sql.SQL("ALTER TABLE {} DETACH PARTITION {}").format(self._parent(), table))
+        db.execute(sql.SQL("DROP TABLE {}").format(table))
+
+    # -- reading
+
+    def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
+        return self._rows("archive_get", "", {"ids": as_json(ids)}) if ids else []
+
+    def find(self, which: Filter, limit: int, cursor: str | None = None) -> ArchivePage:
+        where, values = self._conditions(which, place_of(cursor))
+        return page_of(self._rows("archive_find", where, {**values, "limit": limit + 1}), limit)
+
+    def count(self, which: Filter) -> int:
+        return int(self._ask("archive_count", *self._conditions(which))[0][0])
+
+    def durations(self, which: Filter) -> list[Durations]:
+        return [Durations(*told) for told in self._ask("archive_durations", *self._conditions(which))]
+
+    def partitions(self) -> list[PartitionRow]:
+        found = self._partitions()
+        counts = {table.rpartition(".")[2].strip('"'): jobs for table, jobs in self._ask("archive_sizes", "", {})}
+        rows = [
+            PartitionRow(part.name, part.since, part.until, counts.get(part.table, 0), part.bytes)
+            for part in found
+            if part.since is not None or counts.get(part.table)
+        ]
+        return sorted(rows, key=lambda row: (row.since or 0, row.name))
+
+    def _partitions(self) -> list[_Partition]:
+        return [_partition(*told) for told in self._ask("archive_partitions", "", {})]
+
+    def _rows(self, statement: str, where: str, values: dict[str, Any]) -> list[ArchiveRow]:
+        return [_as_row(told) for told in self._ask(statement, where, values)]
+
+    def _ask(self, statement: str, where: str, values: dict[str, Any]) -> list[tuple[Any, ...]]:
+        self._host.prepare()
+        text = self._sql[statement].replace("{where}", where)
+        held = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
+        return self._server.repeat(lambda db: db.execute(text, held or None, prepare=False).fetchall())
+
+    def _conditions(self, which: Filter, place: tuple[int, str] | None = None) -> tuple[str, dict[str, Any]]:
+        """A WHERE of fixed fragments and its parameters."""
+        values: dict[str, Any] = {name: value for name in _FILTERS if (value := getattr(which, name)) is not None}
+        names = list(values)
+        for name in ("ids", "states"):
+            if given := getattr(which, name):
+                values[name] = as_json(given)
+                names.append(name)
+        if place is not None:
+            values |= {"before_at": place[0], "before_id": place[1]}
+            names.append("before")
+        return " AND ".join(self._sql[f"where_archived_{name}"] for name in names) or "true", values
+
+    # -- names
+
+    def _table(self, name: str) -> sql.Identifier:
+        return sql.Identifier(self._schema, f"{_PREFIX}{name.lower().replace('-', '_')}")
+
+    def _parent(self) -> sql.Identifier:
+        return sql.Identifier(self._schema, "headrace_archive")
+
+
+def _partition(table: str, bounds: str, size: int) -> _Partition:
+    found = _BOUNDS.search(bounds)
+    since, until = (int(found[1]), int(found[2])) if found else (None, None)
+    return _Partition(table, since, until, size)
+
+
+def _as_list(row: ArchiveRow) -> list[Any]:
+    values = [getattr(row, name) for name in ArchiveRow.__struct_fields__]
+    return [base64.b64encode(value).decode() if isinstance(value, bytes) else value for value in values]
+
+
+def _as_row(told: Sequence[Any]) -> ArchiveRow:
+    values = dict(zip(ArchiveRow.__struct_fields__, told, strict=True))
+    return ArchiveRow(**{**values, "state": State(values["state"]), "body": bytes(values["body"])})

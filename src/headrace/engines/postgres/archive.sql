@@ -1,0 +1,76 @@
+-- The archive. Its partitions are made and dropped in archive.py: their names and bounds can't be parameters.
+
+-- name: archive_add (each r: ArchiveRow)
+INSERT INTO headrace_archive (id, task, queue, state, created_at, finished_at, duration, attempts, summary, tags, body,
+                              bytes)
+SELECT r.id, r.task, r.queue, r.state, r.created_at, r.finished_at, r.duration, r.attempts, r.summary, r.tags,
+       decode(r.body, 'base64'), r.bytes
+FROM jsonb_array_elements(:r::jsonb) AS r(value)
+ON CONFLICT (id, created_at, finished_at) DO UPDATE
+SET task = excluded.task, queue = excluded.queue, state = excluded.state, duration = excluded.duration,
+    attempts = excluded.attempts, summary = excluded.summary, tags = excluded.tags, body = excluded.body,
+    bytes = excluded.bytes;
+
+-- name: archive_supersede
+DELETE FROM headrace_archive AS kept USING jsonb_array_elements(:keys::jsonb) AS key(value)
+WHERE kept.id = (key.value ->> 0) AND kept.created_at = (key.value ->> 1)::bigint
+  AND kept.finished_at < (key.value ->> 2)::bigint;
+
+-- name: archive_get
+SELECT DISTINCT ON (kept.id) {ArchiveRow} FROM headrace_archive AS kept
+WHERE kept.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+ORDER BY kept.id, kept.finished_at DESC;
+
+-- name: archive_remove
+DELETE FROM headrace_archive AS kept USING jsonb_array_elements(:keys::jsonb) AS key(value)
+WHERE kept.id = (key.value ->> 0) AND kept.created_at = (key.value ->> 1)::bigint
+  AND kept.finished_at = (key.value ->> 2)::bigint;
+
+-- The `where_archived_` ones are the parts that `{where}` is made of.
+
+-- name: where_archived_ids
+kept.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+
+-- name: where_archived_states
+kept.state = ANY (ARRAY(SELECT jsonb_array_elements_text(:states::jsonb)))
+
+-- name: where_archived_queue
+kept.queue = :queue
+
+-- name: where_archived_task
+kept.task = :task
+
+-- name: where_archived_tag
+kept.tags IS NOT NULL AND jsonb_exists(kept.tags::jsonb, :tag)
+
+-- name: where_archived_since
+kept.finished_at >= :since::bigint
+
+-- name: where_archived_until
+kept.finished_at < :until::bigint
+
+-- name: where_archived_before
+kept.finished_at <= :before_at::bigint AND (kept.finished_at, kept.id) < (:before_at::bigint, :before_id)
+
+-- name: archive_find
+SELECT {ArchiveRow} FROM headrace_archive AS kept WHERE {where} ORDER BY kept.finished_at DESC, kept.id DESC LIMIT :limit;
+
+-- name: archive_count
+SELECT count(*) FROM headrace_archive AS kept WHERE {where};
+
+-- name: archive_durations
+SELECT kept.task, count(*), avg(kept.duration)::float8,
+       (percentile_disc(0.95) WITHIN GROUP (ORDER BY kept.duration))::bigint, max(kept.duration)
+FROM headrace_archive AS kept WHERE kept.duration IS NOT NULL AND {where} GROUP BY kept.task ORDER BY kept.task;
+
+-- name: archive_partitions
+SELECT part.relname, pg_get_expr(part.relpartbound, part.oid), pg_total_relation_size(part.oid)
+FROM pg_inherits AS link JOIN pg_class AS part ON part.oid = link.inhrelid
+WHERE link.inhparent = 'headrace_archive'::regclass;
+
+-- name: archive_sizes
+SELECT tableoid::regclass::text, count(*) FROM headrace_archive GROUP BY tableoid;
+
+-- name: archive_drop_rest
+DELETE FROM headrace_archive_rest WHERE (id, created_at, finished_at) IN (
+    SELECT id, created_at, finished_at FROM headrace_archive_rest WHERE finished_at < :before LIMIT :limit);

@@ -1,0 +1,121 @@
+-- Looking after the store: what belongs to nothing, what nobody takes care of, and histories that are too long.
+-- What is long to find is found by a read, and then removed by its number: nobody is kept waiting by a search.
+
+-- name: orphan_history
+SELECT coalesce(json_agg(job), '[]')::text FROM (
+    SELECT filed.job FROM headrace_history AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+
+-- name: drop_orphan_history
+DELETE FROM headrace_history WHERE ctid = ANY (ARRAY(
+    SELECT filed.ctid FROM headrace_history AS filed
+    WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit));
+
+-- name: orphan_logs
+SELECT coalesce(json_agg(job), '[]')::text FROM (
+    SELECT filed.job FROM headrace_logs AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+
+-- name: drop_orphan_logs
+DELETE FROM headrace_logs WHERE ctid = ANY (ARRAY(
+    SELECT filed.ctid FROM headrace_logs AS filed
+    WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit));
+
+-- name: orphan_steps
+SELECT coalesce(json_agg(job), '[]')::text FROM (
+    SELECT filed.job FROM headrace_steps AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+
+-- name: drop_orphan_steps
+DELETE FROM headrace_steps WHERE ctid = ANY (ARRAY(
+    SELECT filed.ctid FROM headrace_steps AS filed
+    WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit));
+
+-- name: orphan_tags
+SELECT coalesce(json_agg(job), '[]')::text FROM (
+    SELECT filed.job FROM headrace_tags AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit) AS orphans;
+
+-- name: drop_orphan_tags
+DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job);
+
+-- name: orphan_bonds
+SELECT coalesce(json_agg(child), '[]')::text FROM (
+    SELECT bond.child FROM headrace_bonds AS bond
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit) AS orphans;
+
+-- name: drop_orphan_bonds
+DELETE FROM headrace_bonds AS bond WHERE bond.child IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb))
+  AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
+
+-- name: orphan_flows
+SELECT coalesce(json_agg(id), '[]')::text FROM (
+    SELECT flow.id FROM headrace_flows AS flow
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = flow.id) LIMIT :limit) AS orphans;
+
+-- How many run under unknown workers, were not reaped, not promoted, and wait for nobody.
+
+-- name: census
+SELECT json_build_array(
+    (SELECT count(*) FROM headrace_jobs
+     WHERE state = 'running' AND worker NOT IN (SELECT id FROM headrace_workers)),
+    (SELECT count(*) FROM headrace_jobs WHERE state = 'running' AND lease_until <= :late),
+    (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs
+                           WHERE state IN ('scheduled', 'retrying') AND run_at <= :late LIMIT :limit) AS overdue),
+    (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs AS job
+                           WHERE job.state = 'waiting' AND coalesce(job.reason, '') <> 'held'
+                             AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond
+                                             WHERE bond.child = job.seq AND bond.blocks)
+                           LIMIT :limit) AS forlorn))::text;
+
+-- name: newly_filed_history
+SELECT json_build_array(coalesce(max(seq), :after), count(*), coalesce(json_agg(DISTINCT job), '[]'))::text FROM (
+    SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit) AS filed;
+
+-- name: too_long_history
+SELECT coalesce(json_agg(asked.value::bigint), '[]')::text FROM jsonb_array_elements_text(:seqs::jsonb) AS asked (value)
+WHERE (SELECT count(*) FROM headrace_history AS filed WHERE filed.job = asked.value::bigint) > :most;
+
+-- name: surplus_history
+SELECT coalesce(json_agg(seq), '[]')::text FROM (
+    SELECT seq FROM (
+        SELECT filed.seq, filed.error_type IS NOT NULL AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+               count(*) OVER () AS entries
+        FROM headrace_history AS filed WHERE filed.job = :job) AS placed
+    WHERE place > :first AND place <= entries - :newest
+    ORDER BY is_error, seq LIMIT :limit) AS surplus;
+
+-- name: drop_history
+DELETE FROM headrace_history WHERE seq IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb));
+
+-- name: newly_filed_logs
+SELECT json_build_array(coalesce(max(seq), :after), count(*), coalesce(json_agg(DISTINCT job), '[]'))::text FROM (
+    SELECT seq, job FROM headrace_logs WHERE seq > :after ORDER BY seq LIMIT :limit) AS filed;
+
+-- name: too_long_logs
+SELECT coalesce(json_agg(asked.value::bigint), '[]')::text FROM jsonb_array_elements_text(:seqs::jsonb) AS asked (value)
+WHERE (SELECT count(*) FROM headrace_logs AS filed WHERE filed.job = asked.value::bigint) > :most;
+
+-- name: surplus_logs
+SELECT coalesce(json_agg(seq), '[]')::text FROM (
+    SELECT seq FROM (
+        SELECT filed.seq, filed.level IN ('error', 'critical') AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+               count(*) OVER () AS entries
+        FROM headrace_logs AS filed WHERE filed.job = :job) AS placed
+    WHERE place > :first AND place <= entries - :newest
+    ORDER BY is_error, seq LIMIT :limit) AS surplus;
+
+-- name: drop_logs
+DELETE FROM headrace_logs WHERE seq IN (SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb));
+
+-- name: length_history
+SELECT count(*) FROM headrace_history WHERE job = :job;
+
+-- name: length_logs
+SELECT count(*) FROM headrace_logs WHERE job = :job;

@@ -1,0 +1,144 @@
+-- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
+
+-- name: terms
+SELECT coalesce(json_agg(json_build_array(kind, name, declared::json, ordered::json) ORDER BY kind, name), '[]')::text
+FROM headrace_terms;
+
+-- name: declare_terms (each t: TermsRow)
+INSERT INTO headrace_terms (kind, name, declared)
+SELECT t.kind, t.name, t.declared FROM jsonb_array_elements(:t::jsonb) AS t(value)
+ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
+
+-- name: order_terms (each t: TermsRow)
+INSERT INTO headrace_terms (kind, name, ordered)
+SELECT t.kind, t.name, t.ordered FROM jsonb_array_elements(:t::jsonb) AS t(value)
+ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
+
+-- name: drop_empty_terms
+DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
+
+-- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
+-- tells how many these were, the last of them, and which may have been there too long by what is cheap to know: a row
+-- is read only for those. The `where_after_` ones are where a walk of the pending goes on.
+
+-- name: where_after_job
+queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
+
+-- name: where_after_priority
+queue = :queue AND lane = :lane AND priority < :priority
+
+-- name: where_after_lane
+queue = :queue AND lane > :lane
+
+-- name: where_after_queue
+queue > :queue
+
+-- name: walk_pending
+WITH looked AS MATERIALIZED (
+    SELECT seq, queue, lane, priority, rank FROM headrace_jobs
+    WHERE state = 'pending' AND {where}
+    ORDER BY queue, lane, priority DESC, rank, seq LIMIT :limit)
+SELECT json_build_array(
+    (SELECT count(*) FROM looked),
+    (SELECT json_build_array(queue, lane, priority, rank, seq) FROM looked
+     ORDER BY queue DESC, lane DESC, priority, rank DESC, seq DESC LIMIT 1),
+    (SELECT coalesce(json_agg(seq), '[]') FROM looked
+     WHERE abs(rank) <= :pending::bigint
+        OR (:due::bigint IS NOT NULL
+            AND (SELECT created_at FROM headrace_jobs AS job WHERE job.seq = looked.seq) <= :due::bigint)))::text;
+
+-- name: walk_put_off
+WITH looked AS MATERIALIZED (
+    SELECT seq, run_at, queue, state FROM headrace_jobs
+    WHERE state IN ('scheduled', 'retrying') AND run_at <= :last
+      AND (run_at, queue, state, seq) > (:run_at, :queue, :state, :seq)
+    ORDER BY run_at, queue, state, seq LIMIT :limit)
+SELECT json_build_array(
+    (SELECT count(*) FROM looked),
+    (SELECT json_build_array(run_at, queue, state, seq) FROM looked
+     ORDER BY run_at DESC, queue DESC, state DESC, seq DESC LIMIT 1),
+    (SELECT coalesce(json_agg(seq), '[]') FROM looked
+     WHERE run_at <= CASE WHEN state = 'scheduled' THEN :scheduled::bigint ELSE :retrying::bigint END
+        OR (:due::bigint IS NOT NULL
+            AND (SELECT created_at FROM headrace_jobs AS job WHERE job.seq = looked.seq) <= :due::bigint)))::text;
+
+-- name: walk_waiting
+WITH looked AS MATERIALIZED (
+    SELECT seq, queue, created_at FROM headrace_jobs
+    WHERE state = 'waiting' AND (queue, seq) > (:queue, :seq) ORDER BY queue, seq LIMIT :limit)
+SELECT json_build_array(
+    (SELECT count(*) FROM looked),
+    (SELECT json_build_array(queue, seq) FROM looked ORDER BY queue DESC, seq DESC LIMIT 1),
+    (SELECT coalesce(json_agg(seq), '[]') FROM looked
+     WHERE created_at <= :waiting::bigint OR created_at <= :due::bigint))::text;
+
+-- What runs is never much: it is sorted here, as no index has it in an order that lasts.
+-- name: walk_running
+WITH running AS MATERIALIZED (
+    SELECT seq, started_at, created_at FROM headrace_jobs WHERE state = 'running'
+), looked AS MATERIALIZED (
+    SELECT * FROM running WHERE seq > :seq ORDER BY seq LIMIT :limit)
+SELECT json_build_array(
+    (SELECT count(*) FROM looked),
+    (SELECT json_build_array(max(seq)) FROM looked),
+    (SELECT coalesce(json_agg(seq), '[]') FROM looked
+     WHERE started_at <= :running::bigint OR created_at <= :due::bigint))::text;
+
+-- As core/staleness.py tells it. Most jobs have no history, so the second look at it is only for those that have.
+-- name: aged
+SELECT coalesce(json_agg(json_build_array(
+           job.id, job.task, job.queue, job.state, job.version,
+           greatest(CASE job.state WHEN 'running' THEN coalesce(job.started_at, 0)
+                                   WHEN 'waiting' THEN coalesce(job.finished_at, job.created_at)
+                                   ELSE job.run_at END, told.came),
+           greatest(job.created_at, told.revived_at, coalesce(runs.first, job.run_at)),
+           coalesce(told.reviewed, false))), '[]')::text
+FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = s.value::bigint OFFSET 0) AS job
+CROSS JOIN LATERAL (
+    SELECT count(*) AS lines,
+           max(at) FILTER (WHERE h.target = job.state AND h.source <> h.target) AS came,
+           max(at) FILTER (WHERE h.event = 'revive') AS revived_at,
+           coalesce(max(h.seq) FILTER (WHERE h.event = 'revive'), 0) AS revived,
+           bool_or(h.event = 'review' AND h.version = job.version) AS reviewed
+    FROM headrace_history AS h WHERE h.job = job.seq OFFSET 0) AS told
+CROSS JOIN LATERAL (
+    SELECT min(h.started_at) AS first FROM headrace_history AS h
+    WHERE told.lines > 0 AND h.job = job.seq AND h.seq > told.revived
+      AND h.source = 'running' AND h.target <> 'running' OFFSET 0) AS runs
+WHERE job.state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
+
+-- What becomes of them. By id and version alone; no other predicate decides.
+
+-- Found by id first: to lock them in the order of their numbers, a plan from before the first job would read them all.
+-- name: lock_judged
+WITH named AS MATERIALIZED (
+    SELECT seq FROM headrace_jobs WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))))
+SELECT coalesce(json_agg(json_build_array(id, version, seq)), '[]')::text FROM (
+    SELECT id, version, seq, state FROM headrace_jobs WHERE seq = ANY (ARRAY(SELECT seq FROM named))
+    ORDER BY seq FOR UPDATE) AS judged
+WHERE state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
+
+-- name: unreviewed
+SELECT coalesce(json_agg(job.seq), '[]')::text FROM headrace_jobs AS job
+WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+  AND (SELECT bool_or(h.event = 'review' AND h.version = job.version) FROM headrace_history AS h
+       WHERE h.job = job.seq) IS NOT TRUE;
+
+-- name: file_reviews (each t: Told)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
+SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
+FROM jsonb_array_elements(:t::jsonb) AS t(value)
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = t.seq OFFSET 0) AS job;
+
+-- name: file_judged (each t: Told)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
+                              detail)
+SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail
+FROM jsonb_array_elements(:t::jsonb) AS t(value)
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = t.seq OFFSET 0) AS job;
+
+-- name: move_stale
+UPDATE headrace_jobs SET state = 'failed', version = version + 1, finished_at = :now, lease_until = NULL,
+                         reason = :reason
+WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));

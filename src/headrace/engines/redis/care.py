@@ -1,0 +1,253 @@
+"""Looking after a Redis store: entries that lead to no job, jobs that no entry leads to, histories that are too long.
+
+While a script runs Redis does nothing else, so whatever is walked through is walked in pages of a millisecond or two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.core.care import KEPT_AT_START, LATE, Capped, Census, Filed, Finding, Tending, is_gone, judge
+from headrace.core.model import Filter
+from headrace.engines.care import View
+from headrace.engines.redis import health, records
+from headrace.engines.redis.scripts import Script, load
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.wire import Value, Wire
+
+_census, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
+_flows_page, _places_page, _cap = load("flows_page"), load("places_page"), load("cap")
+
+_LOOKS = 1000
+_ENTRIES_PER_PAGE = 300
+_JOBS_LOOKED_AT = 100  # whole records, each of which may be large
+_ENTRIES_LOOKED_AT = 2000
+_PAGES_INSPECTED = 1000  # about a second; what is larger is looked at in part, and repaired as a whole
+_EVERYTHING = 1 << 40
+
+_OWN = {"h": "history", "l": "logs", "steps": "steps", "parents": "bonds", "children": "bonds", "blocks": "bonds"}
+_INDEXES = {
+    *("due", "leases", "lapsing", "in", "lane", "held", "queue", "task", "tag", "state", "worker", "flow"),
+    *("unique", "past"),
+}
+_KEPT = {"schema", "store", "seq", "notice"}
+_GLOB = re.compile(r"([\[\]*?\\])")
+
+
+class House(View, Protocol):
+    """What is needed of the engine."""
+
+    wire: Wire
+    prefix: str
+
+    def prepare(self) -> None: ...
+    def at(self, now: int | None) -> int: ...
+    def facts(self) -> dict[str, str | int]: ...
+    def sign_off(self, worker_id: str) -> None: ...
+
+
+class RedisCare:
+    """What keeps the store sound and small."""
+
+    def __init__(self, engine: House) -> None:
+        self._engine = engine
+
+    # -- looking and repairing
+
+    def inspect(self, now: int | None = None) -> list[Finding]:
+        wire = self._engine.wire
+        found = health.findings_of_server(wire)
+        if health.is_replica(wire):
+            return found
+        self._engine.prepare()
+        at = self._engine.at(now)
+        *counts, ids, jobs, bodies, states = wire.run(_census, at - LATE, _LOOKS, repeat=(at - LATE, _LOOKS))
+        whole = ids == jobs == bodies == states
+        walk = _Walk(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
+        orphans = walk.orphans(_EVERYTHING)
+        lost, damaged = walk.places(_EVERYTHING)
+        strays, unreaped, overdue, forlorn = counts
+        census = Census(orphans=orphans, strays=strays, workers=self._engine.desk.workers())
+        if self._engine.porter.notice() is None:
+            census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
+        sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
+        return [*found, *_of_damage(sizes, lost, damaged), *judge(census, at)]
+
+    def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
+        self._engine.prepare()
+        at = self._engine.at(now)
+        walk = _Walk(self._engine, at, _EVERYTHING, frozenset(codes))
+        done: dict[str, int] = {}
+        if "unindexed" in codes:
+            done["unindexed"] = walk.places(limit)[0]
+        wanted = {code for code in codes if code.startswith("orphan_")}
+        if wanted:
+            found = walk.orphans(limit)
+            done |= {code: found.get(code.removeprefix("orphan_"), 0) for code in wanted}
+        if "silent_workers" in codes:
+            done["silent_workers"] = self._forget_workers(at)
+        return done
+
+    def _forget_workers(self, now: int) -> int:
+        gone = [worker.id for worker in self._engine.desk.workers() if is_gone(worker, now)]
+        for worker in gone:
+            self._engine.sign_off(worker)
+        return len(gone)
+
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+        self._engine.prepare()
+        first = min(KEPT_AT_START, most // 2)
+        how = (what[0], most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
+        reached, removed = self._engine.wire.run(
+            _cap, records.question(Filter(), (), ()), after, min(limit, _LOOKS), *how
+        )
+        return Capped(removed, reached or 0, reached is not None)
+
+    # -- memory
+
+    def checkpoint(self) -> dict[str, int]:
+        self._engine.prepare()
+        return {}
+
+    def optimize(self, *, full: bool = False) -> dict[str, int]:
+        self._engine.prepare()
+        before = int(self._engine.facts()["size"])
+        self.repair([f"orphan_{what}" for what in {*_OWN.values(), "flows", "index"}], _EVERYTHING)
+        # Not every server lets its users do these, and they are no more than kind.
+        with contextlib.suppress(HeadraceError):
+            self._engine.wire.ask("MEMORY", "PURGE")
+        if full:
+            with contextlib.suppress(HeadraceError):
+                self._engine.wire.ask("BGREWRITEAOF")
+        return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
+
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+        return False
+
+    # -- copies
+
+    def backup(
+        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        self._engine.prepare()
+        carry(self._engine)
+
+    def restore(self, path: Path, carry: Callable[[], object]) -> None:
+        carry()
+
+    def clear(self) -> None:
+        self._engine.prepare()
+        for keys in _keys(self._engine):
+            if going := [key for key in keys if _kind(self._engine.prefix, key) not in _KEPT]:
+                self._engine.wire.ask("UNLINK", *going)
+
+
+class _Walk:
+    """One walk through all keys, up to so many pages. What is in `repaired` is put right on the way."""
+
+    def __init__(self, engine: House, now: int, pages: int, repaired: frozenset[str] = frozenset()) -> None:
+        self._engine = engine
+        self._now = now
+        self._pages = pages
+        self._repaired = repaired
+
+    def orphans(self, limit: int) -> dict[str, int]:
+        """How many entries belong to no job, by what they are."""
+        found: Counter[str] = Counter(dict.fromkeys([*_OWN.values(), "flows", "index"], 0))
+        for keys in _keys(self._engine):
+            self._look_at_own(keys, found)
+            for key in keys:
+                if _kind(self._engine.prefix, key) in _INDEXES:
+                    found["index"] += self._through(_index_page, (key,), "orphan_index", limit)
+            if self._pages <= 0 or max(found.values()) >= limit:
+                break
+        found["flows"] += self._through(_flows_page, (), "orphan_flows", limit)
+        return dict(found)
+
+    def _look_at_own(self, keys: list[bytes], found: Counter[str]) -> None:
+        for what in set(_OWN.values()):
+            args: list[Value] = [int(f"orphan_{what}" in self._repaired)]
+            for key in keys:
+                kind, _, number = self._name(key).partition(":")
+                if _OWN.get(kind) == what:
+                    args += [key, number, int(kind in ("parents", "children"))]
+            if len(args) > 1:
+                self._pages -= 1
+                found[what] += sum(self._engine.wire.run(_own_page, *args, repeat=args))
+
+    def _through(self, script: Script, key: tuple[Value, ...], code: str, limit: int) -> int:
+        """How many entries of a sorted set lead to nothing, a page at a time."""
+        first, lost = 0, 0
+        while self._pages > 0 and lost < limit:
+            self._pages -= 1
+            args = (*key, first, _ENTRIES_PER_PAGE, int(code in self._repaired))
+            looked, fresh = self._engine.wire.run(script, *args, repeat=args)
+            lost += fresh
+            first += looked - (fresh if code in self._repaired else 0)
+            if looked < _ENTRIES_PER_PAGE:
+                break
+        return lost
+
+    def places(self, limit: int) -> tuple[int, int]:
+        """How many jobs are not found where they should be, and how many records are damaged."""
+        cursor, lost, damaged = b"0", 0, 0
+        while self._pages > 0 and lost < limit:
+            self._pages -= 1
+            args = (cursor, _JOBS_LOOKED_AT, self._now, int("unindexed" in self._repaired))
+            cursor, fresh, bad = self._engine.wire.run(_places_page, *args, repeat=args)
+            lost, damaged = lost + fresh, damaged + bad
+            if cursor == b"0":
+                break
+        return lost, damaged
+
+    def _name(self, key: bytes) -> str:
+        return key.decode("utf-8", "surrogateescape")[len(self._engine.prefix) + 3 :]
+
+
+def _kind(prefix: str, key: bytes) -> str:
+    return key.decode("utf-8", "surrogateescape")[len(prefix) + 3 :].partition(":")[0]
+
+
+def _keys(engine: House) -> Iterator[list[bytes]]:
+    """Every key of the store, a page at a time; one that is there all the while is told at least once."""
+    cursor = b"0"
+    literal = _GLOB.sub(r"\\\1", engine.prefix)
+    pattern = f"{{{literal}}}:*"
+    while True:
+        cursor, keys = engine.wire.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _LOOKS)
+        if keys:
+            yield keys
+        if cursor == b"0":
+            return
+
+
+def _of_damage(sizes: dict[str, int], lost: int, damaged: int) -> Iterator[Finding]:
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        yield Finding(
+            code="damaged",
+            sentence=f"the store is damaged, its parts do not have the same number of jobs: {told}",
+            advice="repair what can be with `headrace check --repair`, or restore a backup",
+        )
+    if lost:
+        yield Finding(
+            code="unindexed",
+            sentence=f"{lost} jobs are not found where they should be",
+            advice="put them there with `headrace check --repair`",
+            count=lost,
+            repairable=True,
+        )
+    if damaged:
+        yield Finding(
+            code="damaged_records",
+            sentence=f"{damaged} records of jobs can't be read",
+            advice="restore a backup",
+            count=damaged,
+        )

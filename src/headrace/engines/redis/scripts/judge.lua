@@ -1,0 +1,62 @@
+-- Do to jobs that stay too long what is decided, if they are still at that version.
+-- ARGV: now, salt, reason, then id, version, "dead", "fail" or "review", detail, fingerprint, ...
+-- Answers: for each 1 if something was written, 0 if not
+
+local now, salt, reason = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local done, failed, messages, seen = {}, {}, {}, {}
+
+local function was_reviewed(member, version)
+  for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
+    local _, _, event, _, _, at_version = take(entry, 5, 1)
+    if event == 'review' and at_version == version then return true end
+  end
+  return false
+end
+
+-- Filed by itself: the job does not move, so its version is what it is.
+local function review(member, j, detail)
+  if was_reviewed(member, j.version) then return 0 end
+  local n = #filed
+  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 2] = '\157' .. pack(now, 'review', j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil,
+    detail, nil, nil, nil)
+  return 1
+end
+
+local function fail(member, j, action, detail, fingerprint)
+  file(member, j, now, 'stale', 'failed', detail, j.finished_at)
+  if action == 'dead' then
+    bury(member, j, salt, {
+      reason = reason, at = now, error_type = 'StaleJob', error_message = detail, error_traceback = '',
+      fingerprint = fingerprint,
+    })
+  end
+  move(member, j, function() j.state, j.finished_at, j.reason = 'failed', now, reason end)
+  j.member, failed[#failed + 1] = member, j
+  return 1
+end
+
+guard()
+for i = 4, #ARGV, 5 do
+  local id, version, action, detail = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
+  local member = call('HGET', IDS, id)
+  local j = member and not seen[member] and job_of(call('HGET', JOBS, member))
+  local written = 0
+  if j and j.version == version and not FINAL[j.state] then
+    seen[member] = true
+    if action == 'review' then
+      written = review(member, j, detail)
+    else
+      written = fail(member, j, action, detail, ARGV[i + 4])
+    end
+  end
+  done[#done + 1] = written
+end
+flush()
+if #failed > 0 then
+  if any_kin() then follow(failed, now, messages) end
+  messages.done, messages.orders = true, true
+  if is_minded() then messages.work = true end
+  ring(messages)
+end
+return done

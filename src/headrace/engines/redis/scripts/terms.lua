@@ -1,0 +1,9 @@
+-- Store terms in place of those that were there.
+-- ARGV: "declared" or "ordered", then kind and name, Terms in JSON or nothing for none, ...
+
+guard()
+local key = P .. ':' .. ARGV[1]
+for i = 2, #ARGV, 2 do
+  if ARGV[i + 1] == '' then call('HDEL', key, ARGV[i]) else call('HSET', key, ARGV[i], ARGV[i + 1]) end
+end
+return 1

@@ -1,0 +1,61 @@
+"""How finished jobs leave a Redis store: told page by page, packed, and removed by id and version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from headrace.core.model import Lease, Parcel
+from headrace.core.retention import Finished, Swept
+from headrace.core.states import State
+from headrace.engines.redis import records
+from headrace.engines.redis.porter import parcels
+from headrace.engines.redis.scripts import load
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.desk import Office
+
+_finished, _pack, _clear = load("finished"), load("pack_some"), load("clear")
+_rows = msgspec.msgpack.Decoder(list[Finished])
+_swept = msgspec.json.Decoder(Swept)
+
+
+class RedisSweeper:
+    """Tells and removes."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def finished(
+        self, queue: str, state: State, before: int, limit: int, after: Finished | None = None, *, newest: bool = False
+    ) -> list[Finished]:
+        self._office.prepare()
+        if limit <= 0 or not records.encodable(queue):
+            return []
+        place = ("", "") if after is None else (after.finished_at, f"{after.seq:012d}")
+        args = (queue, state.value, before, limit, "down" if newest else "up", *place)
+        return _rows.decode(self._office.wire.run(_finished, *args, repeat=args))
+
+    def pack(self, ids: Sequence[str]) -> list[Parcel]:
+        self._office.prepare()
+        known = [job_id for job_id in dict.fromkeys(ids) if records.encodable(job_id)]
+        return parcels(self._office.wire.run(_pack, *known, repeat=known)) if known else []
+
+    def clear(self, leases: Sequence[Lease]) -> list[str]:
+        self._office.prepare()
+        if not leases:
+            return []
+        names, versions = [lease.id for lease in leases], [lease.version for lease in leases]
+        removed = self._office.wire.run(_clear, records.encode(names), records.encode(versions))
+        return [names[place - 1] for place in removed]
+
+    def last(self) -> Swept | None:
+        self._office.prepare()
+        told = self._office.wire.ask("GET", f"{{{self._office.prefix}}}:swept")
+        return _swept.decode(told) if told else None
+
+    def record(self, swept: Swept) -> None:
+        self._office.prepare()
+        self._office.wire.ask("SET", f"{{{self._office.prefix}}}:swept", msgspec.json.encode(swept))

@@ -1,0 +1,112 @@
+"""How finished jobs leave a SQL database: told page by page, packed, and removed by id and version."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.core.model import JobRow, Lease, Parcel
+from headrace.core.retention import Finished, Swept
+from headrace.core.states import State
+from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.relational.porter import parcels_of
+from headrace.engines.sql import as_json
+
+_rows = msgspec.json.Decoder(list[JobRow])
+_swept = msgspec.json.Decoder(Swept)
+_names = msgspec.json.Decoder(list[str])
+_numbers = msgspec.json.Decoder(list[int])
+_finished = msgspec.json.Decoder(list[Finished])
+_END = 1 << 62  # beyond every time and every number of a job
+
+
+class Leaving(Struct, frozen=True, array_like=True):
+    """A job that is about to be removed."""
+
+    seq: int
+    id: str
+    kin: int
+    flow: str | None
+
+
+_leaving = msgspec.json.Decoder(list[Leaving])
+
+
+class SqlSweeper:
+    """Tells and removes."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def finished(
+        self, queue: str, state: State, before: int, limit: int, after: Finished | None = None, *, newest: bool = False
+    ) -> list[Finished]:
+        start = (_END, _END) if newest else (-_END, -_END)
+        at, seq = start if after is None else (after.finished_at, after.seq)
+        statement = "finished_newest" if newest else "finished_oldest"
+        asked: dict[str, Any] = {
+            "queue": queue,
+            "state": state.value,
+            "before": before,
+            "limit": limit,
+            "at": at,
+            "seq": seq,
+        }
+
+        def look(ledger: Ledger) -> list[Finished]:
+            rows = _finished.decode(ledger.ask(statement, **asked))
+            busy = _open_flows(ledger, [row.flow for row in rows])
+            return [replace(row, held=True) if row.flow in busy else row for row in rows]
+
+        return self._office.read(look)
+
+    def pack(self, ids: Sequence[str]) -> list[Parcel]:
+        def look(ledger: Ledger) -> list[Parcel]:
+            return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids))))
+
+        return self._office.read(look) if ids else []
+
+    def clear(self, leases: Sequence[Lease]) -> list[str]:
+        def remove(ledger: Ledger) -> list[str]:
+            if ledger.ask("notice"):  # what is being carried over is not thrown away meanwhile
+                return []
+            if ledger.ask("any_kin", ids=as_json([lease.id for lease in leases])):
+                ledger.ask("alone_with_kin")  # before any row is locked, as everybody does
+            return _remove(ledger, _leaving.decode(ledger.ask("lock_leaving", lease=as_json(leases))))
+
+        gone = self._office.write(remove) if leases else []
+        if gone:
+            self._office.ring("done")
+        return gone
+
+    def last(self) -> Swept | None:
+        told = self._office.read(lambda ledger: ledger.ask("swept"))
+        return _swept.decode(told) if told else None
+
+    def record(self, swept: Swept) -> None:
+        self._office.write(lambda ledger: ledger.run("put_swept", value=as_json(swept)))
+
+
+def _remove(ledger: Ledger, leaving: list[Leaving]) -> list[str]:
+    parents = as_json([job.seq for job in leaving if job.kin])
+    awaited = set(_numbers.decode(ledger.ask("open_parents", seqs=parents))) if parents != "[]" else set()
+    busy = _open_flows(ledger, [job.flow for job in leaving])
+    going = [job for job in leaving if job.seq not in awaited and job.flow not in busy]
+    if not going:
+        return []
+    seqs = as_json([job.seq for job in going])
+    ledger.run("forget_steps", seqs=seqs)
+    ledger.run("move_delete", seqs=seqs)
+    if flows := {job.flow for job in going if job.flow is not None}:
+        ledger.run("drop_flows", ids=as_json(sorted(flows)))
+    return [job.id for job in going]
+
+
+def _open_flows(ledger: Ledger, flows: Sequence[str | None]) -> set[str]:
+    """Those of these flows that have an open job; each is looked at once, whatever its size."""
+    names = sorted({flow for flow in flows if flow is not None})
+    return set(_names.decode(ledger.ask("open_flows", ids=as_json(names)))) if names else set()

@@ -1,0 +1,300 @@
+"""The archive beside a SQLite file: a folder with one file for each partition, which is dropped by removing it.
+
+So an archive never grows the file of the jobs, dropping a partition frees its space at once, and no write to it holds
+up a claim. Files are opened for each call: they are many, seldom asked for, and nothing may cross a fork.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterator, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+from urllib.parse import quote
+
+import msgspec
+
+from headrace.core.archive import (
+    ArchivePage,
+    ArchiveRow,
+    Durations,
+    Interval,
+    Key,
+    PartitionRow,
+    ahead,
+    is_past,
+    key_of,
+    page_of,
+    partition_of,
+    percentile,
+    place_of,
+    span_of,
+)
+from headrace.core.ids import time_of
+from headrace.core.model import Filter
+from headrace.core.states import State
+from headrace.engines.relational.records import RECORDS
+from headrace.engines.sql import as_json, load_statements
+from headrace.engines.sqlite.store import Store, explained, guard_through_forks, scalar
+from headrace.engines.sqlite.turnstile import Turnstile
+
+SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))
+_TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")
+_FILTERS = ("queue", "task", "tag", "since", "until")
+_PATIENCE = 5.0
+_SUFFIX, _GONE = ".db", ".gone"
+T = TypeVar("T")
+
+
+class SqliteArchive:
+    """The partitions of one store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._folder = store.folder / "archive"
+        self.start_afresh()
+        guard_through_forks(self)
+
+    # -- writing
+
+    def add(self, rows: Sequence[ArchiveRow], interval: Interval, again: Collection[str] = ()) -> None:
+        shelves: dict[str, list[ArchiveRow]] = defaultdict(list)
+        for row in rows:
+            shelves[partition_of(row.finished_at, interval)].append(row)
+        with self._writing():
+            for name, of_one in shelves.items():
+                self._put(name, of_one)
+            if older := [row for row in rows if row.id in again]:
+                self._supersede(older)
+
+    def _put(self, name: str, rows: Sequence[ArchiveRow]) -> None:
+        with self._opened(name, create=True) as db:
+            db.execute("BEGIN IMMEDIATE")
+            db.executemany(SQL["archive_add"], [msgspec.structs.astuple(row) for row in rows])
+            db.execute("COMMIT")
+
+    def _supersede(self, rows: Sequence[ArchiveRow]) -> None:
+        """Remove what any partition has of their earlier ends; only now, when the new rows are safe."""
+        for name in self._names():
+            self._change(name, "archive_supersede", [key_of(row) for row in rows])
+
+    def remove(self, keys: Sequence[Key]) -> int:
+        with self._writing():
+            return sum(self._change(name, "archive_remove", of_one) for name, of_one in self._places(keys).items())
+
+    def _places(self, keys: Sequence[Key]) -> dict[str, list[Key]]:
+        """In which partitions these rows may be."""
+        ends = {name: [key for key in keys if _begin(name) <= key[2] < _end(name)] for name in self._names()}
+        return {name: found for name, found in ends.items() if found}
+
+    def _change(self, name: str, statement: str, values: Sequence[tuple[Any, ...]]) -> int:
+        with self._opened(name) as db:
+            db.execute("BEGIN IMMEDIATE")
+            changed = db.executemany(SQL[statement], values).rowcount
+            db.execute("COMMIT")
+            return changed
+
+    def prepare(self, now: int, interval: Interval) -> list[str]:
+        with self._writing():
+            known = set(self._names())
+            missing = [name for name in ahead(now, interval) if name not in known]
+            for name in missing:
+                with self._opened(name, create=True):
+                    pass
+            return missing
+
+    def drop(self, before: int) -> list[str]:
+        with self._writing():
+            dropped = [name for name in self._names() if is_past(name, before)]
+            for name in dropped:
+                # From here on it is not there; what is left of it is removed below, now or by the next one.
+                path = self._path(name)
+                path.rename(path.with_suffix(_GONE))
+            for left in [*self._folder.glob(f"*{_GONE}")]:
+                journal = left.with_name(f"{left.stem}{_SUFFIX}-journal")
+                if not left.with_suffix(_SUFFIX).exists():
+                    journal.unlink(missing_ok=True)
+                left.unlink(missing_ok=True)
+            return dropped
+
+    # -- reading
+
+    def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
+        values = {"ids": as_json(ids)}
+        newest: dict[str, ArchiveRow] = {}
+        # Nothing ends before it was made, which ids tell; but for those of a clock that was wrong.
+        made = min((time_of(job_id) or 0 for job_id in ids), default=0)
+        for name in reversed(self._names()) if ids else ():
+            if _end(name) <= made and len(newest) == len(set(ids)):
+                break
+            for row in self._read(name, lambda db: _rows(db.execute(SQL["archive_get"], values))) or ():
+                known = newest.get(row.id)
+                if known is None or known.finished_at < row.finished_at:
+                    newest[row.id] = row
+        return list(newest.values())
+
+    def find(self, which: Filter, limit: int, cursor: str | None = None) -> ArchivePage:
+        place = place_of(cursor)
+        where, values = _conditions(which, place)
+        text, values = SQL["archive_find"].replace("{where}", where), {**values, "limit": limit + 1}
+        rows: list[ArchiveRow] = []
+        for name in reversed(self._names_for(which)):
+            if place is not None and _begin(name) > place[0]:
+                continue
+            # Partitions of several kinds may overlap; those of one kind come one after the other.
+            if len(rows) > limit and _end(name) <= rows[limit].finished_at:
+                break
+            rows += self._read(name, lambda db: _rows(db.execute(text, values))) or ()
+            rows = sorted(rows, key=lambda row: (row.finished_at, row.id), reverse=True)[: limit + 1]
+        return page_of(rows, limit)
+
+    def count(self, which: Filter) -> int:
+        where, values = _conditions(which)
+        text = SQL["archive_count"].replace("{where}", where)
+        counts = (self._read(name, lambda db: int(scalar(db, text, values))) for name in self._names_for(which))
+        return sum(count or 0 for count in counts)
+
+    def durations(self, which: Filter) -> list[Durations]:
+        where, values = _conditions(which)
+        text = SQL["archive_durations"].replace("{where}", where)
+        found: dict[str, list[int]] = defaultdict(list)
+        for name in self._names_for(which):
+            for task, duration in self._read(name, lambda db: db.execute(text, values).fetchall()) or ():
+                found[task].append(duration)
+        return [
+            Durations(task, len(times), sum(times) / len(times), percentile(sorted(times), 0.95), max(times))
+            for task, times in sorted(found.items())
+        ]
+
+    def partitions(self) -> list[PartitionRow]:
+        counts = {name: self._read(name, lambda db: int(scalar(db, SQL["archive_size"]))) for name in self._names()}
+        return [
+            PartitionRow(name, _begin(name), _end(name), jobs, self._size(name))
+            for name, jobs in counts.items()
+            if jobs is not None
+        ]
+
+    def _size(self, name: str) -> int:
+        try:
+            return self._path(name).stat().st_size
+        except FileNotFoundError:
+            return 0
+
+    # -- files
+
+    def _path(self, name: str) -> Path:
+        return self._folder / f"{name}{_SUFFIX}"
+
+    def _names(self) -> list[str]:
+        """The partitions there are, the oldest first."""
+        try:
+            found = [name.removesuffix(_SUFFIX) for name in os.listdir(self._folder) if name.endswith(_SUFFIX)]
+        except FileNotFoundError:
+            return []
+        return sorted((name for name in found if span_of(name)), key=lambda name: (_begin(name), name))
+
+    def _names_for(self, which: Filter) -> list[str]:
+        """Those of them that may hold what is asked for."""
+        since, until = which.since, which.until
+        names = self._names() if since is None else [name for name in self._names() if _end(name) > since]
+        return names if until is None else [name for name in names if _begin(name) < until]
+
+    def _read(self, name: str, act: Callable[[sqlite3.Connection], T]) -> T | None:
+        """What a partition tells, None if it was dropped meanwhile."""
+        with explained(self._path(name)), self._lock:
+            try:
+                with self._opened(name) as db:
+                    return act(db)
+            except sqlite3.OperationalError:
+                if self._path(name).exists():
+                    raise
+                return None
+
+    @contextlib.contextmanager
+    def _opened(self, name: str, create: bool = False) -> Iterator[sqlite3.Connection]:
+        address = f"file:{quote(str(self._path(name)))}?mode={'rwc' if create else 'rw'}"
+        db = sqlite3.connect(address, timeout=_PATIENCE, isolation_level=None, check_same_thread=False, uri=True)
+        try:
+            # A plain journal, not a WAL: of a partition at rest there is one file, and no other beside it. And in full:
+            # the job is about to leave its own store.
+            for setting in (f"synchronous={self._synchronous}", "temp_store=MEMORY"):
+                db.execute(f"PRAGMA {setting}")
+            if not scalar(db, SQL["archive_is_there"]):
+                db.execute("BEGIN IMMEDIATE")
+                for statement in _TABLES:
+                    db.execute(SQL[statement])
+                db.execute("COMMIT")
+            yield db
+        finally:
+            db.close()
+
+    @property
+    def _synchronous(self) -> str:
+        return "OFF" if self._store.durability == "off" else "FULL"
+
+    @contextlib.contextmanager
+    def _writing(self) -> Iterator[None]:
+        """One writer at a time, of all processes: nobody adds to a file that another one removes."""
+        with explained(self._folder), self._lock:
+            self._store.make_folder()
+            self._folder.mkdir(mode=0o700, exist_ok=True)
+            turnstile = Turnstile(self._folder / "turnstile", _PATIENCE)
+            turnstile.open()
+            try:
+                turnstile.enter()
+                try:
+                    yield
+                finally:
+                    turnstile.leave()
+            finally:
+                turnstile.close()
+
+    # -- around a fork: whoever is in the middle of something goes on to its end first
+
+    def start_afresh(self) -> None:
+        self._lock = threading.RLock()
+
+    def stand_still(self) -> None:
+        self._lock.acquire()
+
+    def make_way(self) -> None:
+        """Nothing is open outside of a call."""
+
+    def go_on(self) -> None:
+        self._lock.release()
+
+
+def _begin(name: str) -> int:
+    span = span_of(name)
+    return span[0] if span else 0
+
+
+def _end(name: str) -> int:
+    span = span_of(name)
+    return span[1] if span else 0
+
+
+def _rows(found: sqlite3.Cursor) -> list[ArchiveRow]:
+    names = ArchiveRow.__struct_fields__
+    rows = (dict(zip(names, values, strict=True)) for values in found)
+    return [ArchiveRow(**{**row, "state": State(row["state"])}) for row in rows]
+
+
+def _conditions(which: Filter, place: tuple[int, str] | None = None) -> tuple[str, dict[str, Any]]:
+    """A WHERE of fixed fragments and its parameters."""
+    values: dict[str, Any] = {name: value for name in _FILTERS if (value := getattr(which, name)) is not None}
+    names = list(values)
+    if which.ids:
+        values["ids"] = as_json(which.ids)
+        names.append("ids")
+    if which.states:
+        values["states"] = as_json(which.states)
+        names.append("states")
+    if place is not None:
+        values |= {"before_at": place[0], "before_id": place[1]}
+        names.append("before")
+    return " AND ".join(SQL[f"where_archived_{name}"] for name in names) or "true", values

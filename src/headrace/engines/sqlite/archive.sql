@@ -1,0 +1,85 @@
+-- The archive: each partition is a file of its own, with these tables. Nothing here is in the file of the jobs.
+
+-- name: archive_tables
+CREATE TABLE IF NOT EXISTS headrace_archive (
+    seq         INTEGER PRIMARY KEY,
+    id          TEXT    NOT NULL,
+    task        TEXT    NOT NULL,
+    queue       TEXT    NOT NULL,
+    state       TEXT    NOT NULL,
+    created_at  INTEGER NOT NULL,
+    finished_at INTEGER NOT NULL,
+    duration    INTEGER,
+    attempts    INTEGER NOT NULL,
+    summary     TEXT,
+    tags        TEXT,
+    body        BLOB    NOT NULL,
+    bytes       INTEGER NOT NULL
+);
+
+-- name: archive_index_of_ids
+CREATE UNIQUE INDEX IF NOT EXISTS headrace_archive_id ON headrace_archive (id, created_at);
+
+-- name: archive_index_of_ends
+CREATE INDEX IF NOT EXISTS headrace_archive_finished ON headrace_archive (finished_at, id);
+
+-- name: archive_index_of_tasks
+CREATE INDEX IF NOT EXISTS headrace_archive_task ON headrace_archive (task, duration);
+
+-- name: archive_is_there
+SELECT count(*) FROM sqlite_master WHERE name = 'headrace_archive_task';
+
+-- name: archive_add
+INSERT INTO headrace_archive ({ArchiveRow}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+ON CONFLICT (id, created_at) DO UPDATE
+SET task = excluded.task, queue = excluded.queue, state = excluded.state, finished_at = excluded.finished_at,
+    duration = excluded.duration, attempts = excluded.attempts, summary = excluded.summary, tags = excluded.tags,
+    body = excluded.body, bytes = excluded.bytes
+WHERE excluded.finished_at >= headrace_archive.finished_at;
+
+-- name: archive_supersede
+DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at < ?;
+
+-- name: archive_get
+SELECT {ArchiveRow} FROM headrace_archive WHERE id IN (SELECT value FROM json_each(:ids));
+
+-- name: archive_remove
+DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at = ?;
+
+-- The `where_archived_` ones are the parts that `{where}` is made of.
+
+-- name: where_archived_ids
+kept.id IN (SELECT value FROM json_each(:ids))
+
+-- name: where_archived_states
+kept.state IN (SELECT value FROM json_each(:states))
+
+-- name: where_archived_queue
+kept.queue = :queue
+
+-- name: where_archived_task
+kept.task = :task
+
+-- name: where_archived_tag
+kept.tags IS NOT NULL AND :tag IN (SELECT value FROM json_each(kept.tags))
+
+-- name: where_archived_since
+kept.finished_at >= :since
+
+-- name: where_archived_until
+kept.finished_at < :until
+
+-- name: where_archived_before
+(kept.finished_at, kept.id) < (:before_at, :before_id)
+
+-- name: archive_find
+SELECT {ArchiveRow} FROM headrace_archive AS kept WHERE {where} ORDER BY kept.finished_at DESC, kept.id DESC LIMIT :limit;
+
+-- name: archive_count
+SELECT count(*) FROM headrace_archive AS kept WHERE {where};
+
+-- name: archive_durations
+SELECT kept.task, kept.duration FROM headrace_archive AS kept WHERE kept.duration IS NOT NULL AND {where};
+
+-- name: archive_size
+SELECT count(*) FROM headrace_archive;

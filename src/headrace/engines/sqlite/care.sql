@@ -1,0 +1,136 @@
+-- Looking after the store: what belongs to nothing, what nobody takes care of, and histories that are too long.
+-- What is long to find is found by a read, and then removed by its number: no writer waits for a search.
+
+-- name: orphan_history
+SELECT json_group_array(job) FROM (
+    SELECT filed.job FROM headrace_history AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+
+-- name: drop_orphan_history
+DELETE FROM headrace_history WHERE seq IN (
+    SELECT filed.seq FROM headrace_history AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+
+-- name: orphan_logs
+SELECT json_group_array(job) FROM (
+    SELECT filed.job FROM headrace_logs AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+
+-- name: drop_orphan_logs
+DELETE FROM headrace_logs WHERE seq IN (
+    SELECT filed.seq FROM headrace_logs AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+
+-- name: orphan_steps
+SELECT json_group_array(job) FROM (
+    SELECT filed.job FROM headrace_steps AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+
+-- name: drop_orphan_steps
+DELETE FROM headrace_steps WHERE seq IN (
+    SELECT filed.seq FROM headrace_steps AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
+      AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+
+-- name: orphan_tags
+SELECT json_group_array(job) FROM (
+    SELECT filed.job FROM headrace_tags AS filed
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job) LIMIT :limit);
+
+-- name: drop_orphan_tags
+DELETE FROM headrace_tags AS filed WHERE filed.job IN (SELECT value FROM json_each(:seqs))
+  AND NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = filed.job);
+
+-- name: orphan_bonds
+SELECT json_group_array(child) FROM (
+    SELECT bond.child FROM headrace_bonds AS bond
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent) LIMIT :limit);
+
+-- name: drop_orphan_bonds
+DELETE FROM headrace_bonds AS bond WHERE bond.child IN (SELECT value FROM json_each(:seqs))
+  AND (NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.child)
+       OR NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.seq = bond.parent));
+
+-- name: orphan_flows
+SELECT json_group_array(id) FROM (
+    SELECT flow.id FROM headrace_flows AS flow
+    WHERE NOT EXISTS (SELECT 1 FROM headrace_jobs AS job WHERE job.flow = flow.id) LIMIT :limit);
+
+-- How many run under unknown workers, were not reaped, not promoted, and wait for nobody.
+
+-- name: census
+SELECT json_array(
+    (SELECT count(*) FROM headrace_jobs
+     WHERE state = 'running' AND worker NOT IN (SELECT id FROM headrace_workers)),
+    (SELECT count(*) FROM headrace_jobs WHERE state = 'running' AND lease_until <= :late),
+    (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs
+                           WHERE state IN ('scheduled', 'retrying') AND run_at <= :late LIMIT :limit)),
+    (SELECT count(*) FROM (SELECT 1 FROM headrace_jobs AS job
+                           WHERE job.state = 'waiting' AND coalesce(job.reason, '') <> 'held'
+                             AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond
+                                             WHERE bond.child = job.seq AND bond.blocks)
+                           LIMIT :limit)));
+
+-- name: newly_filed_history
+SELECT json_array(coalesce(max(seq), :after), count(*), json_group_array(DISTINCT job)) FROM (
+    SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit);
+
+-- name: too_long_history
+SELECT json_group_array(asked.value) FROM json_each(:seqs) AS asked
+WHERE (SELECT count(*) FROM headrace_history AS filed WHERE filed.job = asked.value) > :most;
+
+-- name: surplus_history
+SELECT json_group_array(seq) FROM (
+    SELECT seq FROM (
+        SELECT filed.seq, filed.error_type IS NOT NULL AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+               count(*) OVER () AS entries
+        FROM headrace_history AS filed WHERE filed.job = :job)
+    WHERE place > :first AND place <= entries - :newest
+    ORDER BY is_error, seq LIMIT :limit);
+
+-- name: drop_history
+DELETE FROM headrace_history WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: newly_filed_logs
+SELECT json_array(coalesce(max(seq), :after), count(*), json_group_array(DISTINCT job)) FROM (
+    SELECT seq, job FROM headrace_logs WHERE seq > :after ORDER BY seq LIMIT :limit);
+
+-- name: too_long_logs
+SELECT json_group_array(asked.value) FROM json_each(:seqs) AS asked
+WHERE (SELECT count(*) FROM headrace_logs AS filed WHERE filed.job = asked.value) > :most;
+
+-- name: surplus_logs
+SELECT json_group_array(seq) FROM (
+    SELECT seq FROM (
+        SELECT filed.seq, filed.level IN ('error', 'critical') AS is_error, row_number() OVER (ORDER BY filed.seq) AS place,
+               count(*) OVER () AS entries
+        FROM headrace_logs AS filed WHERE filed.job = :job)
+    WHERE place > :first AND place <= entries - :newest
+    ORDER BY is_error, seq LIMIT :limit);
+
+-- name: drop_logs
+DELETE FROM headrace_logs WHERE seq IN (SELECT value FROM json_each(:seqs));
+
+-- name: length_history
+SELECT count(*) FROM headrace_history WHERE job = :job;
+
+-- name: length_logs
+SELECT count(*) FROM headrace_logs WHERE job = :job;
+
+-- name: pressure
+SELECT (SELECT value FROM headrace_store WHERE name = 'pressure');
+
+-- name: put_pressure
+REPLACE INTO headrace_store (name, value) VALUES ('pressure', :value);
+
+-- A restored file is no part of the life that it is a copy of: nobody works there yet.
+
+-- name: forget_workers
+DELETE FROM headrace_workers;
+
+-- name: forget_pressure
+DELETE FROM headrace_store WHERE name = 'pressure';
+
+-- name: emptied_tables
+SELECT json_group_array(name) FROM sqlite_master
+WHERE type = 'table' AND name LIKE 'headrace@_%' ESCAPE '@' AND name NOT IN ('headrace_schema', 'headrace_store');

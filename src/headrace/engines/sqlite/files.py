@@ -1,0 +1,45 @@
+"""SQLite files that are no store in use: copies that are looked at, and changed by nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from headrace.engines.sqlite.schema import refuse_newer, version_of
+from headrace.engines.sqlite.store import explained, scalar
+from headrace.errors import ConfigError
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file, which is only read: it may be on a disk that can't be written."""
+    with explained(path):
+        # `immutable` would ignore the log of a file that was copied by hand with its log beside it.
+        db = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None)
+    with contextlib.closing(db), explained(path):
+        yield db
+
+
+def make_single(path: Path) -> None:
+    """Have everything in the one file, so that it can be read where nothing can be written."""
+    with explained(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode=DELETE").fetchone()
+
+
+def check_copy(path: Path) -> int:
+    """Make sure that the file is a whole store of ours; the version of its tables."""
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}")
+    with reading(path) as db:
+        version = version_of(db)
+        if not version:
+            raise ConfigError(f"{path} has no tables of headrace; is it a backup?")
+        refuse_newer(version, str(path))
+        if (verdict := scalar(db, "PRAGMA integrity_check(1)")) != "ok":
+            raise ConfigError(f"{path} is damaged: {verdict}; take another backup")
+        if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise ConfigError(f"{path} is damaged: something in it belongs to a job that is not there")
+    return version

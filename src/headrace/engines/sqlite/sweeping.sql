@@ -1,0 +1,58 @@
+-- How finished jobs leave the store. A page of them is told by the index of finished jobs, from one end or the other.
+
+-- name: finished_oldest
+SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, version, options,
+                                   json(iif(unique_key IS NULL, 'false', 'true')), json(iif(held, 'true', 'false')),
+                                   flow)) FROM (
+    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
+                          WHERE letter.job_id = job.id AND letter.status = 'pending')
+                  OR (job.kin = 1 AND EXISTS (
+                          SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+                          WHERE bond.parent = job.seq AND child.state NOT IN ('completed', 'failed', 'cancelled')))
+                  AS held
+    FROM headrace_jobs AS job
+    WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state AND job.finished_at < :before
+      AND (job.finished_at, job.seq) > (:at, :seq)
+    ORDER BY job.finished_at, job.seq LIMIT :limit);
+
+-- name: finished_newest
+SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, version, options,
+                                   json(iif(unique_key IS NULL, 'false', 'true')), json(iif(held, 'true', 'false')),
+                                   flow)) FROM (
+    SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
+                          WHERE letter.job_id = job.id AND letter.status = 'pending')
+                  OR (job.kin = 1 AND EXISTS (
+                          SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+                          WHERE bond.parent = job.seq AND child.state NOT IN ('completed', 'failed', 'cancelled')))
+                  AS held
+    FROM headrace_jobs AS job
+    WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state AND job.finished_at < :before
+      AND (job.finished_at, job.seq) < (:at, :seq)
+    ORDER BY job.finished_at DESC, job.seq DESC LIMIT :limit);
+
+-- name: open_flows
+SELECT json_group_array(flow.value) FROM json_each(:ids) AS flow
+WHERE EXISTS (SELECT 1 FROM headrace_jobs AS job
+              WHERE job.flow = flow.value AND job.state NOT IN ('completed', 'failed', 'cancelled'));
+
+-- name: any_kin
+SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
+               WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (job.kin = 1 OR job.flow IS NOT NULL));
+
+-- name: lock_leaving (each lease: Lease)
+SELECT json_group_array(json_array(job.seq, job.id, job.kin, job.flow)) FROM json_each(:lease) AS lease
+JOIN headrace_jobs AS job ON job.id = lease.id AND job.version = lease.version
+WHERE job.state IN ('completed', 'failed', 'cancelled')
+  AND NOT EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = job.id AND letter.status = 'pending');
+
+-- name: open_parents
+SELECT json_group_array(DISTINCT bond.parent)
+FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
+WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
+  AND child.state NOT IN ('completed', 'failed', 'cancelled');
+
+-- name: swept
+SELECT (SELECT value FROM headrace_store WHERE name = 'swept');
+
+-- name: put_swept
+REPLACE INTO headrace_store (name, value) VALUES ('swept', :value);

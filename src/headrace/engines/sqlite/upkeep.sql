@@ -1,0 +1,141 @@
+-- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
+
+-- name: terms
+SELECT json_group_array(json_array(kind, name, json(declared), json(ordered))) FROM (
+    SELECT * FROM headrace_terms ORDER BY kind, name);
+
+-- name: declare_terms (each t: TermsRow)
+INSERT INTO headrace_terms (kind, name, declared)
+SELECT t.kind, t.name, t.declared FROM json_each(:t) AS t
+WHERE true
+ON CONFLICT (kind, name) DO UPDATE SET declared = excluded.declared;
+
+-- name: order_terms (each t: TermsRow)
+INSERT INTO headrace_terms (kind, name, ordered)
+SELECT t.kind, t.name, t.ordered FROM json_each(:t) AS t
+WHERE true
+ON CONFLICT (kind, name) DO UPDATE SET ordered = excluded.ordered;
+
+-- name: drop_empty_terms
+DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
+
+-- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
+-- tells how many these were, the last of them, and which may have been there too long by what is cheap to know: a row
+-- is read only for those. The `where_after_` ones are where a walk of the pending goes on.
+
+-- name: where_after_job
+queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
+
+-- name: where_after_priority
+queue = :queue AND lane = :lane AND priority < :priority
+
+-- name: where_after_lane
+queue = :queue AND lane > :lane
+
+-- name: where_after_queue
+queue > :queue
+
+-- name: walk_pending
+WITH looked AS MATERIALIZED (
+    SELECT seq, queue, lane, priority, rank FROM headrace_jobs
+    WHERE state = 'pending' AND {where}
+    ORDER BY queue, lane, priority DESC, rank, seq LIMIT :limit)
+SELECT json_array(
+    (SELECT count(*) FROM looked),
+    json((SELECT json_array(queue, lane, priority, rank, seq) FROM looked
+          ORDER BY queue DESC, lane DESC, priority, rank DESC, seq DESC LIMIT 1)),
+    json((SELECT json_group_array(seq) FROM looked
+          WHERE abs(rank) <= :pending
+             OR (:due IS NOT NULL AND (SELECT created_at FROM headrace_jobs AS job WHERE job.seq = looked.seq) <= :due))));
+
+-- name: walk_put_off
+WITH looked AS MATERIALIZED (
+    SELECT seq, run_at, queue, state FROM headrace_jobs
+    WHERE state IN ('scheduled', 'retrying') AND run_at <= :last
+      AND (run_at, queue, state, seq) > (:run_at, :queue, :state, :seq)
+    ORDER BY run_at, queue, state, seq LIMIT :limit)
+SELECT json_array(
+    (SELECT count(*) FROM looked),
+    json((SELECT json_array(run_at, queue, state, seq) FROM looked
+          ORDER BY run_at DESC, queue DESC, state DESC, seq DESC LIMIT 1)),
+    json((SELECT json_group_array(seq) FROM looked
+          WHERE run_at <= iif(state = 'scheduled', :scheduled, :retrying)
+             OR (:due IS NOT NULL AND (SELECT created_at FROM headrace_jobs AS job WHERE job.seq = looked.seq) <= :due))));
+
+-- name: walk_waiting
+WITH looked AS MATERIALIZED (
+    SELECT seq, queue, created_at FROM headrace_jobs
+    WHERE state = 'waiting' AND (queue, seq) > (:queue, :seq) ORDER BY queue, seq LIMIT :limit)
+SELECT json_array(
+    (SELECT count(*) FROM looked),
+    json((SELECT json_array(queue, seq) FROM looked ORDER BY queue DESC, seq DESC LIMIT 1)),
+    json((SELECT json_group_array(seq) FROM looked WHERE created_at <= :waiting OR created_at <= :due)));
+
+-- What runs is never much: it is sorted here, as no index has it in an order that lasts.
+-- name: walk_running
+WITH running AS MATERIALIZED (
+    SELECT seq, started_at, created_at FROM headrace_jobs WHERE state = 'running'
+), looked AS MATERIALIZED (
+    SELECT * FROM running WHERE seq > :seq ORDER BY seq LIMIT :limit)
+SELECT json_array(
+    (SELECT count(*) FROM looked),
+    json((SELECT json_array(max(seq)) FROM looked)),
+    json((SELECT json_group_array(seq) FROM looked WHERE started_at <= :running OR created_at <= :due)));
+
+-- As core/staleness.py tells it. Most jobs have no history, so it is asked first whether there is any.
+-- name: aged
+SELECT json_group_array(json_array(id, task, queue, state, version, since, due, json(iif(reviewed, 'true', 'false'))))
+FROM (
+    SELECT id, task, queue, state, version,
+           max(CASE state WHEN 'running' THEN coalesce(started_at, 0)
+                          WHEN 'waiting' THEN coalesce(finished_at, created_at) ELSE run_at END,
+               iif(told, coalesce((SELECT max(at) FROM headrace_history AS h
+                                   WHERE h.job = job.seq AND h.target = job.state AND h.source <> h.target), 0), 0))
+               AS since,
+           max(created_at, revived_at,
+               coalesce(iif(told, (SELECT min(started_at) FROM headrace_history AS h
+                                   WHERE h.job = job.seq AND h.source = 'running' AND h.target <> 'running'
+                                     AND h.seq > revived), NULL), run_at)) AS due,
+           told AND EXISTS (SELECT 1 FROM headrace_history AS h
+                            WHERE h.job = job.seq AND h.event = 'review' AND h.version = job.version) AS reviewed
+    FROM (
+        SELECT *, iif(told, coalesce((SELECT max(h.seq) FROM headrace_history AS h
+                                      WHERE h.job = known.seq AND h.event = 'revive'), 0), 0) AS revived,
+               iif(told, coalesce((SELECT max(h.at) FROM headrace_history AS h
+                                   WHERE h.job = known.seq AND h.event = 'revive'), 0), 0) AS revived_at
+        FROM (
+            SELECT *, EXISTS (SELECT 1 FROM headrace_history AS h WHERE h.job = headrace_jobs.seq) AS told
+            FROM headrace_jobs
+            WHERE seq IN (SELECT value FROM json_each(:seqs))
+              AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying')) AS known) AS job);
+
+-- What becomes of them. By id and version alone; no other predicate decides.
+
+-- name: lock_judged
+SELECT json_group_array(json_array(id, version, seq)) FROM headrace_jobs
+WHERE id IN (SELECT value FROM json_each(:ids))
+  AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
+
+-- name: unreviewed
+SELECT json_group_array(seq) FROM headrace_jobs AS job
+WHERE seq IN (SELECT value FROM json_each(:seqs))
+  AND NOT EXISTS (SELECT 1 FROM headrace_history AS h
+                  WHERE h.job = job.seq AND h.event = 'review' AND h.version = job.version);
+
+-- name: file_reviews (each t: Told)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail)
+SELECT job.seq, :now, 'review', state, state, version, attempt, worker, started_at, t.detail
+FROM json_each(:t) AS t
+JOIN headrace_jobs AS job ON job.seq = t.seq;
+
+-- name: file_judged (each t: Told)
+INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, finished_at,
+                              detail)
+SELECT job.seq, :now, 'stale', state, 'failed', version + 1, attempt, worker, started_at, finished_at, t.detail
+FROM json_each(:t) AS t
+JOIN headrace_jobs AS job ON job.seq = t.seq;
+
+-- name: move_stale
+UPDATE headrace_jobs SET state = 'failed', version = version + 1, finished_at = :now, lease_until = NULL,
+                         reason = :reason
+WHERE seq IN (SELECT value FROM json_each(:seqs));

@@ -1,0 +1,106 @@
+"""Has finished jobs leave the store when their time has come: any worker, a small piece at a time, all day.
+
+Who walks says so in the store, and others leave it to him meanwhile: two would do no harm, but twice the work.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+
+from headrace.core.archive import partition_of
+from headrace.core.clock import to_ms
+from headrace.core.retention import Swept
+from headrace.core.settings import Settings
+from headrace.engines.archive import Archive
+from headrace.engines.protocol import Engine
+from headrace.runtime.sweep import Sweep, Tally
+
+log = logging.getLogger("headrace.keeper")
+
+_TOO_LONG = 180.0  # seconds
+_SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
+_FOR_NOTHING = 10  # times as long as a walk that found nothing took, until the next one
+
+
+class Sweeping:
+    """A chore. `wanted` are queues where single calls asked to be removed at once."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        every: float,
+        archive: Callable[[], Archive | None],
+        wanted: Collection[str] = (),
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._every = every
+        self._archive = archive
+        self._wanted = wanted
+        self._sweep: Sweep | None = None
+        self._pieces: Iterator[None] | None = None
+
+    def do(self) -> float:
+        if self._pieces is None and not self._begin():
+            return min(self._every, _SAY_SO_FOR / 1000)
+        began = time.perf_counter()
+        try:
+            next(self._pieces or iter(()))
+        except StopIteration:
+            self._pieces = None
+            return self._end()
+        except BaseException:
+            self._pieces = None  # a walk that was cut off begins anew
+            raise
+        self._worked += time.perf_counter() - began
+        if self._engine.clock.now() >= self._said_at + _SAY_SO_EVERY:
+            self._record(_SAY_SO_FOR)
+        return 0.0
+
+    def _begin(self) -> bool:
+        now, last = self._engine.clock.now(), self._engine.sweeper.last()
+        # Beyond that it would be a clock that was wrong.
+        if last is not None and now < last.until <= now + to_ms(self._every) + _SAY_SO_FOR:
+            return False
+        if self._sweep is None:
+            self._sweep = Sweep(self._engine, self._settings, self._archive())
+        self._tally, self._began, self._worked = Tally(), now, 0.0
+        self._pieces = self._sweep.walk(self._tally, wanted=tuple(self._wanted), whole=False)
+        self._record(_SAY_SO_FOR)
+        return True
+
+    def _end(self) -> float:
+        took = (self._engine.clock.now() - self._began) / 1000
+        pause = self._every
+        if self._tally.anything:
+            told = (self._tally.archived, self._tally.deleted, self._tally.letters, took)
+            log.info("%d jobs archived, %d deleted, %d dead letters removed in %.1f s", *told)
+        else:
+            pause = max(pause, self._worked * _FOR_NOTHING)
+        if took > _TOO_LONG:
+            log.warning(
+                "it took %.0f s to sweep up finished jobs (%.0f s of work): more workers share it, and terms that keep "
+                "jobs for less time, or fewer of them, shorten it",
+                *(took, self._worked),
+            )
+        self._record(to_ms(pause))
+        return pause
+
+    def _record(self, leave_for: int) -> None:
+        now = self._engine.clock.now()
+        self._said_at = now
+        self._engine.sweeper.record(
+            Swept(
+                at=now,
+                duration=now - self._began,
+                archived=self._tally.archived,
+                deleted=self._tally.deleted,
+                letters=self._tally.letters,
+                partition=partition_of(now, self._settings.archive_partition),
+                dropped=self._tally.dropped,
+                until=now + leave_for,
+            )
+        )

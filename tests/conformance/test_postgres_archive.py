@@ -1,0 +1,109 @@
+"""PostgreSQL: a partition of the archive that can't be made, or not be dropped now, is in nobody's way."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from typing import Any
+
+import psycopg
+import pytest
+from msgspec.structs import replace
+
+from headrace.core.archive import ArchiveRow, partition_of, row_of
+from headrace.core.model import Parcel
+from headrace.core.states import State
+from headrace.engines.postgres.engine import PostgresEngine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.job import as_row
+from tests import servers
+from tests.conformance.build import new_job
+from tests.conformance.stores import KINDS
+
+pytestmark = pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")
+WEEK = 7 * 86_400_000
+
+
+@pytest.fixture
+def url() -> Iterator[str]:
+    made = servers.postgres_url()
+    yield made
+    servers.drop(made)
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[PostgresEngine]:
+    engine = PostgresEngine(url)
+    yield engine
+    engine.close()
+
+
+@pytest.fixture
+def db(url: str) -> psycopg.Connection[Any]:
+    return servers.postgres_connection(url)
+
+
+def old(at: int) -> ArchiveRow:
+    row = as_row(new_job("job"))
+    return row_of(Parcel(replace(row, state=State.COMPLETED, finished_at=at), [], []))
+
+
+def about_the_archive(engine: PostgresEngine) -> list[str]:
+    return [finding.sentence for finding in engine.care.inspect() if finding.code.startswith("archive")]
+
+
+def table(engine: PostgresEngine, moment: int) -> str:
+    name = partition_of(moment, "weekly").lower().replace("-", "_")
+    return f'"{engine.address.schema}".headrace_archive_{name}'
+
+
+def test_what_has_no_partition_lands_all_the_same_and_the_doctor_tells(
+    engine: PostgresEngine, db: psycopg.Connection[Any], caplog: pytest.LogCaptureFixture
+) -> None:
+    now = engine.clock.now()
+    engine.prepare()
+    assert about_the_archive(engine) == []  # nobody has archived anything
+    db.execute(f"CREATE VIEW {table(engine, now)} AS SELECT 1")  # its name is taken
+    with caplog.at_level(logging.ERROR, "headrace.archive"):
+        engine.archive.add([old(now)], "weekly")
+        engine.archive.add([old(now + 1)], "weekly", again=["job"])
+    assert [row.finished_at for row in engine.archive.get(["job"])] == [now + 1]
+    assert len(caplog.records) == 1  # once, not with every sweep
+    [told] = engine.archive.partitions()
+    assert (told.name, told.since, told.until, told.jobs) == ("rest", None, None, 1)
+    [finding] = about_the_archive(engine)
+    assert "1 archived jobs are in headrace_archive_rest" in finding
+    engine.archive.drop(now + WEEK)
+    db.execute(f"DROP VIEW {table(engine, now)}")
+    assert len(engine.archive.prepare(now, "weekly")) == 3
+    assert about_the_archive(engine) == []
+
+
+def test_the_doctor_tells_if_nobody_makes_partitions_ahead(engine: PostgresEngine) -> None:
+    engine.archive.prepare(engine.clock.now() - 10 * WEEK, "weekly")
+    [finding] = about_the_archive(engine)
+    assert "no partition for the days to come" in finding
+
+
+def test_a_partition_that_somebody_reads_is_dropped_later(
+    engine: PostgresEngine, db: psycopg.Connection[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.engines.postgres.archive._LOCK_TIMEOUT", "SET LOCAL lock_timeout = '50ms'")
+    now = engine.clock.now()
+    engine.archive.add([old(now - 9 * WEEK)], "weekly")
+    with db.transaction():
+        db.execute(f"SELECT count(*) FROM {table(engine, now - 9 * WEEK)}")
+        with pytest.raises(EngineUnavailable):
+            engine.archive.drop(now)
+        assert len(engine.archive.get(["job"])) == 1
+    assert len(engine.archive.drop(now)) == 1
+    assert engine.archive.get(["job"]) == []
+
+
+def test_recent_jobs_are_read_from_their_partitions_alone(engine: PostgresEngine, db: psycopg.Connection[Any]) -> None:
+    now = engine.clock.now()
+    engine.archive.add([old(now - week * WEEK) for week in range(10)], "weekly")
+    text = f'SELECT id FROM "{engine.address.schema}".headrace_archive WHERE finished_at >= {now - WEEK}'
+    plan = "\n".join(line for (line,) in db.execute(f"EXPLAIN {text}").fetchall())
+    assert table(engine, now).rpartition(".")[2] in plan
+    assert table(engine, now - 5 * WEEK).rpartition(".")[2] not in plan

@@ -1,0 +1,208 @@
+"""The SQLite file: its log is shortened, its space given back in pieces, and pressure is counted for everybody."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from headrace.core.care import Pressure
+from headrace.core.model import Filter
+from headrace.core.states import Event, State
+from headrace.engines.sqlite import care as care_module
+from headrace.engines.sqlite import health
+from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.sqlite.store import scalar
+from tests.conformance.build import NOW, claim_one, new_job
+from tests.conformance.stores import StoreUnderTest
+
+pytestmark = pytest.mark.engines("sqlite")
+HOUR = 3_600_000
+
+
+@pytest.fixture
+def engine(store: StoreUnderTest) -> SqliteEngine:
+    opened = store.open()
+    assert isinstance(opened, SqliteEngine)
+    return opened
+
+
+def fill(engine: SqliteEngine, count: int) -> None:
+    for start in range(0, count, 500):
+        engine.insert([new_job(f"job-{start + n:06d}", payload=f'["{"x" * 1000}"]') for n in range(500)], now=NOW)
+
+
+def log_of(engine: SqliteEngine) -> int:
+    return health.size_of(engine.store, "-wal")
+
+
+def test_a_checkpoint_leaves_no_log(engine: SqliteEngine) -> None:
+    fill(engine, 500)
+    assert log_of(engine) > 0
+    told = engine.care.checkpoint()
+    assert told["log_before"] > told["log_after"] == log_of(engine) == 0
+
+
+def test_a_checkpoint_waits_for_no_reader(engine: SqliteEngine) -> None:
+    fill(engine, 500)
+    with closing(sqlite3.connect(engine.store.path)) as reader:
+        reader.execute("BEGIN")
+        reader.execute("SELECT count(*) FROM headrace_jobs").fetchone()
+        fill_more = new_job("more")
+        engine.insert([fill_more], now=NOW)
+        assert engine.care.checkpoint()["log_after"] > 0
+        engine.insert([new_job("and more")], now=NOW)
+    assert engine.care.checkpoint()["log_after"] == 0
+
+
+def test_upkeep_shortens_a_log_when_nobody_writes_and_a_long_one_always(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(engine, 500)
+    monkeypatch.setattr(care_module, "_IDLE_LOG", 1000)
+    engine.care.tend(("vacuum", "optimize"), NOW)
+    engine.care.tend(["checkpoint"], NOW)
+    assert log_of(engine) > 0, "it has just been written to"
+    engine.care.tend(["checkpoint"], NOW)
+    assert log_of(engine) == 0
+    fill_one = new_job("one more")
+    engine.insert([fill_one], now=NOW)
+    monkeypatch.setattr(care_module, "_LONG_LOG", 1000)
+    engine.care.tend(["checkpoint"], NOW)
+    assert log_of(engine) == 0
+
+
+def test_space_is_given_back_in_pieces_where_the_file_was_made_for_it(
+    engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(care_module, "_FREE_PAGES", 300)
+    engine.prepare()
+    engine.close()
+    with closing(sqlite3.connect(engine.store.path, isolation_level=None)) as db:
+        db.execute("PRAGMA auto_vacuum=INCREMENTAL")
+        db.execute("VACUUM")
+    fill(engine, 3000)
+    engine.desk.move(Filter(), Event.DELETE, 3000, now=NOW)
+    fill(engine, 500)
+
+    def free() -> int:
+        with engine.store.reading() as db:
+            return int(scalar(db, "PRAGMA freelist_count"))
+
+    before, pieces = free(), 0
+    assert before > 600
+    assert not engine.care.tend(("checkpoint", "optimize"), NOW)
+    assert free() == before
+    while engine.care.tend(["vacuum"], NOW):
+        pieces += 1
+    assert 2 <= pieces <= before / 50, "some hundred pages at a time"
+    assert free() < before
+    assert free() > 0, "some is kept for what comes"
+    engine.care.optimize()
+    assert free() == 0
+    assert engine.desk.count(Filter()) == 500
+
+
+def test_a_full_vacuum_shrinks_any_file(engine: SqliteEngine) -> None:
+    fill(engine, 3000)
+    engine.care.checkpoint()
+    engine.desk.move(Filter(), Event.DELETE, 3000, now=NOW)
+    assert not engine.care.tend(["vacuum"], NOW)
+    told = engine.care.optimize(full=True)
+    assert told["size_after"] < told["size_before"] / 4
+
+
+def test_a_damaged_file_is_found_and_nothing_else_is_told_of_it(engine: SqliteEngine) -> None:
+    fill(engine, 1000)
+    engine.care.checkpoint()
+    engine.close()
+    data = bytearray(engine.store.path.read_bytes())
+    middle = len(data) // 2 // 4096 * 4096
+    data[middle : middle + 4096] = b"\xff" * 4096
+    engine.store.path.write_bytes(data)
+    assert [finding.code for finding in engine.care.inspect(NOW)] == ["damaged"]
+
+
+# -- pressure
+
+
+def test_pressure_is_told_to_everybody_once_a_minute(store: StoreUnderTest, engine: SqliteEngine) -> None:
+    engine.insert([new_job(f"a-{n}") for n in range(10)], now=NOW)
+    engine.care.tend((), NOW)
+    engine.insert([new_job(f"b-{n}") for n in range(5)], now=NOW)
+    engine.care.tend((), NOW + 59_999)
+    other = store.open()
+    assert isinstance(other, SqliteEngine)
+    other.insert([new_job("c")], now=NOW)
+    other.care.tend((), NOW + HOUR)
+    engine.care.tend((), NOW + HOUR)
+    with engine.store.reading() as db:
+        first, second = health.pressure(db)
+    assert (first.hour, first.jobs) == (NOW // HOUR, 10)
+    assert (second.hour, second.jobs) == (NOW // HOUR + 1, 6)
+    assert first.turns > 0
+
+
+def test_a_write_that_waits_long_for_another_process_counts_as_late(
+    store: StoreUnderTest, engine: SqliteEngine
+) -> None:
+    other = store.open()
+    assert isinstance(other, SqliteEngine)
+    engine.prepare()
+    with other.store.writing():
+        waiting = threading.Thread(target=engine.insert, args=([new_job("job")],), kwargs={"now": NOW})
+        waiting.start()
+        waiting.join(0.1)
+        assert waiting.is_alive()
+    waiting.join()
+    assert engine.store.turns()[1] == 1
+    assert claim_one(engine).id == "job"
+
+
+def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None:
+    from headrace.engines.sql import as_json
+    from headrace.engines.sqlite.statements import SQL
+
+    engine.prepare()
+    with engine.store.writing() as db:
+        db.execute(SQL["put_pressure"], {"value": as_json([Pressure(NOW // HOUR, 10_000, 900, 5)])})
+    (finding,) = engine.care.inspect(NOW)
+    assert finding.code == "outgrown_busy"
+    assert "9%" in finding.sentence
+    assert f"headrace copy sqlite:///{engine.store.path} postgresql://" in finding.advice
+    assert engine.facts()["late_writes"] == "9.0% of 10000"
+
+
+# -- copies
+
+
+def test_a_copy_is_of_one_moment_however_much_is_written_meanwhile(engine: SqliteEngine, tmp_path: Path) -> None:
+    fill(engine, 2000)
+    steps = 0
+
+    def write_more(done: int, total: int) -> None:
+        nonlocal steps
+        steps += 1
+        engine.insert([new_job(f"meanwhile-{steps}")], now=NOW)
+
+    engine.care.backup(tmp_path / "copy.db", lambda view: None, write_more)
+    assert steps >= 2
+    with closing(sqlite3.connect(tmp_path / "copy.db")) as db:
+        assert scalar(db, "SELECT count(*) FROM headrace_jobs") == 2000
+        assert scalar(db, "PRAGMA integrity_check") == "ok"
+    assert engine.desk.count(Filter(states=(State.PENDING,))) == 2000 + steps
+
+
+def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: SqliteEngine, tmp_path: Path) -> None:
+    engine.insert([new_job("old")], now=NOW)
+    engine.care.backup(tmp_path / "copy.db", lambda view: None)
+    other = store.open()
+    other.insert([new_job("new")], now=NOW)
+    engine.care.restore(tmp_path / "copy.db", lambda: None)
+    assert [row.id for row in other.desk.get(["old", "new"])] == ["old"]
+    other.insert([new_job("newer")], now=NOW)
+    assert claim_one(engine).id == "old"
+    assert engine.facts()["journal_mode"] == "wal"

@@ -1,0 +1,25 @@
+"""A process that sweeps finished jobs into the archive, or drops its partitions, until it is killed."""
+
+from __future__ import annotations
+
+import sys
+
+from headrace import Headrace
+from headrace.runtime.sweep import Sweep, Tally
+
+
+def main(what: str) -> None:
+    with Headrace() as app:
+        print("ready", flush=True)
+        if what == "drop":
+            archive = app.lifecycle._archiving._own()
+            now, week = app.clock.now(), 7 * 86_400_000
+            for moment in range(now - 61 * week, now - 10 * week, week):
+                archive.drop(moment)
+        else:
+            for _ in Sweep(app.engine, app.settings, app._hub.archive).walk(Tally()):
+                pass
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

@@ -1,0 +1,687 @@
+"""Retention as users have it: finished jobs leave the store when their time has come, and are found in the archive."""
+
+from __future__ import annotations
+
+import json
+import logging
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from headrace import (
+    ConfigError,
+    Headrace,
+    InvalidJob,
+    JobFailed,
+    JobNotFound,
+    Lifecycle,
+    PermanentError,
+    State,
+    Task,
+    current_job,
+)
+from headrace.core.archive import row_of
+from headrace.core.model import Filter, Lease
+from headrace.core.settings import Settings
+from headrace.core.states import Event
+from headrace.engines.archive import Archive
+from headrace.runtime.sweep import Sweep, Tally
+from headrace.runtime.sweeping import Sweeping
+from headrace.testing import VirtualClock, drain
+from tests.runtime.kit import eventually
+
+DAY = 86_400
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def app(url: str, folder: Path, clock: VirtualClock) -> Iterator[Headrace]:
+    """Redis has no archive of its own."""
+    elsewhere = f"sqlite:///{folder / 'archive.db'}" if url.startswith("redis") else None
+    with Headrace(url, clock=clock, archive_url=elsewhere) as app:
+        yield app
+
+
+@pytest.fixture
+def work(app: Headrace) -> Task[..., Any, Any]:
+    @app.task(retry=0)
+    def work(number: int = 0, *, fail: bool = False) -> int:
+        if fail:
+            raise PermanentError(f"no {number}")
+        return number
+
+    return work
+
+
+def archive_of(app: Headrace) -> Archive:
+    archive = app._hub.archive
+    assert archive is not None
+    return archive
+
+
+def sweep(app: Headrace) -> Tally:
+    """As a worker's chore does it, to the end."""
+    tally = Tally()
+    for _ in Sweep(app.engine, app.settings, app._hub.archive).walk(tally, whole=False):
+        pass
+    return tally
+
+
+def both(app: Headrace) -> tuple[list[str], list[str]]:
+    """The ids that are live, and those that are archived."""
+    return sorted(job.id for job in app.jobs.find(limit=1000)), sorted(
+        job.id for job in app.jobs.find(limit=1000, archived=True)
+    )
+
+
+# -- when
+
+
+def test_finished_jobs_leave_after_their_time_and_open_ones_never(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    done, failed = work.enqueue(1), work.enqueue(2, fail=True)
+    drain(app)
+    cancelled, waiting = work.using(delay=99 * DAY).enqueue(), work.using(delay=98 * DAY).enqueue()
+    cancelled.cancel()
+    app.dead.resolve(failed.id, "manually_resolved")
+    clock.advance(7 * DAY - 1)
+    sweep(app)
+    assert len(both(app)[0]) == 4
+    clock.advance(1)
+    assert sweep(app).archived == 2
+    assert both(app) == (sorted([failed.id, waiting.id]), sorted([done.id, cancelled.id]))
+    clock.advance(23 * DAY)
+    assert sweep(app).archived == 1
+    assert both(app)[0] == [waiting.id]
+
+
+def test_a_task_over_its_queue_over_the_settings_says_how_long(app: Headrace, clock: VirtualClock) -> None:
+    @app.task(lifecycle=Lifecycle(keep_completed=DAY))
+    def short() -> None: ...
+
+    @app.task
+    def usual() -> None: ...
+
+    @app.task(lifecycle=Lifecycle(keep_completed=None))
+    def ever() -> None: ...
+
+    app.lifecycle.sync()
+    app.lifecycle.configure(queue="brief", keep_completed=2 * DAY)
+    jobs = {
+        name: task.using(queue=queue).enqueue()
+        for name, task, queue in [
+            ("short", short, "default"),
+            ("usual", usual, "default"),
+            ("brief", usual, "brief"),
+            ("both", short, "brief"),
+            ("ever", ever, "brief"),
+        ]
+    }
+    drain(app)
+    gone: dict[float, set[str]] = {}
+    for day in (0.9, 1, 2, 6.9, 7, 100):
+        clock.set(jobs["usual"].refresh().created_at)
+        clock.advance(day * DAY + 1)
+        sweep(app)
+        gone[day] = {name for name, job in jobs.items() if job.refresh().archived}
+    assert gone[0.9] == set()
+    assert gone[1] == {"short", "both"}
+    assert gone[2] == {"short", "both", "brief"}
+    assert gone[7] == {"short", "both", "brief", "usual"}
+    assert gone[100] == gone[7]
+
+
+def test_a_pending_dead_letter_keeps_its_job(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    job = work.enqueue(fail=True)
+    drain(app)
+    clock.advance(31 * DAY)
+    assert app.lifecycle.archive().archived == 0
+    assert not sweep(app).anything
+    app.dead.resolve(job.id, "permanently_failed", by="ops")
+    clock.advance(31 * DAY)
+    assert sweep(app).letters == 0
+    assert job.refresh().archived
+    assert app.dead.get(job.id).status == "permanently_failed"  # it outlives the job
+
+
+def test_closed_dead_letters_go_after_their_own_time(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    for status in ("manually_resolved", "cancelled", "permanently_failed"):
+        job = work.enqueue(fail=True)
+        drain(app)
+        app.dead.resolve(job.id, status)
+    open_one = work.enqueue(fail=True)
+    drain(app)
+    clock.advance(30 * DAY)
+    assert sweep(app).letters == 0
+    clock.advance(1)
+    assert sweep(app).letters == 2
+    left = {letter.status: letter.job_id for letter in app.dead.list(status=None)}
+    assert set(left) == {"permanently_failed", "pending"}
+    assert left["pending"] == open_one.id
+
+
+def test_a_flow_stays_until_all_of_it_is_over(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    flow = app.flow("import")
+    first = flow.add(work.bind(1))
+    flow.add(work.using(delay=9 * DAY).bind(first))
+    run = flow.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    assert app.lifecycle.archive(dry_run=False).archived == 0
+    clock.advance(2 * DAY)
+    drain(app)
+    assert run.result(1) is not None
+    clock.advance(8 * DAY)
+    assert app.lifecycle.archive(dry_run=False).archived == 2
+    assert [job.result(0) for job in app.jobs.find(archived=True)] == [1, 1]
+
+
+# -- removal
+
+
+def test_what_is_to_be_removed_at_once_goes_with_the_next_sweep(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    app.lifecycle.configure(task=work.name, remove_on_complete=True)
+    done, failed = work.enqueue(5), work.enqueue(fail=True)
+    drain(app)
+    assert not sweep(app).anything  # whoever waits for it has a moment to see it
+    assert done.result(1) == 5
+    clock.advance(10)
+    assert sweep(app).archived == 1
+    assert both(app) == ([failed.id], [done.id])
+    assert done.result(1) == 5  # of the archive
+
+
+def test_only_the_newest_stay(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    app.lifecycle.configure(task=work.name, remove_on_complete=3, remove_on_fail=1)
+    jobs = []
+    for number in range(6):
+        jobs.append(work.enqueue(number))
+        elsewhere = work.using(queue="other").enqueue(number)
+        drain(app)
+        clock.advance(1)
+    clock.advance(10)
+    assert app.lifecycle.archive().archived == 6
+    assert sweep(app).archived == 6
+    assert {job.id for job in jobs[3:]} | {elsewhere.id} <= set(both(app)[0])
+    assert sweep(app).archived == 0
+    jobs.append(work.enqueue(6))
+    drain(app)
+    clock.advance(11)
+    assert sweep(app).archived == 1
+    assert jobs[3].refresh().archived
+
+
+def test_a_single_call_is_removed_where_a_worker_has_seen_it(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    kept = work.enqueue(1)
+    gone = work.using(remove_on_complete=True).enqueue(2)
+    drain(app)
+    clock.advance(60)
+    seen: set[str] = set()
+    chore = Sweeping(app.engine, app.settings, 1.0, lambda: app._hub.archive, seen)
+    run_to_end(chore)
+    assert not gone.refresh().archived
+    seen.add("default")
+    clock.advance(60)
+    run_to_end(chore)
+    assert (gone.refresh().archived, kept.refresh().archived) == (True, False)
+    another = work.using(remove_on_complete=True).enqueue(3)
+    drain(app)
+    clock.advance(60)
+    run_to_end(chore)
+    assert another.refresh().archived
+
+
+def run_to_end(chore: Sweeping) -> float:
+    while (pause := chore.do()) == 0.0:
+        pass
+    return pause
+
+
+def test_a_job_with_an_idempotency_key_is_known_for_its_day(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    app.lifecycle.configure(task=work.name, remove_on_complete=True)
+    first = work.using(idempotency_key="k").enqueue(1)
+    drain(app)
+    clock.advance(DAY - 1)
+    assert not sweep(app).anything
+    assert work.using(idempotency_key="k").enqueue(2).id == first.id
+    clock.advance(2)
+    assert sweep(app).archived == 1
+
+
+def test_without_an_archive_jobs_are_deleted(url: str, clock: VirtualClock) -> None:
+    with Headrace(url, clock=clock, archive=False) as app:
+
+        @app.task
+        def work() -> int:
+            return 1
+
+        job = work.enqueue()
+        drain(app)
+        clock.advance(8 * DAY)
+        run = app.lifecycle.archive(dry_run=False)
+        assert (run.archived, run.deleted) == (0, 1)
+        with pytest.raises(JobNotFound):
+            job.refresh()
+        assert both(app) == ([], [])
+
+
+# -- what a dry run tells
+
+
+def test_a_dry_run_is_the_default_and_tells_the_very_jobs_of_the_real_run(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    app.lifecycle.configure(queue="few", remove_on_complete=2)
+    for number in range(5):
+        work.using(queue="few").enqueue(number)
+        work.enqueue(number)
+        held = work.enqueue(number, fail=True)
+        drain(app)
+        clock.advance(DAY)
+    assert held.state is State.PENDING
+    clock.advance(3.5 * DAY)
+    before = both(app)
+    told = app.lifecycle.archive()
+    assert told.dry_run
+    assert both(app) == before
+    assert told.archived == 5
+    real = app.lifecycle.archive(dry_run=False)
+    assert (real.archived, real.deleted, real.jobs) == (told.archived, told.deleted, told.jobs)
+    assert both(app)[1] == told.jobs
+    assert app.lifecycle.archive().jobs == []
+
+
+# -- jobs of the archive
+
+
+def test_an_archived_job_reads_as_any_other(app: Headrace, clock: VirtualClock) -> None:
+    @app.task(retry=1, tags=("red",))
+    def work(number: int) -> int:
+        current_job().log("tried", number=number)
+        if current_job().attempt == 1:
+            raise ConnectionError("away")
+        return number
+
+    job = work.using(priority=4, metadata={"a": 1}).enqueue(7)
+    drain(app)
+    clock.advance(9 * DAY)
+    drain(app)
+    before = app.jobs.get(job.id)
+    told = (before.state, before.args, before.priority, before.tags, before.metadata, before.attempt, before.result(1))
+    history, logs, errors = before.history(), before.logs(), before.errors
+    clock.advance(8 * DAY)
+    app.lifecycle.archive(dry_run=False)
+    for found in (app.jobs.get(job.id), job.refresh(), app.jobs.find(archived=True)[0]):
+        assert found.archived
+        assert told == (
+            *(found.state, found.args, found.priority, found.tags, found.metadata, found.attempt),
+            found.result(1),
+        )
+        assert (found.history(), found.logs(), found.errors) == (history, logs, errors)
+        assert "archive" in found.why()
+    assert len(errors) == 1
+    assert len(logs) == 2
+
+
+def test_a_failed_job_of_the_archive_raises_its_error(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    job = work.enqueue(3, fail=True)
+    drain(app)
+    app.dead.resolve(job.id, "cancelled")
+    clock.advance(31 * DAY)
+    sweep(app)
+    with pytest.raises(JobFailed, match="no 3"):
+        job.result(1)
+
+
+def test_archived_jobs_are_found_by_the_same_filters(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    jobs = []
+    for number in range(5):
+        jobs.append(work.using(queue="q1" if number % 2 else "q2", tags=[f"t{number}"]).enqueue(number))
+        drain(app)
+        clock.advance(DAY)
+    clock.advance(9 * DAY)
+    sweep(app)
+    ids = [job.id for job in reversed(jobs)]
+    assert [job.id for job in app.jobs.find(archived=True)] == ids
+    assert [job.id for job in app.jobs.find(archived=True, queue="q1")] == [ids[1], ids[3]]
+    assert [job.id for job in app.jobs.find(archived=True, tag="t2")] == [ids[2]]
+    ended = jobs[2].refresh().finished_at
+    assert [job.id for job in app.jobs.find(archived=True, since=ended)] == ids[:3]
+    assert [job.id for job in app.jobs.find(archived=True, until=ended)] == ids[3:]
+    page = app.jobs.find(archived=True, limit=2)
+    assert [job.id for job in app.jobs.find(archived=True, limit=9, cursor=page.cursor)] == ids[2:]
+    assert app.jobs.count(archived=True, queue="q2") == 3
+    assert app.jobs.count(archived=True, state="failed") == 0
+    for wrong in ("text", "worker", "flow"):
+        given: dict[str, Any] = {wrong: "x"}
+        with pytest.raises(InvalidJob, match=wrong):
+            app.jobs.find(archived=True, **given)
+
+
+def test_what_can_not_be_done_with_an_archived_job_says_so(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    job = work.enqueue(1)
+    drain(app)
+    clock.advance(8 * DAY)
+    sweep(app)
+    for act in (job.retry, job.delete):
+        with pytest.raises(InvalidJob, match="archive"):
+            act()
+    assert not job.cancel()
+    assert not job.promote()
+    assert job.refresh().archived
+
+
+def test_a_job_is_brought_back_to_run_again(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    job = work.enqueue(1)
+    drain(app)
+    clock.advance(8 * DAY)
+    sweep(app)
+    back = app.lifecycle.restore(job.id)
+    assert (back.state, back.archived) == (State.PENDING, False)
+    assert both(app) == ([job.id], [])
+    with pytest.raises(JobNotFound):
+        app.lifecycle.restore("nowhere")
+    drain(app)
+    assert job.result(1) == 1
+    assert "revive" in [entry.event for entry in job.history()]
+    clock.advance(8 * DAY)
+    sweep(app)
+    assert both(app) == ([], [job.id])
+
+
+# -- races and crashes
+
+
+def test_a_job_that_runs_again_meanwhile_stays(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = work.enqueue(1)
+    drain(app)
+    clock.advance(8 * DAY)
+    archive, add = archive_of(app), archive_of(app).add
+
+    def add_and_revive(*args: Any) -> None:
+        add(*args)
+        job.retry()
+
+    monkeypatch.setattr(archive, "add", add_and_revive)
+    assert not sweep(app).anything
+    assert both(app) == ([job.id], [])
+    assert archive.count(Filter()) == 0
+
+
+def test_a_sweep_that_died_before_the_job_left_is_done_again(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    job = work.enqueue(1)
+    drain(app)
+    clock.advance(8 * DAY)
+    with monkeypatch.context() as patch:
+        patch.setattr(app.engine.sweeper, "clear", lambda _: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            sweep(app)
+    assert both(app) == ([job.id], [])  # found once
+    assert not app.jobs.get(job.id).archived
+    assert sweep(app).archived == 1
+    assert both(app) == ([], [job.id])
+    assert archive_of(app).count(Filter()) == 1
+
+
+def test_after_such_a_death_the_job_may_run_again_and_is_archived_once(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    job = work.enqueue(1)
+    drain(app)
+    [parcel] = app.engine.sweeper.pack([job.id])
+    archive_of(app).add([row_of(parcel)], "weekly")
+    clock.advance(20 * DAY)
+    job.retry()
+    drain(app)
+    clock.advance(8 * DAY)
+    assert sweep(app).archived == 1
+    assert both(app) == ([], [job.id])
+    [row] = archive_of(app).find(Filter(), 10).rows
+    assert row.finished_at > (parcel.job.finished_at or 0)
+
+
+def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    jobs = app.enqueue_many([work.bind(number) for number in range(300)])
+    drain(app)
+    clock.advance(8 * DAY)
+    start, tallies = threading.Barrier(3), [Tally(), Tally(), Tally()]
+
+    def run(tally: Tally) -> None:
+        start.wait(10)
+        for _ in Sweep(app.engine, app.settings, app._hub.archive).walk(tally):
+            pass
+
+    threads = [threading.Thread(target=run, args=(tally,)) for tally in tallies]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(60)
+    assert sum(tally.archived for tally in tallies) == 300
+    assert both(app) == ([], sorted(job.id for job in jobs))
+    assert archive_of(app).count(Filter()) == 300
+
+
+# -- the chore
+
+
+def test_workers_sweep_by_themselves(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    jobs = app.enqueue_many([work.bind(number) for number in range(50)])
+    drain(app)
+    clock.advance(8 * DAY)
+    with app.worker(archive_check=0.1):
+        eventually(lambda: app.lifecycle.stats().archived == 50, "all are archived")
+    assert both(app) == ([], sorted(job.id for job in jobs))
+    stats = app.lifecycle.stats()
+    assert (stats.jobs, stats.archived, stats.deleted) == (50, 50, 0)
+    assert stats.swept_at is not None
+    assert stats.partition in [partition.name for partition in app.lifecycle.partitions()]
+
+
+def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    for _ in range(3):
+        work.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    one, other = (Sweeping(app.engine, app.settings, 60.0, lambda: app._hub.archive) for _ in range(2))
+    assert one.do() == 0.0
+    assert other.do() > 0  # it is left to the first one
+    assert run_to_end(one) >= 60.0
+    assert both(app)[0] == []
+    work.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    assert other.do() == 0.0
+    clock.advance(60)  # it died
+    assert run_to_end(one) > 0
+    assert both(app)[0] == []
+
+
+def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    work.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    sweep(app)
+    names = [partition.name for partition in app.lifecycle.partitions()]
+    assert len(names) in (4, 5)  # of the job, of now, and two ahead
+    clock.advance(200 * DAY)
+    tally = sweep(app)
+    assert tally.dropped == names
+    assert both(app) == ([], [])
+    assert len(app.lifecycle.partitions()) == 3
+
+
+def test_what_is_older_than_the_archive_keeps_is_not_archived(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    work.enqueue()
+    drain(app)
+    clock.advance(200 * DAY)
+    tally = sweep(app)
+    assert (tally.archived, tally.deleted) == (0, 1)
+
+
+def test_a_sweep_that_takes_long_says_so(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    work.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app._hub.archive)
+    with caplog.at_level(logging.INFO, "headrace.keeper"):
+        chore.do()
+        clock.advance(181)
+        run_to_end(chore)
+    assert "1 jobs archived" in caplog.text
+    assert "it took 181 s" in caplog.text
+
+
+def test_a_walk_that_failed_begins_anew(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    work.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app._hub.archive)
+    with monkeypatch.context() as patch:
+        patch.setattr(archive_of(app), "add", lambda *_: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            run_to_end(chore)
+    clock.advance(60)
+    run_to_end(chore)
+    assert app.jobs.count(archived=True) == 1
+
+
+# -- export
+
+
+def test_archived_jobs_are_exported(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, tmp_path: Path
+) -> None:
+    for number in range(3):
+        work.using(tags=["t"]).enqueue(number)
+        drain(app)
+        clock.advance(DAY)
+    clock.advance(9 * DAY)
+    sweep(app)
+    target = tmp_path / "jobs.jsonl"
+    assert app.lifecycle.export(target) == 3
+    lines = [json.loads(line) for line in target.read_text().splitlines()]
+    assert [line["result"] for line in lines] == [2, 1, 0]
+    assert (lines[0]["task"], lines[0]["state"], lines[0]["tags"]) == (work.name, "completed", ["t"])
+    assert app.lifecycle.export(tmp_path / "one.jsonl", ids=[lines[0]["id"]]) == 1
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.jsonl", "one.jsonl"]
+    with pytest.raises(InvalidJob, match="jsonl or"):
+        app.lifecycle.export(tmp_path / "jobs.csv")
+    with pytest.raises(InvalidJob, match="path"):
+        app.lifecycle.export(tmp_path / "nowhere" / "jobs.jsonl")
+
+
+@pytest.mark.engines("sqlite")
+def test_a_table_of_them_is_written_with_the_extra(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, tmp_path: Path
+) -> None:
+    work.enqueue(4)
+    drain(app)
+    clock.advance(9 * DAY)
+    sweep(app)
+    try:
+        from pyarrow import parquet
+    except ImportError:
+        with pytest.raises(ConfigError, match="parquet"):
+            app.lifecycle.export(tmp_path / "jobs.parquet")
+        return
+    assert app.lifecycle.export(tmp_path / "jobs.parquet") == 1
+    [row] = parquet.read_table(tmp_path / "jobs.parquet").to_pylist()
+    assert (row["task"], row["state"], row["result"], row["attempts"]) == (work.name, "completed", "4", 1)
+
+
+def test_how_long_tasks_ran_is_told_of_the_archive(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    for _ in range(3):
+        work.enqueue()
+    drain(app)
+    clock.advance(9 * DAY)
+    sweep(app)
+    [told] = app.lifecycle.durations(task=work.name)
+    assert (told.task, told.jobs) == (work.name, 3)
+
+
+# -- where it is
+
+
+def test_an_archive_in_another_store(url: str, folder: Path, clock: VirtualClock) -> None:
+    other = f"sqlite:///{folder / 'other.db'}"
+    with Headrace(url, clock=clock, archive_url=other) as app:
+
+        @app.task
+        def work() -> int:
+            return 1
+
+        job = work.enqueue()
+        drain(app)
+        clock.advance(8 * DAY)
+        sweep(app)
+        assert job.refresh().archived
+    with Headrace(other) as looking:
+        assert [found.id for found in looking.jobs.find(archived=True)] == [job.id]
+
+
+@pytest.mark.engines("redis")
+def test_redis_alone_deletes_by_the_same_terms(url: str, clock: VirtualClock) -> None:
+    with Headrace(url, clock=clock) as app:
+        app.enqueue("work")
+        app.engine.desk.move(Filter(), Event.CANCEL, 5)
+        clock.advance(8 * DAY)
+        tally = sweep(app)
+        assert (tally.archived, tally.deleted) == (0, 1)
+        assert both(app) == ([], [])
+        assert app.lifecycle.partitions() == []
+        with pytest.raises(ConfigError, match="archive_url"):
+            app.lifecycle.restore("job")
+
+
+def test_only_a_store_in_sql_may_have_the_archive() -> None:
+    with pytest.raises(ConfigError, match="archive_url"):
+        Settings(archive_url="redis://localhost")
+
+
+def test_a_lease_of_another_version_leaves_a_held_job_alone(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    job = work.enqueue()
+    drain(app)
+    row = app.engine.desk.get([job.id])[0]
+    stale = replace(row, version=row.version - 1)
+    assert app.engine.sweeper.clear([Lease(stale.id, stale.version)]) == []
+    clock.advance(8 * DAY)
+    assert sweep(app).archived == 1

@@ -1,0 +1,89 @@
+"""What a worker does for its store by itself: each kind can be switched off, and none is in the way of the work."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from headrace import Headrace, current_job
+from headrace.core.care import GONE, TENDINGS
+from headrace.core.settings import Settings
+from headrace.errors import ConfigError
+from headrace.runtime.caring import Capping, Caring
+from headrace.runtime.chores import chores_of
+from tests.conformance.build import new_job, worker_row
+
+
+def until(condition: Callable[[], object], what: str) -> None:
+    deadline = time.monotonic() + 20
+    while not condition():
+        assert time.monotonic() < deadline, f"{what} did not come true"
+        time.sleep(0.02)
+
+
+def test_a_worker_caps_what_its_jobs_log_and_what_is_filed_about_them(url: str) -> None:
+    with Headrace(url, log_limit=30, history_limit=20, heartbeat=2.0) as app:
+
+        @app.task
+        def talk() -> None:
+            for number in range(100):
+                current_job().log(str(number))
+
+        with app.worker():
+            job = talk.enqueue()
+            job.result(20)
+        for number in range(40):
+            job.retry()
+            job.update(priority=number)
+            job.cancel()
+        assert len(app.engine.desk.history(job.id)) > 100
+        with app.worker():  # it looks through what is there as soon as it begins
+            until(lambda: len(app.engine.desk.history(job.id)) == 20, "a short history")
+            until(lambda: len(job.logs()) == 30, "a short log")
+        assert job.state == "cancelled"
+
+
+def test_workers_that_are_gone_are_forgotten_unless_that_is_switched_off(app: Headrace) -> None:
+    long_ago = app.clock.now() - GONE - 60_000
+    app.engine.renew(worker_row("ghost", seen_at=long_ago), [], 0)
+    with app.worker(maintenance=["checkpoint"]) as worker:
+        assert worker.id in {info.id for info in app.workers()}
+        Caring(app.engine, Settings(maintenance=())).do()
+        assert "ghost" in {info.id for info in app.workers()}
+    with app.worker():
+        until(lambda: "ghost" not in {info.id for info in app.workers()}, "the ghost is gone")
+
+
+@pytest.mark.engines("sqlite")
+def test_the_chores_follow_the_settings(app: Headrace) -> None:
+    def kinds(**settings: object) -> list[str]:
+        return [type(chore).__name__ for chore in chores_of(app.engine, Settings(**settings))]  # type: ignore[arg-type]
+
+    assert kinds().count("Capping") == 2
+    assert kinds(history_limit=None).count("Capping") == 1
+    assert kinds(history_limit=None, log_limit=None).count("Capping") == 0
+
+
+def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -> None:
+    app.engine.insert([new_job(f"job-{n}") for n in range(3)])
+    chore = Capping(app.engine, "logs", 20)
+    assert chore.do() > 1
+
+
+@pytest.mark.engines("sqlite")
+def test_what_to_do_is_a_setting(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert app.settings.maintenance == TENDINGS
+    monkeypatch.setenv("HEADRACE_MAINTENANCE", "checkpoint, workers")
+    assert Headrace("memory://").settings.maintenance == ("checkpoint", "workers")
+    monkeypatch.setenv("HEADRACE_MAINTENANCE", "none")
+    monkeypatch.setenv("HEADRACE_LOG_LIMIT", "none")
+    settings = Headrace("memory://").settings
+    assert (settings.maintenance, settings.log_limit, settings.history_limit) == ((), None, 1000)
+    with pytest.raises(ConfigError, match=r"maintenance.*use one of checkpoint, vacuum"):
+        Headrace("memory://", maintenance=["polish"])
+    with pytest.raises(ConfigError, match="history_limit: 5 must be at least 20"):
+        Headrace("memory://", history_limit=5)
+    with pytest.raises(ConfigError, match="max_size"):
+        Headrace("memory://", max_size=0)

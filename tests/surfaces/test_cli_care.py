@@ -1,0 +1,109 @@
+"""Maintenance from the command line: backup, restore, check, optimize and checkpoint, and what they refuse."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+
+import pytest
+
+from tests.conformance.build import new_job, worker_row
+from tests.surfaces.command_line import Shell, open_shell
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        with shell.app() as app:
+            for _ in range(3):
+                app.task_by_name("x").using(delay=60).enqueue()
+        yield shell
+
+
+def orphan(shell: Shell) -> None:
+    with closing(sqlite3.connect(shell.folder / "headrace.db", isolation_level=None)) as db:
+        db.execute("INSERT INTO headrace_tags VALUES ('lost', 12345)")
+
+
+def test_a_backup_and_a_restore_into_another_store(shell: Shell) -> None:
+    ran = shell("backup", "copy.db")
+    assert (ran.code, ran.err) == (0, "")
+    assert "3 jobs are in" in ran.out
+    other = f"sqlite:///{shell.folder / 'other.db'}"
+    assert "has 3 jobs; sqlite" in shell("restore", "copy.db", other, "--dry-run").out
+    assert shell("--url", other, "jobs", "--json").json["jobs"] == []
+    assert shell("restore", "copy.db", other, "--json").json == {"url": other, "jobs": 3, "released": 0}
+    assert len(shell("--url", other, "jobs", "--json").json["jobs"]) == 3
+
+
+def test_an_existing_file_and_a_used_store_are_asked_about(shell: Shell) -> None:
+    assert shell("backup", "copy.db").code == 0
+    ran = shell("backup", "copy.db")
+    assert (ran.code, "--overwrite" in ran.err) == (2, True)
+    assert shell("backup", "copy.db", "--overwrite", "--json").json["jobs"] == 3
+    ran = shell("restore", "copy.db")
+    assert (ran.code, "--replace" in ran.err) == (2, True)
+    ran = shell("restore", "copy.db", "--replace")
+    assert (ran.code, "say --yes" in ran.err) == (2, True)
+    shell.answer("n\n")
+    assert shell("restore", "copy.db", "--replace").code == 1
+    shell.answer("y\n")
+    assert shell("restore", "copy.db", "--replace").code == 0
+    assert shell("restore", "copy.db", "--replace", "--yes").code == 0
+
+
+def test_no_restore_while_a_worker_is_alive(shell: Shell) -> None:
+    shell("backup", "copy.db")
+    with shell.app() as app:
+        app.engine.renew(worker_row("w1", seen_at=app.clock.now()), [], 0)
+    ran = shell("restore", "copy.db", "--replace", "--yes")
+    assert (ran.code, "stop them" in ran.err) == (2, True)
+
+
+def test_a_store_that_is_told_twice_is_wrong_use(shell: Shell) -> None:
+    ran = shell("--url", "memory://", "restore", "copy.db", "memory://")
+    assert (ran.code, "told twice" in ran.err) == (2, True)
+
+
+def test_check_finds_repairs_and_tells_by_its_exit_code(shell: Shell) -> None:
+    assert "all is well" in shell("check").out
+    orphan(shell)
+    ran = shell("check")
+    assert (ran.code, "wrong: orphan_tags: 1 tag belongs to no job" in ran.out) == (1, True)
+    dry = shell("check", "--repair", "--dry-run")
+    assert (dry.code, "would put right: 1 orphan_tags" in dry.out) == (1, True)
+    assert shell("check", "--repair", "--json").json == {
+        "findings": [],
+        "repaired": {"orphan_tags": 1},
+        "dry_run": False,
+    }
+    assert shell("check").code == 0
+    assert shell("check", "--dry-run").code == 2
+
+
+def test_a_deep_check_reads_every_job(shell: Shell) -> None:
+    with shell.app() as app:
+        app.engine.insert([new_job("bad", payload="[]", checksum=1, run_at=2**45)])
+    assert shell("check").code == 0
+    ran = shell("check", "--deep")
+    assert ran.code == 1
+    assert "damaged_payloads" in ran.out
+    assert "such as bad" in ran.out
+
+
+def test_the_doctor_tells_what_check_finds(shell: Shell) -> None:
+    orphan(shell)
+    report = shell("doctor", "--json")
+    assert report.code == 1
+    assert any("1 tag belongs to no job" in finding for finding in report.json["findings"])
+
+
+def test_optimize_and_checkpoint_tell_sizes(shell: Shell) -> None:
+    assert shell("checkpoint", "--json").json["log_after"] == 0
+    assert "the log had" in shell("checkpoint").out
+    assert shell("optimize", "--json").json["size_after"] > 0
+    assert "the store had" in shell("optimize").out
+    ran = shell("optimize", "--full")
+    assert (ran.code, "say --yes" in ran.err) == (2, True)
+    assert shell("optimize", "--full", "--yes").code == 0

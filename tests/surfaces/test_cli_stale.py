@@ -1,0 +1,172 @@
+"""`headrace stale` and `headrace lifecycle`: what is told, what is done only if asked for, and what is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Headrace, Lifecycle
+from headrace.core.lifecycle import Terms, TermsRow
+from tests.conformance.build import new_job
+from tests.surfaces.command_line import Shell, open_shell
+
+MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
+
+
+@pytest.fixture
+def app(shell: Shell) -> Iterator[Headrace]:
+    """One job is stale by the word of its queue, one by the settings, one nearly, one not."""
+    with shell.app() as app:
+        now = app.clock.now()
+        app.lifecycle.configure(queue="mail", max_pending=600)
+        for job_id, queue, ago in (
+            ("strict", "mail", HOUR),
+            ("old", "other", 50 * HOUR),
+            ("nearly", "other", 20 * HOUR),
+            ("fresh", "mail", 1000),
+        ):
+            app.engine.insert([new_job(job_id, queue=queue, task="send", created_at=now - ago, run_at=now - ago)])
+        yield app
+
+
+def table(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_a_dry_run_lists_what_would_become_of_stale_jobs(shell: Shell, app: Headrace) -> None:
+    ran = shell("stale")
+    assert ran.code == 0
+    head, first, second = table(ran.out)
+    assert head[:4] == ["JOB", "TASK", "QUEUE", "STATE"]
+    assert first == ["strict", "send", "mail", "pending", "1", "h", "10", "min", "dead"]
+    assert second == ["old", "send", "other", "pending", "2", "d", "2", "h", "1", "d", "review"]
+    assert {job.state for job in app.jobs.find()} == {"pending"}
+    assert shell("stale", "--queue", "none").err == "no job is stale\n"
+    assert table(shell("stale", "--warnings").out)[-1][-2:] == ["soon", "review"]
+
+
+def test_apply_does_it_and_says_so(shell: Shell, app: Headrace) -> None:
+    lines = shell("stale", "--apply").out.splitlines()
+    assert "made a dead letter" in lines[1]
+    assert "noted for review" in lines[2]
+    assert lines[-1] == "1 made a dead letter, 1 noted for review"
+    assert app.jobs.get("strict").state == "failed"
+    assert app.dead.count() == 1
+
+
+def test_json_tells_every_field(shell: Shell, app: Headrace) -> None:
+    told = shell("stale", "--json", "--task", "send").json
+    assert told["dry_run"] is True
+    assert [job["id"] for job in told["jobs"]] == ["strict", "old"]
+    assert {name: told["jobs"][0][name] for name in ("state", "by", "threshold", "action", "applied")} == {
+        "state": "pending",
+        "by": "state",
+        "threshold": 600.0,
+        "action": "dead",
+        "applied": False,
+    }
+
+
+def test_ages_are_a_view_of_their_own(shell: Shell, app: Headrace) -> None:
+    head, mail, other = table(shell("stale", "--ages").out)
+    assert head[:3] == ["STATE", "QUEUE", "JOBS"]
+    assert (mail[:3], mail[-2:]) == (["pending", "mail", "2"], ["strict", "fresh"])
+    assert other[-4:] == ["2", "1", "old", "nearly"]
+    assert shell("stale", "--ages", "--json").json[1]["over_a_day"] == 1
+
+
+def test_the_doctor_tells_of_them(shell: Shell, app: Headrace) -> None:
+    report = shell("doctor", "--json").json
+    assert any("1 job is stale, and left to you" in finding for finding in report["findings"])
+    assert any("1 job is stale; the next check" in remark for remark in report["remarks"])
+    assert any("1 job is nearly stale" in remark for remark in report["remarks"])
+
+
+def test_the_doctor_says_if_nobody_looks(shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HEADRACE_STALE_CHECK", "0")
+    assert any("`stale_check` is off" in finding for finding in shell("doctor", "--json").json["findings"])
+
+
+# -- terms
+
+
+def test_terms_are_told_with_who_says_so(shell: Shell, app: Headrace) -> None:
+    facts = dict(line.split(maxsplit=1) for line in shell("lifecycle", "show", "--queue", "mail").out.splitlines())
+    assert facts["max_pending"] == "10min (queue, by an operator)"
+    assert facts["max_waiting"] == "1h (setting)"
+    assert facts["max_age"] == "none (setting)"
+    assert facts["on_stale"] == "dead (follows from its thresholds)"
+    told = shell("lifecycle", "show", "--json").json
+    assert (told["max_pending"], told["on_stale"], told["origin"]["on_stale"]) == (86400.0, "review", "setting")
+
+
+def test_terms_are_listed_by_who_said_them(shell: Shell, app: Headrace) -> None:
+    app.task(name="send", lifecycle=Lifecycle(max_age=None, archive=False), remove_on_fail=5)(lambda: None)
+    app.lifecycle.sync()
+    rows = table(shell("lifecycle").out)
+    assert rows[1:] == [
+        ["queue", "mail", "an", "operator", "max_pending=10min"],
+        ["task", "send", "its", "code", "max_age=none", "archive=no", "remove_on_fail=5"],
+    ]
+    assert shell("lifecycle", "list", "--json").json == [
+        {"kind": "queue", "name": "mail", "declared": {}, "ordered": {"max_pending": 600.0}},
+        {
+            "kind": "task",
+            "name": "send",
+            "declared": {"max_age": None, "archive": False, "remove_on_fail": 5},
+            "ordered": {},
+        },
+    ]
+
+
+def test_a_store_where_nothing_is_said_says_so(shell: Shell) -> None:
+    with shell.app() as app:
+        app.queue("mail").pause()
+        assert "no task and no queue says anything" in shell("lifecycle").err
+
+
+def test_terms_are_changed_and_taken_back(shell: Shell, app: Headrace) -> None:
+    ran = shell("lifecycle", "configure", "--task", "send", "--max-pending", "2h", "--max-age", "none")
+    shell("lifecycle", "configure", "--task", "send", "--archive", "no")
+    assert ran.code == 0
+    shell("lifecycle", "configure", "--task", "send", "--remove-on-fail", "yes", "--remove-on-complete", "20")
+    said = Terms(max_pending=2 * HOUR, max_age=None, archive=False, remove_on_fail=True, remove_on_complete=20)
+    assert app.lifecycle.all_terms()[1] == TermsRow("task", "send", Terms(), said)
+    shell("lifecycle", "configure", "--task", "send", "--max-pending", "default", "--on-stale", "fail")
+    assert app.lifecycle.terms(task="send").origin["max_pending"] == "setting"
+    told = shell("lifecycle", "configure", "--task", "send", "--clear", "--keep-failed", "3d", "--json").json
+    assert (told["keep_failed"], told["on_stale"]) == (259200.0, "review")
+    assert app.lifecycle.all_terms()[1].ordered == Terms(keep_failed=3 * DAY)
+
+
+@pytest.mark.parametrize(("told", "seconds"), [("90", 90), ("0.5", 0.5), ("500ms", 0.5), ("10m", 600), ("1h30m", 5400)])
+@pytest.mark.parametrize("option", ["--max-retrying", "--keep-cancelled"])
+def test_times_are_told_as_everywhere(shell: Shell, app: Headrace, option: str, told: str, seconds: float) -> None:
+    assert shell("lifecycle", "configure", "--task", "send", option, told).code == 0
+    assert getattr(app.lifecycle.terms(task="send"), option[2:].replace("-", "_")) == seconds
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (("--max-age", "1h"), "name either a task or a queue"),
+        (("--task", "a", "--queue", "b"), "name either a task or a queue"),
+        (("--task", "a", "--max-age", "soon"), "'--max-age': max_age should be seconds"),
+        (("--task", "a", "--max-age", "0"), "'--max-age': max_age should be seconds"),
+        (("--task", "a", "--on-stale", "kill"), "on_stale should be one of dead, fail, review"),
+        (("--task", "a", "--archive", "perhaps"), "archive should be True or False"),
+        (("--task", "a", "--remove-on-fail", "0"), "how many of the newest stay"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(shell: Shell, app: Headrace, words: tuple[str, ...], told: str) -> None:
+    ran = shell("lifecycle", "configure", *words)
+    assert ran.code == 2
+    assert told in " ".join(ran.err.split())
+    assert len(app.lifecycle.all_terms()) == 1

@@ -1,0 +1,125 @@
+"""Which finished jobs leave the store, when, and how: by their terms alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core.lifecycle import Terms
+from headrace.core.retention import (
+    GRACE,
+    KEYS_HOLD,
+    Fate,
+    Finished,
+    asks_for_removal,
+    fate,
+    kept_until,
+    removal_of,
+    shortest,
+)
+from headrace.core.states import State
+
+END = 1_000_000_000_000
+DAY = 86_400_000
+USUAL = Terms(
+    keep_completed=7 * DAY,
+    keep_failed=30 * DAY,
+    keep_cancelled=8 * DAY,
+    archive=True,
+    remove_on_complete=False,
+    remove_on_fail=False,
+)
+
+
+def job(
+    state: State = State.COMPLETED, *, options: str | None = None, keyed: bool = False, held: bool = False
+) -> Finished:
+    return Finished(1, "job", "work", "default", state, END, 3, options, keyed, held)
+
+
+def terms(**more: Any) -> Terms:
+    return Terms(**more).over(USUAL)
+
+
+@pytest.mark.parametrize(("state", "days"), [(State.COMPLETED, 7), (State.FAILED, 30), (State.CANCELLED, 8)])
+def test_each_state_has_a_time_of_its_own(state: State, days: int) -> None:
+    assert fate(job(state), USUAL, END + days * DAY - 1, 0) == "keep"
+    assert fate(job(state), USUAL, END + days * DAY, 0) == "archive"
+
+
+def test_none_keeps_for_ever_and_zero_not_at_all() -> None:
+    assert kept_until(job(), terms(keep_completed=None)) is None
+    assert fate(job(), terms(keep_completed=None), END + 10_000 * DAY, 0) == "keep"
+    assert fate(job(), terms(keep_completed=0), END, 0) == "archive"
+
+
+@pytest.mark.parametrize(
+    ("archive", "since", "expected"),
+    [
+        (True, 0, "archive"),
+        (False, 0, "delete"),
+        (True, None, "delete"),
+        (True, END, "archive"),
+        (True, END + 1, "delete"),
+    ],
+)
+def test_what_the_archive_would_only_drop_again_is_not_archived(
+    archive: bool, since: int | None, expected: Fate
+) -> None:
+    assert fate(job(), terms(archive=archive), END + 7 * DAY, since) == expected
+
+
+def test_a_job_that_is_held_stays_whatever_its_terms() -> None:
+    assert fate(job(held=True), terms(keep_completed=0, remove_on_complete=True), END + 999 * DAY, 0) == "keep"
+
+
+def test_removal_waits_for_those_who_wait_for_the_job() -> None:
+    at_once = terms(remove_on_complete=True)
+    assert fate(job(), at_once, END + GRACE - 1, 0) == "keep"
+    assert fate(job(), at_once, END + GRACE, 0) == "archive"
+    assert fate(job(State.FAILED), at_once, END + GRACE, 0) == "keep"
+    assert fate(job(State.CANCELLED), at_once, END + GRACE, 0) == "keep"
+    assert fate(job(State.FAILED), terms(remove_on_fail=True), END + GRACE, 0) == "archive"
+    assert fate(job(), terms(remove_on_complete=True, keep_completed=None), END + GRACE, 0) == "archive"
+    assert fate(job(), terms(remove_on_complete=True, keep_completed=0), END, 0) == "archive"  # that was asked for
+
+
+@pytest.mark.parametrize(("newer", "expected"), [(0, "keep"), (2, "keep"), (3, "archive"), (9, "archive")])
+def test_so_many_of_the_newest_stay(newer: int, expected: Fate) -> None:
+    assert fate(job(), terms(remove_on_complete=3), END + GRACE, 0, newer) == expected
+
+
+def test_a_single_call_has_the_last_word() -> None:
+    assert removal_of(job(options='{"remove_on_complete":true}'), USUAL) is True
+    assert removal_of(job(options='{"remove_on_complete":false}'), terms(remove_on_complete=True)) is False
+    assert removal_of(job(options='{"remove_on_complete":5,"timeout":3}'), terms(remove_on_complete=True)) == 5
+    assert removal_of(job(options='{"remove_on_fail":true}'), USUAL) is False
+    assert removal_of(job(options='{"timeout":3}'), terms(remove_on_complete=True)) is True
+    assert removal_of(job(State.CANCELLED, options='{"remove_on_fail":true}'), USUAL) is False
+
+
+def test_one_is_a_number_and_not_the_word_true() -> None:
+    assert fate(job(), terms(remove_on_complete=1), END + GRACE, 0, newer=0) == "keep"
+    assert fate(job(), terms(remove_on_complete=1), END + GRACE, 0, newer=1) == "archive"
+
+
+def test_a_key_holds_for_its_day() -> None:
+    removed = terms(remove_on_complete=True)
+    assert fate(job(keyed=True), removed, END + KEYS_HOLD - 1, 0) == "keep"
+    assert fate(job(keyed=True), removed, END + KEYS_HOLD, 0) == "archive"
+    assert kept_until(job(keyed=True), terms(keep_completed=None)) is None
+
+
+def test_the_shortest_time_of_all_terms_says_how_far_to_look() -> None:
+    both = [USUAL, Terms(keep_failed=DAY), Terms(keep_completed=None)]
+    assert shortest(both, State.COMPLETED) == 7 * DAY
+    assert shortest(both, State.FAILED) == DAY
+    assert shortest([Terms(keep_failed=None)], State.FAILED) is None
+
+
+def test_removal_is_looked_for_only_where_terms_ask_for_it() -> None:
+    assert not asks_for_removal([USUAL], State.COMPLETED)
+    assert asks_for_removal([USUAL, Terms(remove_on_complete=3)], State.COMPLETED)
+    assert not asks_for_removal([USUAL, Terms(remove_on_complete=3)], State.FAILED)
+    assert not asks_for_removal([Terms(remove_on_fail=True)], State.CANCELLED)
