@@ -225,6 +225,25 @@ def test_doctor_names_the_keys_and_shows_none(
         assert shown == {"value": ["2026"], "origin": "HEADRACE_ENCRYPTION_KEYS"}
 
 
+def test_doctor_finds_jobs_that_can_not_be_read_and_those_that_are_not_encrypted(
+    shell: Shell, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    encrypted(shell)
+    ran = shell("doctor")
+    assert ran.code != 0
+    assert "1 of the newest jobs are encrypted with key '2026', which is not here" in " ".join(ran.out.split())
+    monkeypatch.setenv("HEADRACE_ENCRYPTION_KEYS", KEY)
+    assert "of the newest jobs" not in shell("doctor").out
+    with shell.app() as app:
+        monkeypatch.delenv("HEADRACE_ENCRYPTION_KEYS")
+        app.enqueue("work", "sealed")
+    with shell.app() as app:
+        app.enqueue("work", "in clear")
+    monkeypatch.setenv("HEADRACE_ENCRYPTION_KEYS", KEY)
+    remarks = shell("doctor", "--json").json["remarks"]
+    assert [told for told in remarks if "1 of the newest jobs are not encrypted" in told]
+
+
 def test_a_bad_key_is_refused_without_being_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HEADRACE_ENCRYPTION_KEYS", f"{KEY}{SECRET}")
     ran = shell("jobs")

@@ -49,9 +49,8 @@ class Plan(Struct, frozen=True):
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
-        sealed = claim.payload
-        payload = sealed if self.seal is None else self.seal.opened(sealed, "call", claim.task)
-        args, kwargs = codec.decode_call(payload)
+        text = claim.payload if self.seal is None else self.seal.opened(claim.payload, "call", claim.task)
+        args, kwargs = codec.decode_call(text)
         try:
             return self.task.signature.rebuild(args, kwargs)
         except CorruptPayload as error:
@@ -68,8 +67,8 @@ class Plan(Struct, frozen=True):
 
     def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
         """The outcome of a run whose result is encoded already."""
-        checksum = None if text is None or self.seal is not None else codec.checksum(text)
-        return sealed_outcome(self.seal, outcomes.succeed(claim, text, checksum, now))
+        outcome = outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
+        return outcome if self.seal is None else sealed_outcome(self.seal, outcome)
 
     def _encoded(self, value: Any) -> str:
         # The work is done: a result that can't be stored must not make the job run again.
