@@ -22,7 +22,6 @@ from headrace.core.seal import Seal
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.runtime.job import LOST_RESULT
-from headrace.runtime.sealing import sealed_outcome
 from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
 
@@ -67,8 +66,9 @@ class Plan(Struct, frozen=True):
 
     def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
         """The outcome of a run whose result is encoded already."""
-        outcome = outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
-        return outcome if self.seal is None else sealed_outcome(self.seal, outcome)
+        if self.seal is not None and text is not None:
+            text = self.seal.sealed(text, "result", claim.id)
+        return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
 
     def _encoded(self, value: Any) -> str:
         # The work is done: a result that can't be stored must not make the job run again.
