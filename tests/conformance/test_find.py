@@ -93,6 +93,16 @@ def test_the_reason_of_a_failure_is_searched_too(engine: Engine) -> None:
     assert found(engine, Filter(text="permanent")) == ["job"]
 
 
+def test_a_sealed_call_says_nothing_whatever_it_looks_like(engine: Engine) -> None:
+    sealed = '{"$sealed":["2026","bm9uY2U=","bmVlZGxlneedle"]}'
+    engine.insert([new_job("sealed", payload=sealed), new_job("clear", payload='["needle"]')], now=NOW)
+    engine.insert([new_job("told", payload=sealed, metadata='{"k":"needle"}')], now=NOW)
+    for which in (Filter(text="needle"), Filter(text="needle", queue="default")):
+        assert sorted(found(engine, which)) == ["clear", "told"]
+        assert engine.desk.count(which) == 2
+    assert sorted(engine.desk.move(Filter(text="needle"), Event.CANCEL, 100, now=NOW)) == ["clear", "told"]
+
+
 @pytest.mark.parametrize("state", State)
 def test_every_state_can_be_asked_for_alone(engine: Engine, state: State) -> None:
     for number, each in enumerate(State):

@@ -438,3 +438,20 @@ def test_the_doctor_tells_what_waits(outage: Outage, shell: Shell, monkeypatch: 
     with Headrace() as app:
         forwarded(app)
     assert shell("doctor", "--json").json["spool"]["waiting"] == 0
+
+
+def test_what_waits_in_the_spool_of_an_app_with_keys_is_encrypted(outage: Outage, folder: Path) -> None:
+    key = f"k:{'A' * 43}="
+    outage.begin()
+    with spooling(outage, folder, encryption_keys=[key]) as app:
+        job = app.enqueue("echo", "n33dle")
+        assert job.spooled
+        assert job.args == app.jobs.get(job.id).args == ("n33dle",)
+        app.task(name="echo")(lambda text: text)
+        spool = b"".join(path.read_bytes() for path in folder.glob("spool.db*") if path.is_file())
+        assert b"$sealed" in spool
+        assert b"n33dle" not in spool
+        outage.end()
+        forwarded(app)
+        with app.worker():
+            assert job.result(PATIENCE) == "n33dle"

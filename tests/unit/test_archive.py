@@ -105,6 +105,10 @@ def test_a_row_tells_what_a_job_is_found_by() -> None:
     assert row.bytes == len(row.body)
 
 
+def test_an_encrypted_result_has_no_summary() -> None:
+    assert row_of(Parcel(job(result='{"$sealed":["k","n","c"]}'), [], [])).summary is None
+
+
 def test_the_summary_of_a_failure_is_its_last_error() -> None:
     failed = job(state=State.FAILED, reason="attempts_used_up")
     row = row_of(Parcel(failed, [filing(error="OSError"), filing(error="KeyError"), filing()], []))

@@ -63,6 +63,7 @@ class Headrace:
         self.clock: Clock = self.engine.clock
         self.spool: Spool | None = open_spool(self.settings, self.engine)
         self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
+        self.seal = self._hub.seal
         self._archive = open_archive(self.settings)
         self._hub.keep_archive_in(self._archive)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
@@ -188,6 +189,8 @@ class Headrace:
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
         limit = self.settings.max_payload
         text = None if data is None else codec.encode(data, models=True, limit=limit, where="data")
+        if text is not None:
+            text = self._hub.sealed(text, f"event {check_name('event', name)}", job_id)
         checksum = None if text is None else codec.checksum(text)
         return self._hub.signal(job_id, check_name("event", name), text, checksum)
 
@@ -297,7 +300,7 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        how |= {"declare": self._declare, "archive": lambda: self._hub.archive}
+        how |= {"declare": self._declare, "archive": lambda: self._hub.archive, "seal": self.seal}
         return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
     def _declare(self) -> None:

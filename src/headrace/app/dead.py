@@ -204,12 +204,12 @@ class Dead:
         if args is None or kwargs is None:
             was = snapshot_of(row)
             codec.verify(was.payload, was.checksum)
-            had = task.signature.rebuild(*codec.decode_call(was.payload))
+            had = task.signature.rebuild(*codec.decode_call(self._hub.opened(was.payload, "call", row.task)))
             args, kwargs = (had[0] if args is None else args), (had[1] if kwargs is None else kwargs)
         payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._max_payload)
         if MARK in payload:
             raise InvalidJob("the result of another job can't be an argument here; give its value")
-        return payload
+        return self._hub.sealed(payload, "call", row.task)
 
     # -- closing the matter
 

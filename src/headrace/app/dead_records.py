@@ -9,7 +9,6 @@ from typing import Any, overload
 import msgspec
 from msgspec import Struct
 
-from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.letters import LetterGroup, LetterTally, Requeue, Requeued, remarks_of, snapshot_of, stored_anew
 from headrace.core.model import DeadRow
@@ -151,7 +150,8 @@ class BulkRequeue(Struct, frozen=True):
 def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
     """The record for users."""
     was = snapshot_of(row)
-    args, kwargs, damage = _shown_call(row, hub)
+    job: Job[Any] = Job(hub, stored_anew(row, Requeue(row.id), row.entered_at))
+    args, kwargs, damage = _shown_call(job)
     return DeadLetter(
         id=row.id,
         job_id=row.job_id,
@@ -169,7 +169,7 @@ def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
         kwargs=kwargs,
         damage=damage,
         tags=tuple(msgspec.json.decode(was.tags)) if was.tags else (),
-        metadata=codec.decode(was.metadata) if was.metadata else {},
+        metadata=job.redacted(job.metadata),
         created_at=moment(was.created_at),
         started_at=to_datetime(was.started_at),
         worker=was.worker,
@@ -186,8 +186,7 @@ def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
     )
 
 
-def _shown_call(row: DeadRow, hub: Hub) -> tuple[tuple[Any, ...], dict[str, Any], str | None]:
-    job: Job[Any] = Job(hub, stored_anew(row, Requeue(row.id), row.entered_at))
+def _shown_call(job: Job[Any]) -> tuple[tuple[Any, ...], dict[str, Any], str | None]:
     try:
         return *job.redacted_call(), None
     except CorruptPayload as error:  # an operator must be able to look at it

@@ -7,20 +7,24 @@ nothing is ever deleted here: a worker that knows only some of the code must not
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from typing import Any
 
-from msgspec import UNSET, Struct, structs
+from msgspec import UNSET, DecodeError, Struct, structs
 
 from headrace.app import schedule_records as records
 from headrace.app.hub import AppHub
+from headrace.core import codec
 from headrace.core.clock import SystemClock
+from headrace.core.model import NewJob
 from headrace.core.options import OPTION_NAMES, Options, check_task_name, checked
 from headrace.core.schedule import Timing, timing
+from headrace.core.seal import key_of
 from headrace.core.timetable import ScheduleRow
 from headrace.core.words import nearest, short
-from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, InvalidSchedule
+from headrace.errors import CorruptPayload, EngineUnavailable, HeadraceError, InvalidJob, InvalidSchedule
+from headrace.runtime.firing import call_of
 from headrace.runtime.submit import Submitter
 from headrace.runtime.task import Call, Task
 
@@ -105,6 +109,7 @@ class Declarations:
                 raise
             except HeadraceError as error:
                 first_error = first_error or error
+        self._seal_anew(stored.values())
         self._tell_orphans(stored.values())
         if first_error is not None:
             raise first_error
@@ -114,7 +119,7 @@ class Declarations:
         timetable = self._hub.engine.timetable
         now = self._hub.clock.now()
         template = records.as_template(self._submitter.draft(self._current(declaration)))
-        said = records.digest(declaration.timing, template)
+        said = records.digest(declaration.timing, self._in_clear(template))
         for _ in range(_ATTEMPTS):
             if row is None:
                 begin = now if since is None else min(since, now)
@@ -129,6 +134,30 @@ class Declarations:
                     return True
             row = timetable.get(declaration.id)
         raise EngineUnavailable(f"schedule {declaration.id!r} is being changed by others all the time")
+
+    def _in_clear(self, template: NewJob) -> NewJob:
+        """What a declaration is told by: a sealed text is never the same twice, and a key's hash goes with the key."""
+        if self._hub.seal is None:
+            return template
+        payload = self._hub.opened(template.payload, "call", template.task)
+        return structs.replace(template, payload=payload, checksum=codec.checksum(payload), unique_key=None)
+
+    def _seal_anew(self, rows: Iterable[ScheduleRow]) -> None:
+        """Schedules outlive keys: seal with the first key what is in clear or sealed with an older one."""
+        if self._hub.seal is None:
+            return
+        for row in rows:
+            try:
+                template = call_of(row)
+                if key_of(template.payload) == self._hub.seal.key:
+                    continue
+                clear = self._hub.opened(template.payload, "call", template.task)
+            except (CorruptPayload, DecodeError) as error:
+                log.warning("schedule %s can't be sealed with the first of the keys: %s", row.id, error)
+                continue
+            payload = self._hub.sealed(clear, "call", template.task)
+            sealed = structs.replace(template, payload=payload, checksum=codec.checksum(payload))
+            self._hub.engine.timetable.put(records.called(row, sealed))  # unless it was changed just now
 
     def _current(self, declaration: Declaration) -> Call[Any]:
         """The call, with the task as it was last registered: @app.task may stand above the schedule as well."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -14,11 +15,13 @@ from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.lifecycle import TermsBook
-from headrace.core.model import Changes, Filter, JobRow, Page
+from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
+from headrace.core.seal import Seal, opened
 from headrace.core.settings import Settings
 from headrace.core.staleness import aged_of, verdict
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
+from headrace.core.suspicion import words_of
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotFound
@@ -47,6 +50,8 @@ class AppHub:
         self._find_task = find_task
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
         self._settings = settings
+        self.seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
+        self.words = words_of(settings.redact_words)
         self.attach(engine, clock, spool)
 
     def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
@@ -177,11 +182,12 @@ class AppHub:
             lines = [] if kept is None else kept.logs
         else:
             lines = self.engine.desk.logs(row.id)
-        return [
-            LogEntry(at, line.attempt, line.level, line.message, codec.decode(line.fields) if line.fields else {})
-            for line in lines
-            if (at := to_datetime(line.at)) is not None
-        ]
+        return [self._log_entry(row.id, at, line) for line in lines if (at := to_datetime(line.at)) is not None]
+
+    def _log_entry(self, job_id: str, at: datetime, line: LogLine) -> LogEntry:
+        message = self.opened(line.message, "log", job_id)
+        fields = codec.decode(self.opened(line.fields, "fields", job_id)) if line.fields else {}
+        return LogEntry(at, line.attempt, line.level, message, fields)
 
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
@@ -231,6 +237,14 @@ class AppHub:
         if not found:
             raise FlowNotFound(flow_id)
         return found[0]
+
+    def opened(self, text: str, what: str, whom: str) -> str:
+        """A stored text in clear; what it is and whose, as `runtime.sealing` has it."""
+        return opened(self.seal, text, what, whom)
+
+    def sealed(self, text: str, what: str, whom: str) -> str:
+        """A text as it is to be stored."""
+        return text if self.seal is None else self.seal.sealed(text, what, whom)
 
     def rebuild_result(self, task: str, value: Any) -> Any:
         known = self._find_task(task)

@@ -14,6 +14,7 @@ import msgspec
 from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
+from headrace.cli.doctor_keys import look_at_keys
 from headrace.cli.doctor_needs import unmet_needs
 from headrace.cli.doctor_schedules import look_at_schedules
 from headrace.cli.doctor_stale import look_at_stale
@@ -99,6 +100,7 @@ def _look_inside(app: Headrace, report: Report) -> None:
         _look_at_work(app, report)
         look_at_schedules(app, report.findings, report.remarks)
         look_at_stale(app, report.findings, report.remarks)
+        look_at_keys(app, report.findings, report.remarks)
         _look_at_archive(app, report)
         if waiting := app.dead.count():
             told = "1 dead letter is" if waiting == 1 else f"{waiting} dead letters are"
@@ -177,7 +179,7 @@ def _parked(app: Headrace) -> Iterator[str]:
 
 
 def _settings(app: Headrace) -> dict[str, dict[str, Any]]:
-    values = msgspec.structs.asdict(app.settings)
+    values = app.settings.shown()
     for name in ("url", "archive_url"):
         values[name] = values[name] and redacted_url(values[name])
     return {

@@ -61,7 +61,10 @@ def jobs(ctx: click.Context, /, **given: Any) -> Any:
 @click.pass_obj
 def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: bool, as_json: bool, **given: Any) -> None:
     """List jobs, newest first. Of archived ones, --since and --until mean their end."""
-    page = session.store().jobs.find(limit=limit, cursor=cursor, archived=archived, **chosen(given))
+    app = session.store()
+    page = app.jobs.find(limit=limit, cursor=cursor, archived=archived, **chosen(given))
+    if given.get("text") and app.seal is not None:
+        remark("note: --text does not look into encrypted arguments; only into ids, tasks, reasons and metadata")
     if as_json:
         print_json({"jobs": [portrait.record(job) for job in page], "cursor": page.cursor})
         return
@@ -117,7 +120,7 @@ def logs(session: Session, job_id: str, follow: bool, as_json: bool) -> None:
     app = session.store()
     job = job_of(app, job_id)
     if as_json:
-        print_json([portrait.log_record(line) for line in job.logs()])
+        print_json([portrait.log_record(line, job) for line in job.logs()])
     elif follow:
         bell = app.engine.listen("done")
         try:
@@ -126,7 +129,7 @@ def logs(session: Session, job_id: str, follow: bool, as_json: bool) -> None:
             return
         finally:
             bell.close()
-    elif not _print_lines(job.logs()):
+    elif not _print_lines(job, job.logs()):
         remark("the job has logged nothing")
 
 
@@ -135,7 +138,7 @@ def _follow(job: Job[Any], bell: Bell) -> None:
     while True:
         over = job.refresh().is_finished  # asked first: what it logged before it ended is then in the store
         lines = job.logs()
-        _print_lines(_unseen(seen, lines))
+        _print_lines(job, _unseen(seen, lines))
         seen = lines
         if over:
             remark(f"the job is {job.state}")
@@ -151,9 +154,9 @@ def _unseen(before: list[LogEntry], now: list[LogEntry]) -> list[LogEntry]:
     return now
 
 
-def _print_lines(lines: list[LogEntry]) -> bool:
+def _print_lines(job: Job[Any], lines: list[LogEntry]) -> bool:
     for line in lines:
-        say(clean(portrait.log_text(line)))
+        say(clean(portrait.log_text(line, job)))
     return bool(lines)
 
 

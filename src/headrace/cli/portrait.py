@@ -61,11 +61,11 @@ def record(job: Job[Any]) -> dict[str, Any]:
         "finished_at": job.finished_at,
         "worker": job.worker,
         "reason": job.reason,
-        "progress": _plain(job.row.progress),
+        "progress": _shown(job, "progress", job.row.progress),
         "flow": job.flow,
         "archived": job.archived,
         "tags": job.tags,
-        "metadata": _plain(job.row.metadata) or {},
+        "metadata": _shown(job, "metadata", job.row.metadata) or {},
     }
 
 
@@ -75,7 +75,7 @@ def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
     return {
         **record(job),
         **_call_record(job),
-        "result": _plain(row.result),
+        "result": result_record(job),
         "steps": [step_record(step) for step in steps],
         "errors": [error_record(error) for error in job.errors],
         "version": row.version,
@@ -105,8 +105,8 @@ def entry_record(entry: Entry) -> dict[str, Any]:
     return msgspec.structs.asdict(entry)
 
 
-def log_record(line: LogEntry) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(line), "fields": _lowered(line.fields)}
+def log_record(line: LogEntry, job: Job[Any]) -> dict[str, Any]:
+    return {**msgspec.structs.asdict(line), "fields": _lowered(job.redacted(line.fields))}
 
 
 def row(job: Job[Any], now: datetime) -> Sequence[str]:
@@ -128,8 +128,8 @@ def entry_row(entry: Entry) -> Sequence[str]:
     )
 
 
-def log_text(line: LogEntry) -> str:
-    fields = "".join(f" {name}={value!r}" for name, value in line.fields.items())
+def log_text(line: LogEntry, job: Job[Any]) -> str:
+    fields = "".join(f" {name}={value!r}" for name, value in job.redacted(line.fields).items())
     return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
 
 
@@ -169,16 +169,17 @@ def result_text(job: Job[Any]) -> str:
         return "None"
     try:
         codec.verify(stored, job.row.result_checksum or 0)
-        if stored.startswith(f'{{"{LOST_RESULT}"'):
-            return f"not stored: {msgspec.json.decode(stored)[LOST_RESULT]}"
-        return _brief(repr(codec.decode(stored)))
+        text = job.opened("result", stored)
+        if text.startswith(f'{{"{LOST_RESULT}"'):
+            return f"not stored: {msgspec.json.decode(text)[LOST_RESULT]}"
+        return _brief(repr(job.redacted(codec.decode(text))))
     except HeadraceError as error:
         return str(error)
 
 
 def result_record(job: Job[Any]) -> Any:
     """What a completed job returned, as JSON with tags for what JSON has no word for."""
-    return _plain(job.row.result)
+    return _shown(job, "result", job.row.result)
 
 
 def _times(job: Job[Any]) -> Iterator[tuple[str, str]]:
@@ -202,7 +203,7 @@ def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
     if job.tags:
         yield "tags", ", ".join(job.tags)
     if job.metadata:
-        yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.metadata.items())
+        yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.redacted(job.metadata).items())
     if asked := _asked(job):
         yield "options", asked
     yield from _kin(job)
@@ -242,7 +243,10 @@ def _detail(job: Job[Any], now: datetime) -> str:
 
 
 def _progress(job: Job[Any]) -> str:
-    value = job.progress
+    try:
+        value = job.redacted(job.progress)
+    except CorruptPayload:  # a list must not fail for one job, or for want of a key
+        return "unreadable"
     return f"{value:.0%}" if isinstance(value, int | float) else repr(value)
 
 
@@ -258,6 +262,20 @@ def _lowered(value: Any) -> Any:
     """The value as plain JSON, tagged where JSON has no word for it; `headrace enqueue` takes the same."""
     listed = list(value) if isinstance(value, tuple) else value
     return msgspec.json.decode(codec.encode(listed))
+
+
+def _shown(job: Job[Any], what: str, stored: str | None) -> Any:
+    """What is stored of a job as plain JSON, secrets starred out; what can't be read is told, or shown as it is."""
+    if stored is None:
+        return None
+    try:
+        text = job.opened(what, stored)
+    except CorruptPayload as error:
+        return {"$unreadable": str(error)}
+    try:
+        return _lowered(job.redacted(codec.decode(text)))
+    except HeadraceError:
+        return _plain(text)
 
 
 def _plain(stored: str | None) -> Any:

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from headrace.core.kinship import Bond
 from headrace.core.model import Filing, JobRow, LogLine, Parcel
+from headrace.core.seal import MARK as SEALED
 from headrace.core.states import Event, State
 from headrace.core.steps import Step
 from headrace.errors import CorruptPayload, InvalidJob
@@ -224,7 +225,8 @@ def _packed(keepsake: Keepsake) -> bytes:
 
 def _summary(parcel: Parcel) -> str | None:
     if parcel.job.state is State.COMPLETED:
-        return None if parcel.job.result is None else parcel.job.result[:SUMMARY]
+        result = parcel.job.result
+        return None if result is None or result.startswith(SEALED) else result[:SUMMARY]
     for filing in reversed(parcel.history):
         if filing.error_type is not None:
             return f"{filing.error_type}: {filing.error_message}"[:SUMMARY]

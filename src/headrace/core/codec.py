@@ -14,6 +14,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core import seal
 from headrace.core.lowering import Unstorable, Walk, lower, lower_items, step_to, too_large
 from headrace.core.tags import Tree, ensure_shallow, lift
 from headrace.core.words import short, why
@@ -66,7 +67,7 @@ def decode(text: str) -> Any:
         # Most texts hold no tag. One scan by the interpreter is far cheaper than a walk through the value.
         return lift(tree) if '"$' in text else tree
     except Exception as error:
-        raise _corrupt(error) from error
+        raise _corrupt(error, text) from error
 
 
 def encode_call(
@@ -144,14 +145,16 @@ def decode_call(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
             return call.args, call.kwargs
         args, kwargs = lift(list(call.args)), lift(call.kwargs)
     except Exception as error:
-        raise _corrupt(error) from error
+        raise _corrupt(error, text) from error
     if type(kwargs) is not dict or any(type(name) is not str for name in kwargs):
         raise CorruptPayload("payload can't be read: kwargs is not an object with names")
     return tuple(args), kwargs
 
 
-def _corrupt(error: Exception) -> CorruptPayload:
+def _corrupt(error: Exception, text: str) -> CorruptPayload:
     """Whatever went wrong, the stored text is at fault: it names a value that can't be built."""
+    if (key := seal.key_of(text)) is not None:  # whoever has keys has opened it before
+        return seal.locked(key)
     if isinstance(error, RecursionError):
         return CorruptPayload("payload can't be read: nested too deeply")
     if isinstance(error, (CorruptPayload, msgspec.MsgspecError)):

@@ -1,4 +1,7 @@
-"""Hides secrets before anybody sees them: the values under given names, at any depth. Changes nothing in place."""
+"""Hides secrets before anybody sees them: the values under given names, at any depth. Changes nothing in place.
+
+Names are declared by a task, and match as a whole. Words are suspected wherever they stand in a name: see `suspicion`.
+"""
 
 from __future__ import annotations
 
@@ -6,40 +9,61 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from headrace.core.suspicion import is_suspicious
+
 MASK = "***"
+NO_WORDS: frozenset[str] = frozenset()
 # No stored value is deeper. Beyond it, and in a value that contains itself, all is hidden rather than shown.
 _MAX_DEPTH = 200
 _NESTING = (dict, list, tuple, set, frozenset)
 
 
-def redact(value: Any, names: frozenset[str]) -> Any:
+def redact(value: Any, names: frozenset[str], words: frozenset[str] = NO_WORDS) -> Any:
     """A copy of the value with MASK under every dict key, or namedtuple field, that is one of the names.
 
-    A name matches the whole key, in upper or lower case.
+    A name matches the whole key, in upper or lower case; a word is suspected in it. The second of a pair is under the
+    first one, as in a list of headers.
     """
-    return _masked(value, _folded(names), 0) if names else value
+    return _masked(value, _Veil(names, words), 0) if names or words else value
 
 
 def redact_call(
-    parameter_names: Sequence[str] | None, args: Sequence[Any], kwargs: dict[str, Any], names: frozenset[str]
+    parameter_names: Sequence[str] | None,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    names: frozenset[str],
+    words: frozenset[str] = NO_WORDS,
 ) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """The arguments of a call, redacted by the names of their parameters and inside their values.
 
     `parameter_names` are those of the positional parameters in order (`Signature.positional`); a last one
     with a star, as in "*secrets", names all the arguments from its place on.
     """
-    if not names:
+    if not names and not words:
         return tuple(args), kwargs
-    hidden = _folded(names)
+    veil = _Veil(names, words)
     titles = _titles(parameter_names or (), len(args))
-    positional = (
-        MASK if title in hidden else _masked(value, hidden, 1) for title, value in zip(titles, args, strict=True)
-    )
-    return tuple(positional), _masked(kwargs, hidden, 0)
+    positional = (_under(title, value, veil, 0) for title, value in zip(titles, args, strict=True))
+    return tuple(positional), _masked(kwargs, veil, 0)
+
+
+class _Veil:
+    __slots__ = ("_names", "_words")
+
+    def __init__(self, names: frozenset[str], words: frozenset[str]) -> None:
+        self._names = _folded(names)
+        self._words = words
+
+    def hides(self, name: Any, value: Any) -> bool:
+        if isinstance(name, bytes):
+            name = name.decode("utf-8", "replace")
+        if not isinstance(name, str):
+            return False
+        return name.casefold() in self._names or (bool(self._words) and is_suspicious(name, value, self._words))
 
 
 def _titles(parameter_names: Sequence[str], count: int) -> list[str]:
-    names = [name.casefold() for name in parameter_names]
+    names = list(parameter_names)
     rest = names.pop().removeprefix("*") if names and names[-1].startswith("*") else ""
     return [*names, *[rest] * (count - len(names))][:count]
 
@@ -49,18 +73,21 @@ def _folded(names: frozenset[str]) -> frozenset[str]:
     return frozenset(name.casefold() for name in names)
 
 
-def _masked(value: Any, hidden: frozenset[str], depth: int) -> Any:
+def _under(name: Any, value: Any, veil: _Veil, depth: int) -> Any:
+    return MASK if veil.hides(name, value) else _masked(value, veil, depth + 1)
+
+
+def _masked(value: Any, veil: _Veil, depth: int) -> Any:
     if not isinstance(value, _NESTING):
         return value
     if depth > _MAX_DEPTH:
         return MASK
     if isinstance(value, dict):
-        return {
-            key: MASK if isinstance(key, str) and key.casefold() in hidden else _masked(item, hidden, depth + 1)
-            for key, item in value.items()
-        }
+        return {key: _under(key, item, veil, depth) for key, item in value.items()}
     if names := getattr(value, "_fields", ()):
-        fields = _masked(dict(zip(names, value, strict=True)), hidden, depth + 1)
+        fields = _masked(dict(zip(names, value, strict=True)), veil, depth + 1)
         return type(value)(*fields.values())
+    if isinstance(value, list | tuple) and len(value) == 2 and veil.hides(*value):
+        return (value[0], MASK) if isinstance(value, tuple) else [value[0], MASK]
     kind: Any = next(kind for kind in _NESTING if isinstance(value, kind))
-    return kind(_masked(item, hidden, depth + 1) for item in value)
+    return kind(_masked(item, veil, depth + 1) for item in value)

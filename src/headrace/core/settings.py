@@ -18,6 +18,7 @@ from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
 from headrace.core.rota import Order
+from headrace.core.seal import complaint, names_of
 from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
@@ -70,6 +71,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
     max_size: int | None = None
+    encryption_keys: tuple[str, ...] = ()
+    redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
@@ -80,6 +83,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         for rule, holds in _rules(self):
             if not holds:
                 raise ConfigError(rule)
+
+    def shown(self) -> dict[str, Any]:
+        """The settings by name, as they may be shown: of keys, only their names. The URL is for others to redact."""
+        return {**msgspec.structs.asdict(self), "encryption_keys": tuple(names_of(self.encryption_keys))}
+
+    def __repr__(self) -> str:
+        return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
 
 _LONGEST = 100 * 366 * 86_400
@@ -115,6 +125,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", _is_pause(s.archive_check)),
         ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", _is_sql(s.archive_url)),
         *((f"{name}: {getattr(s, name)} must be 0 or more, or none", _is_kept(getattr(s, name))) for name in _KEPT),
+        (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
     ]
 
 
@@ -172,9 +183,10 @@ _ARE_NONE = (
     "max_size",
     "archive_url",
     "archive_check",
+    "redact_words",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
-_LISTS = ("importable", "capabilities", "maintenance")
+_LISTS = ("importable", "capabilities", "maintenance", "encryption_keys", "redact_words")
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -237,14 +249,15 @@ def _converted(name: str, value: Any, where: str) -> Any:
         return parse_queues(value)
     if name == "maintenance" and isinstance(value, str) and value.lower() == "none":
         return ()
-    if name in _LISTS and isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None
+    if name in _LISTS and isinstance(value, str):
+        value = [part.strip() for part in value.split(",") if part.strip()]
     try:
         told = msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
         return check_capabilities(where, told) if name == "capabilities" else told
     except msgspec.ValidationError as error:
+        value = "***" if name == "encryption_keys" else value
         raise ConfigError(f"{where}: {short(value)} is not valid: {_expected(name, value) or error}") from None
     except InvalidJob as error:
         raise ConfigError(str(error)) from None

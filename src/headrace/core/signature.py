@@ -19,7 +19,9 @@ from headrace.core.codec import decode, dump_call, dump_tree, encode_call, refus
 from headrace.core.fields import same
 from headrace.core.lowering import Unstorable, Walk, lower
 from headrace.core.promises import MARK
+from headrace.core.redact import NO_WORDS
 from headrace.core.shape import ANYTHING, Misfit, Shape, optional, shape_of
+from headrace.core.suspicion import mentions
 from headrace.core.tags import Tree
 from headrace.core.words import a_kind, short
 from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
@@ -44,11 +46,16 @@ class Signature:
 
     __slots__ = (
         "_any_models", "_exact", "_hidden", "_keyword", "_named", "_places", "_plans", "_rest", "_result",
-        "name", "parameters",
+        "_words", "name", "parameters",
     )  # fmt: skip
 
     def __init__(
-        self, name: str, parameters: tuple[Parameter, ...], result: Shape, redact: Collection[str] = ()
+        self,
+        name: str,
+        parameters: tuple[Parameter, ...],
+        result: Shape,
+        redact: Collection[str] = (),
+        words: frozenset[str] = NO_WORDS,
     ) -> None:
         kinds = inspect.Parameter
         by_place = (kinds.POSITIONAL_ONLY, kinds.POSITIONAL_OR_KEYWORD)
@@ -57,6 +64,7 @@ class Signature:
         self.parameters = parameters
         self._result = result
         self._hidden = frozenset(name.casefold() for name in redact)
+        self._words = words
         self._places = tuple(p for p in parameters if p.kind in by_place)
         self._named = {p.name: p for p in parameters if p.kind in by_name}
         self._rest = next((p for p in parameters if p.kind is kinds.VAR_POSITIONAL), None)
@@ -67,8 +75,14 @@ class Signature:
         self._plans = [self._plan(count) for count in range(len(self._places) + 1)] if few else []
 
     @classmethod
-    def of(cls, fn: Callable[..., Any], name: str | None = None, redact: Collection[str] = ()) -> Signature:
-        """The signature of a function; `redact` names the parameters whose values no error may show."""
+    def of(
+        cls,
+        fn: Callable[..., Any],
+        name: str | None = None,
+        redact: Collection[str] = (),
+        words: frozenset[str] = NO_WORDS,
+    ) -> Signature:
+        """The signature of a function; `redact` names the parameters whose values no error may show, as do `words`."""
         title = str(name or getattr(fn, "__name__", type(fn).__name__))
         try:
             found = inspect.signature(fn)
@@ -76,7 +90,7 @@ class Signature:
             found = inspect.signature(lambda *args, **kwargs: None)
         resolve = _resolver(fn)
         parameters = tuple(_parameter(p, resolve) for p in found.parameters.values())
-        return cls(title, parameters, _shape(found.return_annotation, resolve)[0], redact)
+        return cls(title, parameters, _shape(found.return_annotation, resolve)[0], redact, words)
 
     def _plan(self, count: int) -> Plan:
         """How a call with `count` positional arguments goes on: the names it needs, and all those it may use."""
@@ -207,7 +221,14 @@ class Signature:
     def _hides(self, parameter: Parameter, misfit: Misfit) -> bool:
         # A hidden name may also be a key inside of the value, or on the way to it.
         nested = bool(misfit.steps) or not isinstance(misfit.value, str | int | float | bytes | None)
-        return parameter.name.casefold() in self._hidden or (bool(self._hidden) and nested)
+        declared = parameter.name.casefold() in self._hidden or (bool(self._hidden) and nested)
+        return declared or self._suspects(parameter, misfit, nested)
+
+    def _suspects(self, parameter: Parameter, misfit: Misfit, nested: bool) -> bool:
+        if not self._words:
+            return False
+        shown = " ".join((parameter.name, *misfit.steps, short(misfit.value) if nested else ""))
+        return mentions(shown, self._words)
 
     def _refuse(self, parameter: Parameter, misfit: Misfit) -> NoReturn:
         raise InvalidJob(self._place(parameter) + misfit.tell(hide=self._hides(parameter, misfit))) from None

@@ -122,10 +122,10 @@ class Key(Struct, frozen=True):
     texts: tuple[str | None, ...]
     arguments: Arguments | None = None
 
-    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
-        """The key of a call that the task's signature has accepted."""
+    def of(self, args: tuple[Any, ...], kwargs: dict[str, Any], secret: bytes = b"") -> str:
+        """The key of a call that the task's signature has accepted; with a secret, nobody else can tell what of."""
         values = None if self.arguments is None else self.arguments.of(args, kwargs)
-        return f"{self.kind}-{blake2b(_steady([*self.texts, values]), digest_size=16).hexdigest()}"
+        return f"{self.kind}-{blake2b(_steady([*self.texts, values]), digest_size=16, key=secret).hexdigest()}"
 
 
 class Admission(Struct, frozen=True):

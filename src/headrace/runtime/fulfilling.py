@@ -13,6 +13,7 @@ from msgspec import structs
 from headrace.core import codec
 from headrace.core.model import Claim
 from headrace.core.promises import MARK, Ending, ParentFailure, failure_text, filled, ids_in
+from headrace.core.seal import Seal, opened
 from headrace.core.states import FINAL, State
 from headrace.core.story import errors_of
 from headrace.engines.parts import Desk
@@ -40,8 +41,9 @@ def is_promised(claim: Claim) -> bool:
 class Fulfiller:
     """Reads the results of one store. `keeps` tells whether a job's result was to be kept at all."""
 
-    def __init__(self, desk: Desk, keeps: Callable[[Ending], bool]) -> None:
+    def __init__(self, desk: Desk, keeps: Callable[[Ending], bool], seal: Seal | None = None) -> None:
         self._desk = desk
+        self._seal = seal
         self._keeps = keeps
 
     def fulfill(self, claims: Sequence[Claim]) -> list[Claim | MissingResult]:
@@ -56,7 +58,7 @@ class Fulfiller:
                 texts[job_id] = self._text(job_id, rows.get(job_id))
             return texts[job_id]
 
-        return [_attempted(claim, text_of) for claim in claims]
+        return [_attempted(claim, text_of, self._seal) for claim in claims]
 
     def _text(self, job_id: str, row: Ending | None) -> str:
         if row is None:
@@ -74,9 +76,16 @@ class Fulfiller:
             codec.verify(row.result, row.result_checksum or 0)
         except CorruptPayload as error:
             raise MissingResult(f"the result of {parent} is damaged: {error}") from None
-        if row.result.startswith(f'{{"{LOST_RESULT}"'):
-            raise MissingResult(f"the result of {parent} is lost: {msgspec.json.decode(row.result)[LOST_RESULT]}")
-        return row.result
+        result = self._opened(row.result, job_id, parent)
+        if result.startswith(f'{{"{LOST_RESULT}"'):
+            raise MissingResult(f"the result of {parent} is lost: {msgspec.json.decode(result)[LOST_RESULT]}")
+        return result
+
+    def _opened(self, result: str, job_id: str, parent: str) -> str:
+        try:
+            return opened(self._seal, result, "result", job_id)
+        except CorruptPayload as error:
+            raise MissingResult(f"the result of {parent} is not to be had: {error}") from None
 
     def _failure(self, row: Ending) -> ParentFailure:
         errors = errors_of(self._desk.history(row.id)) if row.state is State.FAILED else []
@@ -85,10 +94,10 @@ class Fulfiller:
         return ParentFailure(row.id, row.task, row.state, errors[-1].type, errors[-1].message)
 
 
-def _attempted(claim: Claim, text_of: Callable[[str], str]) -> Claim | MissingResult:
+def _attempted(claim: Claim, text_of: Callable[[str], str], seal: Seal | None) -> Claim | MissingResult:
     try:
         codec.verify(claim.payload, claim.checksum)
-        payload = filled(claim.payload, text_of)
+        payload = filled(opened(seal, claim.payload, "call", claim.task), text_of)
     except CorruptPayload:
         return claim  # whoever runs it finds that out as well, and tells it
     except MissingResult as missing:

@@ -13,7 +13,8 @@ from headrace.core.clock import to_datetime
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
-from headrace.core.redact import redact_call
+from headrace.core.redact import MASK, redact, redact_call
+from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
@@ -40,6 +41,10 @@ class LogEntry(msgspec.Struct, frozen=True):
 class Hub(Protocol):
     """What a handle needs of its app."""
 
+    @property
+    def seal(self) -> Seal | None: ...
+    @property
+    def words(self) -> frozenset[str]: ...
     def row(self, job_id: str) -> JobRow: ...
     def move(self, which: Filter, event: Event) -> Sequence[str]: ...
     def amend(self, job_id: str, changes: Changes) -> bool: ...
@@ -51,6 +56,7 @@ class Hub(Protocol):
     def rebuild_result(self, task: str, value: Any) -> Any: ...
     def parameter_names(self, task: str) -> Sequence[str] | None: ...
     def secrets(self, task: str) -> tuple[str, ...]: ...
+    def opened(self, text: str, what: str, whom: str) -> str: ...
     def bonds(self, ids: Sequence[str]) -> list[Bond]: ...
     def rows(self, ids: Sequence[str]) -> dict[str, JobRow]: ...
     def rows_where(self, which: Filter) -> Iterator[JobRow]: ...
@@ -140,7 +146,8 @@ class Job(Generic[R]):
 
     @property
     def progress(self) -> Any:
-        return codec.decode(self.row.progress) if self.row.progress else None
+        stored = self.row.progress
+        return codec.decode(self._hub.opened(stored, "progress", self.id)) if stored else None
 
     @property
     def tags(self) -> tuple[str, ...]:
@@ -180,15 +187,24 @@ class Job(Generic[R]):
         return self._hub.history_of(self._current())[1]
 
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The arguments as they may be shown: secrets of the task's `redact` are starred out."""
+        """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
         args, kwargs = self._call()
         options = _options(self._record)
-        secrets = frozenset((*options.redact, *self._hub.secrets(self.task)))
-        if not secrets:
-            return args, kwargs
-        hidden = tuple("***" if n in options.redact_args else value for n, value in enumerate(args))
+        rest = min((~place for place in options.redact_args if place < 0), default=len(args))
+        hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
         names = self._hub.parameter_names(self.task)
-        return redact_call(names, hidden, kwargs, secrets)
+        return redact_call(names, hidden, kwargs, self._secrets(options), self._hub.words)
+
+    def opened(self, what: str, stored: str) -> str:
+        """What is stored of this job as its result or progress, in clear."""
+        return self._hub.opened(stored, what, self.id)
+
+    def redacted(self, value: Any) -> Any:
+        """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
+        return redact(value, self._secrets(_options(self._record)), self._hub.words)
+
+    def _secrets(self, options: JobOptions) -> frozenset[str]:
+        return frozenset((*options.redact, *self._hub.secrets(self.task)))
 
     # -- following it
 
@@ -303,7 +319,7 @@ class Job(Generic[R]):
 
     def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         codec.verify(self._record.payload, self._record.checksum)
-        return codec.decode_call(self._record.payload)
+        return codec.decode_call(self._hub.opened(self._record.payload, "call", self.task))
 
     def outcome(self) -> R:
         """What result() returns or raises, without waiting: of a job that is over as of the last refresh()."""
@@ -315,9 +331,10 @@ class Job(Generic[R]):
         if row.result is None:
             return None  # type: ignore[return-value]
         codec.verify(row.result, row.result_checksum or 0)
-        if row.result.startswith(f'{{"{LOST_RESULT}"'):
-            raise ResultUnavailable(f"job {self.id} completed, but {msgspec.json.decode(row.result)[LOST_RESULT]}")
-        value: R = self._hub.rebuild_result(row.task, codec.decode(row.result))
+        text = self._hub.opened(row.result, "result", self.id)
+        if text.startswith(f'{{"{LOST_RESULT}"'):
+            raise ResultUnavailable(f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}")
+        value: R = self._hub.rebuild_result(row.task, codec.decode(text))
         return value
 
     def _failure(self) -> JobFailed:

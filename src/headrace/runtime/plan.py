@@ -18,6 +18,7 @@ from headrace.core.clock import to_ms
 from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
 from headrace.core.promises import Ending, giver_in
 from headrace.core.retry import Retry, from_policy
+from headrace.core.seal import Seal
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.runtime.job import LOST_RESULT
@@ -42,11 +43,13 @@ class Plan(Struct, frozen=True):
     max_result: int
     preemptible: bool = False
     removes: bool = False  # whether the call asks to be removed when it is over
+    seal: Seal | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
         codec.verify(claim.payload, claim.checksum)
-        args, kwargs = codec.decode_call(claim.payload)
+        text = claim.payload if self.seal is None else self.seal.opened(claim.payload, "call", claim.task)
+        args, kwargs = codec.decode_call(text)
         try:
             return self.task.signature.rebuild(args, kwargs)
         except CorruptPayload as error:
@@ -63,6 +66,8 @@ class Plan(Struct, frozen=True):
 
     def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
         """The outcome of a run whose result is encoded already."""
+        if self.seal is not None and text is not None:
+            text = self.seal.sealed(text, "result", claim.id)
         return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
 
     def _encoded(self, value: Any) -> str:
@@ -153,11 +158,16 @@ class Planner:
     """Finds the plan for a claim; None if this worker does not know its task."""
 
     def __init__(
-        self, find: Callable[[str], Task[..., Any, Any] | None], timeout: float | None, max_result: int
+        self,
+        find: Callable[[str], Task[..., Any, Any] | None],
+        timeout: float | None,
+        max_result: int,
+        seal: Seal | None = None,
     ) -> None:
         self._find = find
         self._timeout = timeout
         self._max_result = max_result
+        self.seal = seal
         self._plans: dict[tuple[str, str | None], Plan] = {}
         self.removing: set[str] = set()  # queues where calls asked for that
 
@@ -193,6 +203,7 @@ class Planner:
             self._max_result,
             _first(options.preemptible, own.preemptible, False),
             bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
+            self.seal,
         )
 
     def _seconds(self, ms: Any) -> float | None:

@@ -15,6 +15,7 @@ from headrace.core.kinship import Policy
 from headrace.core.limits import Gate, lane_of
 from headrace.core.model import JobOptions
 from headrace.core.options import Options, ensure_agreement
+from headrace.core.redact import MASK, NO_WORDS, redact
 from headrace.core.unique import (
     Admission,
     Unique,
@@ -55,7 +56,9 @@ class Recipe(Struct, frozen=True, gc=False):
     parent: str | None = None
 
 
-def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -> Recipe:
+def recipe_of(
+    task: Task[..., Any, Any], overrides: Options, max_payload: int, words: frozenset[str] = NO_WORDS
+) -> Recipe:
     """The recipe of a task under the options of a call, or InvalidJob if they don't go together."""
     options = overrides.over(task.options)
     ensure_agreement(options)
@@ -76,7 +79,7 @@ def recipe_of(task: Task[..., Any, Any], overrides: Options, max_payload: int) -
         max_attempts=options.retry.max_attempts if options.retry is not UNSET else task.retry.max_attempts,
         lifo=_or(options.lifo, False),
         job_id=_or(options.job_id, None),
-        options=_stored_options(task, overrides, options),
+        options=_stored_options(task, overrides, options, words),
         tags=as_json(options.tags) if options.tags else None,
         metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
         admission=_admission(task, options, queue),
@@ -115,9 +118,13 @@ def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> Admis
     return for_throttle(key, options.throttle) if options.throttle else for_unique(unique, key)
 
 
-def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Options) -> str | None:
+def _stored_options(
+    task: Task[..., Any, Any], overrides: Options, options: Options, words: frozenset[str]
+) -> str | None:
     """What the worker must know of this call beyond the task's own definition; nothing, most of the time."""
-    redact = _or(options.redact, ())
+    declared = _or(options.redact, ())
+    # By their places as well: who shows the job may not know the task, and so not the names of its parameters.
+    places = _hidden_places(task.signature.positional, frozenset(declared), words)
     stored = JobOptions(
         timeout=overrides.timeout,
         retry=overrides.retry.policy() if overrides.retry is not UNSET else UNSET,
@@ -126,12 +133,17 @@ def _stored_options(task: Task[..., Any, Any], overrides: Options, options: Opti
         preemptible=overrides.preemptible,
         remove_on_complete=overrides.remove_on_complete,
         remove_on_fail=overrides.remove_on_fail,
-        redact=redact,
-        redact_args=tuple(
-            n for n, name in enumerate(task.signature.positional) if name.lower() in {word.lower() for word in redact}
-        ),
+        redact=declared,
+        redact_args=tuple(places),
     )
     return None if stored == JobOptions() else as_json(stored)
+
+
+def _hidden_places(positional: tuple[str, ...], names: frozenset[str], words: frozenset[str]) -> Iterator[int]:
+    """The places of arguments to hide; ~place stands for that place and all that follow, as of `*secrets`."""
+    for place, name in enumerate(positional):
+        if MASK in redact({name.removeprefix("*"): ""}, names, words).values():
+            yield ~place if name.startswith("*") else place
 
 
 def _metadata(value: Any, limit: int) -> str:

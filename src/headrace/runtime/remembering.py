@@ -12,9 +12,11 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from headrace.core.model import Claim, Lease
+from headrace.core.seal import Seal
 from headrace.core.steps import Step
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
+from headrace.runtime.sealing import opened_steps, sealed_step
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
@@ -24,16 +26,18 @@ _FIRST, _LONGEST = 0.1, 2.0
 class Remembering:
     """The store, as far as the steps of running jobs are concerned. `patience` is in seconds."""
 
-    def __init__(self, engine: Engine, patience: float) -> None:
+    def __init__(self, engine: Engine, patience: float, seal: Seal | None = None) -> None:
+        self._seal = seal
         self._engine = engine
         self._patience = patience
 
     def steps(self, claim: Claim) -> list[Step]:
-        return self._patiently(claim, lambda: self._engine.desk.steps(claim.id))
+        stored = self._patiently(claim, lambda: self._engine.desk.steps(claim.id))
+        return opened_steps(self._seal, claim.id, stored)
 
     def remember(self, claim: Claim, step: Step) -> bool:
-        lease = Lease(claim.id, claim.version)
-        return self._patiently(claim, lambda: self._engine.remember(lease, step))
+        lease, stored = Lease(claim.id, claim.version), sealed_step(self._seal, claim.id, step)
+        return self._patiently(claim, lambda: self._engine.remember(lease, stored))
 
     def _patiently(self, claim: Claim, act: Callable[[], T]) -> T:
         deadline, pause = time.monotonic() + self._patience, _FIRST

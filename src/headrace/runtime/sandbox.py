@@ -23,6 +23,7 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.crew import Run
 from headrace.runtime.plan import conclude
 from headrace.runtime.sandbox_child import Errand, serve
+from headrace.runtime.sealing import opened_claim, sealed_outcome
 
 log = logging.getLogger("headrace.sandbox")
 _LOOK = 1.0
@@ -76,7 +77,7 @@ class Sandbox:
             message = self._pipe.recv_bytes()
             kind, body = message[:1], message[1:]
             if kind == b"O":
-                return _outcome.decode(body)
+                return sealed_outcome(run.plan.seal, _outcome.decode(body))
             if kind == b"N":
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
@@ -128,7 +129,8 @@ def _errand(run: Run) -> Errand:
         keep_result=plan.keep_result,
         retry=retry or msgspec.UNSET,
     )
-    stored = msgspec.structs.replace(claim, options=msgspec.json.encode(options).decode())
+    # In clear: a child gets no keys, for its job could read them.
+    stored = msgspec.structs.replace(opened_claim(plan.seal, claim), options=msgspec.json.encode(options).decode())
     return Errand(
         stored, function.__module__, function.__qualname__, plan.max_result, plan.timeout, run.context.keeper.now()
     )

@@ -19,6 +19,7 @@ from headrace.core.clock import SystemClock
 from headrace.core.model import Claim, Lease, Note, Outcome
 from headrace.core.options import Options
 from headrace.core.steps import Step
+from headrace.core.suspicion import WORDS
 from headrace.errors import ConfigError, EngineUnavailable
 from headrace.runtime.context import JobContext, current
 from headrace.runtime.plan import Planner, run_inline
@@ -141,6 +142,8 @@ def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
 
 class _Nowhere:
     """A plain function has no app to submit to."""
+
+    words = WORDS
 
     def submit(self, call: Any) -> Any:
         raise ConfigError("this function is not a task of an app")

@@ -30,6 +30,7 @@ from headrace.runtime.job import SPOOLED, Hub, Job, as_row
 from headrace.runtime.planting import Planting, bonds_of, planting
 from headrace.runtime.recipe import Recipe, recipe_of
 from headrace.runtime.refusals import Wording, not_itself, refuse, refuse_too_many_results
+from headrace.runtime.sealing import is_same_call
 from headrace.runtime.task import Call, Task
 from headrace.runtime.twin import in_thread
 
@@ -53,6 +54,9 @@ class Submitter:
     def __init__(self, engine: Engine, clock: Clock, max_payload: int, hub: Hub, spool: Spool | None = None) -> None:
         self._max_payload = max_payload
         self._hub = hub
+        self._seal = hub.seal
+        self.words = hub.words
+        self._hash_key = b"" if hub.seal is None else hub.seal.hash_key
         self._recipes: dict[int, tuple[Task[..., Any, Any], Options, Recipe]] = {}
         self.intercept: Callable[[Job[Any]], None] | None = None
         self._home = engine
@@ -278,7 +282,7 @@ class Submitter:
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
                 return self.plant(plants)[0]
         found = self._hub.row(new.id)
-        if (found.task, found.checksum) != (new.task, new.checksum):
+        if not is_same_call(self._seal, found, new):
             now_told = repr(new.task) if found.task != new.task else "the same with other arguments"
             raise InvalidJob(
                 f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_told}; "
@@ -341,7 +345,9 @@ class Submitter:
         has_kin = bool(MARK in payload or recipe.after or recipe.parent or after)
         if has_kin and admission is not None:
             raise not_itself(call)
-        key = None if admission is None else admission.key.of(call.args, call.kwargs)
+        key = None if admission is None else admission.key.of(call.args, call.kwargs, self._hash_key)
+        if self._seal is not None:
+            payload = self._seal.sealed(payload, "call", recipe.task)
         new = NewJob(
             recipe.job_id or job_id or ids.new_id(now),
             recipe.task,
@@ -371,7 +377,7 @@ class Submitter:
         known = self._recipes.get(id(call.options))
         if known is not None and known[0].function is call.task.function and known[1] is call.options:
             return known[2]
-        recipe = recipe_of(call.task, call.options, self._max_payload)
+        recipe = recipe_of(call.task, call.options, self._max_payload, self.words)
         if call.options.connection is not UNSET:  # it would be kept alive as well
             return recipe
         if len(self._recipes) > 1000:

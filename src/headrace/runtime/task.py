@@ -25,6 +25,11 @@ R = TypeVar("R")
 class Submits(Protocol):
     """Where a task's calls go."""
 
+    @property
+    def words(self) -> frozenset[str]:
+        """Of which names no error may show the value."""
+        ...
+
     def submit(self, call: Call[Any]) -> Job[Any]: ...
     async def asubmit(self, call: Call[Any]) -> Job[Any]: ...
     def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Bond]]: ...
@@ -50,7 +55,7 @@ class Task(Generic[P, C, R]):
         self.name = check_task_name(name)
         self.options = options
         self.overrides = overrides or Options()
-        self.signature = Signature.of(function, name, options.redact or ())
+        self.signature = Signature.of(function, name, options.redact or (), submits.words)
         self.is_async = inspect.iscoroutinefunction(function)
         self._submits = submits
         _check_isolation(self)

@@ -40,7 +40,7 @@ class Trade:
         self._engine = engine
         self._crew = crew
         self._planner = planner
-        self._fulfiller = Fulfiller(engine.desk, planner.keeps_result)
+        self._fulfiller = Fulfiller(engine.desk, planner.keeps_result, planner.seal)
         self._lease_ms = int(settings.lease * 1000)
         self._concurrency = settings.concurrency
         self._at_most = at_most

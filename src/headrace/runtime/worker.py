@@ -21,6 +21,7 @@ import msgspec
 from headrace.core import outcomes
 from headrace.core.clock import Clock
 from headrace.core.model import Claim, Lease, Note, WorkerRow
+from headrace.core.seal import Seal
 from headrace.core.settings import Settings
 from headrace.core.steps import Step
 from headrace.engines.archive import Archive
@@ -36,6 +37,7 @@ from headrace.runtime.preemption import run_in_the_way
 from headrace.runtime.pulse import Pulse, end_run
 from headrace.runtime.remembering import Remembering
 from headrace.runtime.sandbox import Sandboxes
+from headrace.runtime.sealing import sealed_note
 from headrace.runtime.task import Task
 from headrace.runtime.threads import Threads
 from headrace.runtime.timekeeper import Timekeeper
@@ -64,6 +66,7 @@ class Worker:
         archive: Callable[[], Archive | None] | None = None,
         drain: bool = False,
         at_most: int | None = None,
+        seal: Seal | None = None,
     ) -> None:
         self.id = _worker_id()
         self._engine = engine
@@ -75,7 +78,8 @@ class Worker:
         self._drain = drain
         self._at_most = at_most
         self._find_task = find_task
-        self._remembering = Remembering(engine, settings.lease)
+        self._seal = seal
+        self._remembering = Remembering(engine, settings.lease, seal)
         self.largest = settings.max_payload
         self._started_at = clock.now()
         self._state = "starting"
@@ -97,7 +101,7 @@ class Worker:
             raise HeadraceError("this worker was started already; make a new one")
         self._bell = self._engine.listen("work", self._settings.queues or ())
         self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
-        planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload)
+        planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
         self._trade = Trade(self.id, self._engine, self._crew, planner, self._settings, self._at_most)
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._crew, self._sandboxes)
@@ -214,7 +218,7 @@ class Worker:
         return self._clock.now()
 
     def note(self, note: Note) -> None:
-        self._crew.notes.append(note)
+        self._crew.notes.append(sealed_note(self._seal, note))
 
     def renew(self, claim: Claim) -> bool:
         return self._pulse.renew_one(claim)

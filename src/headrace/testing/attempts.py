@@ -24,6 +24,7 @@ from headrace.runtime.firing import fire_due
 from headrace.runtime.fulfilling import Fulfiller, MissingResult, is_promised
 from headrace.runtime.plan import Plan, Planner, conclude
 from headrace.runtime.planting import in_their_flows
+from headrace.runtime.sealing import opened_steps, sealed_note, sealed_step
 from headrace.runtime.steps import Suspended
 
 T = TypeVar("T")
@@ -40,8 +41,9 @@ class Shift:
         self._engine = app.engine
         self._lease = int(app.settings.lease * 1000)
         self._fired = False
-        self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload)
-        self._fulfiller = Fulfiller(app.engine.desk, self._planner.keeps_result)
+        self.seal = app.seal
+        self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload, app.seal)
+        self._fulfiller = Fulfiller(app.engine.desk, self._planner.keeps_result, app.seal)
 
     def next(self) -> Claim | None:
         """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
@@ -108,10 +110,10 @@ class Shift:
         return plan
 
     def steps(self, claim: Claim) -> list[Step]:
-        return self._engine.desk.steps(claim.id)
+        return opened_steps(self.seal, claim.id, self._engine.desk.steps(claim.id))
 
     def remember(self, claim: Claim, step: Step) -> bool:
-        return self._engine.remember(Lease(claim.id, claim.version), step)
+        return self._engine.remember(Lease(claim.id, claim.version), sealed_step(self.seal, claim.id, step))
 
     def holds(self, claim: Claim) -> bool:
         rows = self._engine.desk.get([claim.id])
@@ -175,7 +177,7 @@ class Attempt:
         return self._shift.clock.now()
 
     def note(self, note: Note) -> None:
-        self.notes.append(note)
+        self.notes.append(sealed_note(self._shift.seal, note))
 
     @property
     def largest(self) -> int:

@@ -1,0 +1,27 @@
+"""What the doctor finds about encrypted jobs and the keys that are here."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from headrace.app.app import Headrace
+from headrace.core.seal import key_of, names_of
+
+_LOOKED_AT = 200  # of the newest jobs
+
+
+def look_at_keys(app: Headrace, findings: list[str], remarks: list[str]) -> None:
+    """Whether what was enqueued lately can be read here, and is encrypted if it should be."""
+    here = names_of(app.settings.encryption_keys)
+    used = Counter(key_of(job.row.payload) for job in app.jobs.find(limit=_LOOKED_AT))
+    for name, jobs in used.items():
+        if name is not None and name not in here:
+            findings.append(
+                f"{jobs} of the newest jobs are encrypted with key {name!r}, which is not here; add it to "
+                "encryption_keys, or they fail"
+            )
+    if here and used[None]:
+        remarks.append(
+            f"{used[None]} of the newest jobs are not encrypted; if that goes on, some program enqueues without "
+            "encryption_keys"
+        )
