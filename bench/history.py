@@ -20,11 +20,11 @@ _DAYS = 5 * 86_400_000  # younger than what any engine throws away
 _RESULT = "1"
 
 
-def build(ground: Ground, store: Store, jobs: int) -> None:
-    """So many finished jobs in a new store."""
+def build(ground: Ground, store: Store, jobs: int, age: int = 0) -> None:
+    """So many finished jobs more in a store, all of them older than `age` milliseconds."""
     subject = open_subject(store.url, store.durability)
     with subject.app:
-        pattern = _finished_job(subject)
+        pattern = _finished_job(subject, age)
         subject.app.engine.porter.unpack([Parcel(pattern, [], [])])
         if ground.engine == "postgres":
             _multiply_in_postgres(store.url, pattern, jobs)
@@ -32,8 +32,8 @@ def build(ground: Ground, store: Store, jobs: int) -> None:
             _unpack(subject, pattern, jobs)
 
 
-def _finished_job(subject: Subject) -> JobRow:
-    now = time.time_ns() // 1_000_000
+def _finished_job(subject: Subject, age: int) -> JobRow:
+    now = time.time_ns() // 1_000_000 - age
     payload = subject.noop.signature.encode((1,), {}, limit=1024)
     unset: dict[str, Any] = dict.fromkeys(
         ("expires_at", "lease_until", "progress", "reason", "options", "tags", "metadata")
@@ -70,7 +70,8 @@ def _unpack(subject: Subject, pattern: JobRow, jobs: int) -> None:
         # The oldest first, as they would have come; a batch shares a moment.
         at = now - _DAYS + _DAYS * numbers[0] // jobs
         times = {"rank": at, "created_at": at, "run_at": at, "started_at": at, "finished_at": at}
-        rows = [msgspec.structs.replace(pattern, id=job_id, **times) for job_id in ids.new_ids(now, len(numbers))]
+        made = ids.new_ids(time.time_ns() // 1_000_000, len(numbers))
+        rows = [msgspec.structs.replace(pattern, id=job_id, **times) for job_id in made]
         porter.unpack([Parcel(row, [], []) for row in rows])
 
 

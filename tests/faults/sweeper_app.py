@@ -5,7 +5,8 @@ from __future__ import annotations
 import sys
 
 from headrace import Headrace
-from headrace.runtime.sweep import Sweep, Tally
+from headrace.runtime.departures import Tally
+from headrace.runtime.sweep import Sweep
 
 
 def main(what: str) -> None:

@@ -29,7 +29,8 @@ from headrace.core.model import Filter, Lease
 from headrace.core.settings import Settings
 from headrace.core.states import Event
 from headrace.engines.archive import Archive
-from headrace.runtime.sweep import Sweep, Tally
+from headrace.runtime.departures import Tally
+from headrace.runtime.sweep import Sweep
 from headrace.runtime.sweeping import Sweeping
 from headrace.testing import VirtualClock, drain
 from tests.runtime.kit import eventually
@@ -445,6 +446,8 @@ def test_a_job_is_brought_back_to_run_again(app: Headrace, work: Task[..., Any, 
     assert both(app) == ([job.id], [])
     with pytest.raises(JobNotFound):
         app.lifecycle.restore("nowhere")
+    with pytest.raises(InvalidJob, match="is in the store"):
+        app.lifecycle.restore(job.id)
     drain(app)
     assert job.result(1) == 1
     assert "revive" in [entry.event for entry in job.history()]
@@ -638,6 +641,8 @@ def test_archived_jobs_are_exported(
     lines = [json.loads(line) for line in target.read_text().splitlines()]
     assert [line["result"] for line in lines] == [2, 1, 0]
     assert (lines[0]["task"], lines[0]["state"], lines[0]["tags"]) == (work.name, "completed", ["t"])
+    assert [entry["event"] for entry in lines[0]["history"]] == ["submit", "claim", "succeed"]
+    assert lines[0]["history"][0]["at"] == lines[0]["created_at"]
     assert app.lifecycle.export(tmp_path / "one.jsonl", ids=[lines[0]["id"]]) == 1
     assert sorted(path.name for path in tmp_path.iterdir()) == ["jobs.jsonl", "one.jsonl"]
     with pytest.raises(InvalidJob, match="jsonl or"):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from headrace import Headrace, current_job
-from headrace.core.care import GONE, UPKEEP
+from headrace.core.care import GONE, TENDINGS
 from headrace.core.settings import Settings
 from headrace.errors import ConfigError
 from headrace.runtime.caring import Capping, Caring
@@ -74,7 +74,7 @@ def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -
 
 @pytest.mark.engines("sqlite")
 def test_what_to_do_is_a_setting(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert app.settings.maintenance == UPKEEP
+    assert app.settings.maintenance == TENDINGS
     monkeypatch.setenv("HEADRACE_MAINTENANCE", "checkpoint, workers")
     assert Headrace("memory://").settings.maintenance == ("checkpoint", "workers")
     monkeypatch.setenv("HEADRACE_MAINTENANCE", "none")

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace import DeadLetterClosed, DeadLetterNotFound, Headrace, InvalidJob, Job, PermanentError, State, Task
+from headrace import DeadLetterClosed, DeadLetterNotFound, Headrace, InvalidJob, Job, PermanentError, Retry, State, Task
 from headrace.core.fingerprint import fingerprint_of_lost
 from headrace.core.letters import STATUSES, LetterFilter, id_at
 from headrace.core.model import Want
@@ -125,11 +125,29 @@ def test_a_dead_letter_is_dealt_with_once(app: Headrace, failed: Making) -> None
     assert [note.text for note in app.dead.note(letter.id, "all good").notes] == ["refunded", "all good"]
 
 
+def test_a_letter_keeps_the_history_of_a_job_that_is_gone(app: Headrace) -> None:
+    @app.task(name="weak", retry=Retry(limit=2, base=0.001, jitter=0))
+    def weak() -> None:
+        raise ConnectionError("no bank")
+
+    job = weak.enqueue()
+    drain(app)
+    while job.refresh().state is not State.FAILED:
+        job.promote()
+        drain(app)
+    whole = [(entry.at, entry.event, entry.to_state, entry.attempt, entry.message) for entry in job.history()]
+    job.delete()
+    kept = app.dead.history(app.dead.get(job.id).id)
+    assert [entry.event for entry in kept if entry.event in ("retry", "fail")] == ["retry", "retry", "fail"]
+    assert all("no bank" in str(entry.message) for entry in kept if entry.event in ("retry", "fail"))
+    assert {(entry.at, entry.event, entry.to_state, entry.attempt, entry.message) for entry in kept} <= set(whole)
+
+
 def test_a_deleted_job_comes_back_under_its_id(app: Headrace, failed: Making) -> None:
     job = failed(5, tags=["vip"])
     assert job.delete()
     [letter] = app.dead.list()
-    assert app.dead.history(letter.id) == []
+    assert [entry.event for entry in app.dead.history(letter.id)] == ["fail"]
     answer = app.dead.requeue(letter.id, kwargs={"fine": True})
     assert "stored anew" in answer.message
     drain(app)

@@ -35,7 +35,7 @@ BY_STEP = {"steps_pkey"}
 HOT: dict[str, set[str]] = {
     **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "renew", "lost"], BY_ID),
     **dict.fromkeys(["get", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
-    **dict.fromkeys(["bury", "file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
+    **dict.fromkeys(["file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
     **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "amend", "pack_jobs"], BY_NUMBER),
     **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
     **dict.fromkeys(["file_reviews", "file_judged", "move_stale", "tasks_of"], BY_NUMBER),
@@ -48,7 +48,8 @@ HOT: dict[str, set[str]] = {
     "insert": set(),
     "insert_whole": set(),
     "insert_one": set(),
-    "settle": BY_ID | BY_NUMBER,
+    "settle": BY_ID | BY_NUMBER | {"history_job"},
+    "bury": BY_NUMBER | {"history_job"},
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
     "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},

@@ -185,3 +185,15 @@ def test_bench_prints_a_table(shell: Shell) -> None:
     assert head.split() == ["WHAT", "JOBS", "SECONDS", "JOBS/S"]
     assert len(lines) == 3
     assert "measuring on a temporary file" in ran.err
+
+
+def test_the_archive_is_looked_at_and_its_password_is_not_told(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    with shell.app() as app:
+        app.task_by_name("x").using(delay=60).enqueue()
+    monkeypatch.setenv("HEADRACE_ARCHIVE_URL", "postgresql://ann:hush@127.0.0.1:1/archive?connect_timeout=2")
+    told = shell("doctor", "--json")
+    assert (told.code, told.json["ok"]) == (1, False)
+    [finding] = told.json["findings"]
+    assert "the archive can't be read" in finding
+    assert told.json["settings"]["archive_url"]["value"].startswith("postgresql://ann:***@127.0.0.1:1/archive")
+    assert "hush" not in told.out + told.err + shell("doctor").out

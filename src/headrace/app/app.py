@@ -7,17 +7,16 @@ import functools
 import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import timedelta
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
 from msgspec import structs
 
-from headrace.app.config import find_settings, open_archive, open_engine
+from headrace.app.config import find_settings, open_archive, open_engine, open_spool
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
-from headrace.app.registry import Registry, task_options
+from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.workers import WorkerInfo
 from headrace.core import codec
 from headrace.core.clock import Clock
@@ -62,7 +61,7 @@ class Headrace:
         self.settings_origin = found.origin
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
-        self.spool: Spool | None = _open_spool(self.settings, self.engine)
+        self.spool: Spool | None = open_spool(self.settings, self.engine)
         self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self._archive = open_archive(self.settings)
         self._hub.keep_archive_in(self._archive)
@@ -82,7 +81,7 @@ class Headrace:
     @overload
     def task(self, function: Callable[P, R], /) -> Task[P, R, R]: ...
     @overload
-    def task(self, /, *, name: str | None = None, **options: Any) -> _Decorator: ...
+    def task(self, /, *, name: str | None = None, **options: Any) -> Decorator: ...
     def task(self, function: Any = None, /, *, name: str | None = None, **options: Any) -> Any:
         """Register a function as a task; use it bare or with a name and options."""
         checked_options = task_options(options)
@@ -100,13 +99,13 @@ class Headrace:
 
         return Schedules(self._hub, self._submitter, self._registry.as_task, self.tasks)
 
-    def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> _Decorator:
+    def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> Decorator:
         """Run the task below at these times: "0 9 * * MON", tz="Europe/Vienna"; options as for schedules.create()."""
-        return cast(_Decorator, self.schedules.declaring(self.task, name, {**how, "cron": expression}))
+        return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "cron": expression}))
 
-    def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> _Decorator:
+    def every(self, interval: float | timedelta | None = None, /, *, name: str | None = None, **how: Any) -> Decorator:
         """Run the task below every(minutes=5), or of weeks, days, hours and seconds; the rest is as for cron()."""
-        return cast(_Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
+        return cast(Decorator, self.schedules.declaring(self.task, name, {**how, "every": interval}))
 
     # -- flows
 
@@ -367,25 +366,6 @@ class Headrace:
 
     def __repr__(self) -> str:
         return f"<Headrace {self.engine.url}>"
-
-
-class _Decorator:
-    """For type checkers: what `app.task(...)` returns."""
-
-    @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Task[P, Coroutine[Any, Any, T], T]: ...
-    @overload
-    def __call__(self, function: Callable[P, R]) -> Task[P, R, R]: ...
-    def __call__(self, function: Any) -> Any: ...
-
-
-def _open_spool(settings: Settings, engine: Engine) -> Spool | None:
-    if settings.spool is None:
-        return None
-    # Deferred, with logging and the file's own needs: most programs have none.
-    from headrace.runtime.spool import Spool
-
-    return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit)
 
 
 _apps: WeakSet[Headrace] = WeakSet()

@@ -20,8 +20,9 @@ from headrace.core.settings import Settings
 from headrace.core.words import short
 from headrace.engines.archive import Archive
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
+from headrace.runtime.departures import Tally
 from headrace.runtime.job import Job
-from headrace.runtime.sweep import Sweep, Tally
+from headrace.runtime.sweep import Sweep
 
 _AT_ONCE = 500
 
@@ -114,10 +115,10 @@ class Archiving:
     def restore(self, job_id: str) -> Job[Any]:
         """Put it back first, and then out of the archive: cut off between the two, it is live."""
         rows = self._own().get([check_text("job id", job_id)])
-        if not rows:
-            raise JobNotFound(job_id)
         engine = self._hub.engine
-        if not engine.porter.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
+        if not rows and not engine.desk.get([job_id]):
+            raise JobNotFound(job_id)
+        if not rows or not engine.porter.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to bring back")
         self._own().remove([key_of(rows[0])])
         engine.ring("work")

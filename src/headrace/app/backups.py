@@ -31,7 +31,7 @@ from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.files import check_copy, make_single, reading
 from headrace.engines.sqlite.store import scalar
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EngineUnavailable
 
 Progress = Callable[[int, int], None]
 _AT_ONCE = 500
@@ -64,7 +64,7 @@ def take(engine: Engine, path: Path, *, overwrite: bool = False, progress: Progr
     """
     target = path.absolute()
     _refuse_target(engine, target, overwrite)
-    with _part_of(target) as part:
+    with _told_of(target), _part_of(target) as part:
         engine.care.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
         make_single(part)
         jobs = examine(part)
@@ -75,7 +75,7 @@ def take(engine: Engine, path: Path, *, overwrite: bool = False, progress: Progr
 
 
 def _refuse_target(engine: Engine, target: Path, overwrite: bool) -> None:
-    if engine.url == f"sqlite:///{target}":
+    if _is_file_of(engine, target):
         raise ConfigError(f"{target} is the store itself; choose another file")
     if target.is_dir():
         raise ConfigError(f"{target} is a folder; name a file in it")
@@ -83,6 +83,31 @@ def _refuse_target(engine: Engine, target: Path, overwrite: bool) -> None:
         raise ConfigError(f"there is no folder {target.parent}")
     if target.exists() and not overwrite:
         raise ConfigError(f"{target} is there already; choose another name, or say overwrite (--overwrite)")
+    for log in (Path(f"{target}-wal"), Path(f"{target}-journal")):
+        if log.exists() and log.stat().st_size:  # SQLite would read it as part of the new file, and damage that
+            raise ConfigError(
+                f"{target} is open, or whoever had it open was killed: {log.name} is beside it. Choose another name, "
+                "or move both away if nobody uses them"
+            )
+
+
+def _is_file_of(engine: Engine, path: Path) -> bool:
+    """Whether the store is in this very file, by whatever name."""
+    scheme, _, own = engine.url.partition(":///")
+    return scheme == "sqlite" and path.exists() and Path(own).exists() and path.samefile(own)
+
+
+@contextlib.contextmanager
+def _told_of(target: Path) -> Iterator[None]:
+    """Name the disk of the backup where that is in the way, and not the store."""
+    try:
+        yield
+    except OSError as error:
+        raise ConfigError(f"{target} can't be written: {error.strerror or error}; choose another place") from error
+    except EngineUnavailable as error:
+        if getattr(error.__cause__, "sqlite_errorname", None) != "SQLITE_FULL":
+            raise
+        raise EngineUnavailable(f"the disk of {target} is full: free some space, or choose another place") from error
 
 
 @contextlib.contextmanager
@@ -227,6 +252,8 @@ def restore(engine: Engine, path: Path, *, over: bool = False, progress: Progres
 
     What ran when the backup was taken is given back to be run anew, without the loss of an attempt.
     """
+    if _is_file_of(engine, path):
+        raise ConfigError(f"{path} is the store itself; there is nothing to restore")
     check_copy(path)
     _refuse_in_use(engine, path, over)
     queues = {queue.name for queue in engine.desk.queues()}
@@ -245,8 +272,6 @@ def _keep_queues(engine: Engine, names: Collection[str]) -> None:
 
 
 def _refuse_in_use(engine: Engine, path: Path, over: bool) -> None:
-    if engine.url == f"sqlite:///{path.absolute()}":
-        raise ConfigError(f"{path} is the store itself; there is nothing to restore")
     engine.schema()
     now = engine.clock.now()
     if alive := [worker.id for worker in engine.desk.workers() if not worker.is_silent(now)]:

@@ -7,7 +7,7 @@ import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
 from msgspec import structs
@@ -17,6 +17,9 @@ from headrace.core.settings import Found, Settings, resolve
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError
+
+if TYPE_CHECKING:
+    from headrace.runtime.spool import Spool
 
 
 def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> Found:
@@ -67,6 +70,16 @@ def open_archive(settings: Settings) -> Engine | None:
     if settings.archive_url is None:
         return None
     return open_engine(structs.replace(settings, url=settings.archive_url, spool=None))
+
+
+def open_spool(settings: Settings, engine: Engine) -> Spool | None:
+    """Where jobs go while the server is away, if they may."""
+    if settings.spool is None:
+        return None
+    # Deferred, with logging and the file's own needs: most programs have none.
+    from headrace.runtime.spool import Spool
+
+    return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit)
 
 
 _REDIS = (

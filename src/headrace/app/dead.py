@@ -32,13 +32,14 @@ from headrace.core.letters import (
     LetterFilter,
     Requeue,
     Status,
+    kept_history,
     snapshot_of,
 )
 from headrace.core.limits import as_rate
 from headrace.core.model import DeadRow
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_moment, check_text, check_wait
 from headrace.core.promises import MARK
-from headrace.core.story import Entry
+from headrace.core.story import Entry, last_words
 from headrace.core.words import short
 from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, InvalidJob, JobNotFound
 from headrace.runtime.task import Task
@@ -82,13 +83,12 @@ class Dead:
         return letter_of(self._row(letter_id), self._hub)
 
     def history(self, letter_id: str) -> builtins.list[Entry]:
-        """What happened to its job, oldest first; nothing if the job is gone."""
+        """What happened to its job, oldest first; if the job is gone, the newest of it that the letter has kept."""
+        letter = self._row(letter_id)
         try:
-            return self._hub.history_of(self._hub.row(self._row(letter_id).job_id))[0]
-        except DeadLetterNotFound:
-            raise
+            return self._hub.history_of(self._hub.row(letter.job_id))[0]
         except JobNotFound:
-            return []
+            return last_words(kept_history(letter))
 
     def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
         """How many dead letters match."""

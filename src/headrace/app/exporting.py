@@ -11,7 +11,8 @@ import msgspec
 
 from headrace.core.archive import ArchiveRow, keepsake_of
 from headrace.core.clock import to_datetime
-from headrace.core.model import JobRow
+from headrace.core.model import JobRow, LogLine
+from headrace.core.story import errors_of, tell
 from headrace.errors import ConfigError
 
 _AT_ONCE = 5000
@@ -25,8 +26,9 @@ def write_json_lines(path: Path, rows: Iterable[ArchiveRow]) -> int:
             kept = keepsake_of(row)
             record = {
                 **record_of(row, kept.job),
-                "history": [msgspec.structs.asdict(entry) for entry in kept.history],
-                "logs": [msgspec.structs.asdict(line) for line in kept.logs],
+                "history": tell(kept.job, kept.history),
+                "errors": errors_of(kept.history),
+                "logs": [_line(line) for line in kept.logs],
             }
             out.write(msgspec.json.encode(record) + b"\n")
             count += 1
@@ -92,6 +94,11 @@ def record_of(row: ArchiveRow, job: JobRow) -> dict[str, Any]:
         "args": msgspec.Raw(job.payload.encode()),
         "result": msgspec.Raw(job.result.encode()) if job.result else None,
     }
+
+
+def _line(line: LogLine) -> dict[str, Any]:
+    fields = msgspec.Raw(line.fields.encode()) if line.fields else {}
+    return {**msgspec.structs.asdict(line), "at": to_datetime(line.at), "fields": fields}
 
 
 def _text(raw: msgspec.Raw | None) -> str | None:

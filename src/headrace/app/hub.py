@@ -133,8 +133,8 @@ class AppHub:
         rows = [] if self.archive is None else archived.only_archived(self.engine, self.archive.get(ids))
         for row in rows:
             raise InvalidJob(
-                f"job {row.id} is in the archive, where it can only be looked at; app.lifecycle.restore({row.id!r}) "
-                "brings it back"
+                f"job {row.id} is in the archive, where it can only be looked at; app.lifecycle.restore({row.id!r}), "
+                f"or `headrace archive restore {row.id}`, brings it back to run again"
             )
 
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:

@@ -3,14 +3,28 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Coroutine, Mapping
 from types import BuiltinFunctionType, FunctionType
-from typing import Any
+from typing import Any, ParamSpec, TypeVar, overload
 
 from headrace.core.options import Options, check_task_name, checked
 from headrace.core.words import short, why
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.task import Call, Submits, Task, default_name
+
+P = ParamSpec("P")
+T = TypeVar("T")
+R = TypeVar("R")
+
+
+class Decorator:
+    """For type checkers: what `app.task(...)` returns."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, T]]) -> Task[P, Coroutine[Any, Any, T], T]: ...
+    @overload
+    def __call__(self, function: Callable[P, R]) -> Task[P, R, R]: ...
+    def __call__(self, function: Any) -> Any: ...
 
 
 class Registry:

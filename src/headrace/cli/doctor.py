@@ -99,11 +99,19 @@ def _look_inside(app: Headrace, report: Report) -> None:
         _look_at_work(app, report)
         look_at_schedules(app, report.findings, report.remarks)
         look_at_stale(app, report.findings, report.remarks)
+        _look_at_archive(app, report)
         if waiting := app.dead.count():
             told = "1 dead letter is" if waiting == 1 else f"{waiting} dead letters are"
             report.remarks.append(f"{told} pending; look into them with `headrace dead groups`")
     except HeadraceError as error:
         report.findings.append(str(error))
+
+
+def _look_at_archive(app: Headrace, report: Report) -> None:
+    try:
+        app.jobs.find(archived=True, ids=["nobody"], limit=1)
+    except HeadraceError as error:
+        report.findings.append(f"the archive can't be read, and finished jobs stay in the store: {error}")
 
 
 def _look_at_spool(spool: Spool, report: Report) -> None:
@@ -170,7 +178,8 @@ def _parked(app: Headrace) -> Iterator[str]:
 
 def _settings(app: Headrace) -> dict[str, dict[str, Any]]:
     values = msgspec.structs.asdict(app.settings)
-    values["url"] = redacted_url(values["url"])
+    for name in ("url", "archive_url"):
+        values[name] = values[name] and redacted_url(values[name])
     return {
         name: {"value": value, "origin": app.settings_origin.get(name, "default")} for name, value in values.items()
     }

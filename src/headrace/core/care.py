@@ -12,8 +12,8 @@ from msgspec import Struct, field
 
 from headrace.core.model import WorkerRow
 
-Upkeep = Literal["checkpoint", "vacuum", "optimize", "workers"]
-UPKEEP: tuple[Upkeep, ...] = get_args(Upkeep)
+Tending = Literal["checkpoint", "vacuum", "optimize", "workers"]
+TENDINGS: tuple[Tending, ...] = get_args(Tending)
 Filed = Literal["history", "logs"]
 
 LATE = 60_000  # milliseconds after which somebody should have done what was due

@@ -11,9 +11,9 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from headrace.core.model import DeadRow, NewJob
+from headrace.core.model import DeadRow, Filing, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
-from headrace.core.states import State
+from headrace.core.states import Event, State
 
 Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -139,6 +139,7 @@ class Snapshot(Struct, frozen=True):
     flow: str | None = None
     parents: list[str] = []
     crashes: list[tuple[int, str]] = []
+    history: list[Filing] = []  # of what came before, the newest first
 
 
 _snapshots = msgspec.json.Decoder(Snapshot)
@@ -147,6 +148,16 @@ _remarks = msgspec.json.Decoder(list[Remark])
 
 def snapshot_of(letter: DeadRow) -> Snapshot:
     return _snapshots.decode(letter.snapshot)
+
+
+def kept_history(letter: DeadRow) -> list[Filing]:
+    """What the record itself has of the job's history, oldest first, up to the failure."""
+    job = snapshot_of(letter)
+    before = job.history[::-1]
+    version = before[-1].version + 1 if before else 1
+    end = (job.attempt, job.worker, job.started_at, letter.entered_at, letter.reason)
+    error = (job.error_type, job.error_message, job.error_traceback)
+    return [*before, Filing(letter.entered_at, Event.FAIL, job.state, State.FAILED, version, *end, *error)]
 
 
 def remarks_of(notes: str | None) -> list[Remark]:

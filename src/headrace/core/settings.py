@@ -13,7 +13,7 @@ from typing import Any, Literal, get_args
 import msgspec
 
 from headrace.core.archive import Interval
-from headrace.core.care import UPKEEP, Upkeep
+from headrace.core.care import TENDINGS, Tending
 from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
@@ -56,7 +56,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stale_running: float | None = None
     stale_age: float | None = None
     on_stale: OnStale = "review"
-    max_crashes: int | None = 3
+    max_crashes: int | None = 5
     keep_completed: float | None = 604_800.0
     keep_failed: float | None = 2_592_000.0
     keep_cancelled: float | None = 604_800.0
@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_keep: float | None = 15_552_000.0
     archive_check: float | None = 60.0
     dead_keep: float | None = 2_592_000.0
-    maintenance: tuple[Upkeep, ...] = UPKEEP
+    maintenance: tuple[Tending, ...] = TENDINGS
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
     max_size: int | None = None

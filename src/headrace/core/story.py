@@ -157,6 +157,11 @@ def _filed(filing: Filing) -> Entry:
     )
 
 
+def last_words(filings: Sequence[Filing]) -> list[Entry]:
+    """What was filed, one by one, of a job whose row is gone: what a row would tell in between is lost."""
+    return [_filed(filing) for filing in filings]
+
+
 def _error_line(filing: Filing) -> str | None:
     return f"{filing.error_type}: {filing.error_message}" if filing.error_type else None
 

@@ -10,9 +10,9 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
-from headrace.core.care import Capped, Filed, Finding, Upkeep
+from headrace.core.care import Capped, Filed, Finding, Tending
 from headrace.engines.parts import Desk, Porter, Timetable
-from headrace.engines.upkeep import Upkeep as Keeping
+from headrace.engines.upkeep import Upkeep
 
 
 class View(Protocol):
@@ -28,7 +28,7 @@ class View(Protocol):
     def porter(self) -> Porter: ...
 
     @property
-    def upkeep(self) -> Keeping: ...
+    def upkeep(self) -> Upkeep: ...
 
 
 class Care(Protocol):
@@ -53,7 +53,7 @@ class Care(Protocol):
         """
         ...
 
-    def tend(self, kinds: Collection[Upkeep], now: int | None = None) -> bool:
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         """Do one small piece of this upkeep, if any is wanted; whether there is more."""
         ...
 

@@ -7,61 +7,27 @@ takes the same walk and changes nothing.
 
 from __future__ import annotations
 
-import time
 from collections import Counter
 from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from headrace.core.archive import (
-    ArchiveRow,
-    key_of,
-    partition_of,
-    row_of,
-    span_of,
-    was_archived_before,
-)
+from headrace.core.archive import partition_of, span_of
 from headrace.core.clock import to_ms
 from headrace.core.letters import Status
 from headrace.core.lifecycle import Terms, TermsBook, usual_terms
-from headrace.core.model import Lease, Parcel
 from headrace.core.retention import Fate, Finished, asks_for_removal, fate, removal_of, shortest
 from headrace.core.settings import Settings
 from headrace.core.states import FINAL, State
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
+from headrace.runtime.departures import Departures, Tally
 
 # Records of matters that are closed. Those that are to fail for ever stay: they tell why a job is not tried again.
 CLOSED: tuple[Status, ...] = ("requeued", "manually_resolved", "cancelled")
 _LOOKS = 500  # finished jobs that are told at once
-_SMALLEST, _LARGEST = 20, 500  # jobs that leave at once
-_LISTED = 10_000
-_SHORT, _LONG = 0.015, 0.04  # seconds that a piece should take of the store's time
 _LETTERS_AT_ONCE = 500
 _STATES = sorted(FINAL)
-
-
-class Tally(Struct):
-    """What a walk has found ripe, and done."""
-
-    archived: int = 0
-    deleted: int = 0
-    letters: int = 0
-    history: int = 0
-    steps: int = 0
-    dropped: list[str] = []
-    prepared: list[str] = []
-    jobs: list[str] = []  # the ids of the first of them
-
-    def count(self, archived: Collection[str], deleted: Collection[str]) -> None:
-        self.archived += len(archived)
-        self.deleted += len(deleted)
-        if len(self.jobs) < _LISTED:
-            self.jobs += [*archived, *deleted][: _LISTED - len(self.jobs)]
-
-    @property
-    def anything(self) -> bool:
-        return bool(self.archived or self.deleted or self.letters or self.dropped)
 
 
 class Reach(Struct):
@@ -78,7 +44,8 @@ class Sweep:
         self._engine = engine
         self._settings = settings
         self._archive = archive
-        self._size = 50
+        self._departures = Departures(engine, archive, settings.archive_partition)
+        self._since: int | None = None
         self._reaches: dict[tuple[str, State], Reach] = {}
 
     def walk(
@@ -86,6 +53,8 @@ class Sweep:
     ) -> Iterator[None]:
         """Go through everything, and yield after each piece; without `whole`, young jobs only where it is asked for."""
         now = self._engine.clock.now()
+        self._departures.forget()
+        self._since = self._archived_since(now)
         rows = self._engine.upkeep.terms()
         book = TermsBook(rows, self._settings)
         said = [usual_terms(self._settings), *(row.said for row in rows)]
@@ -97,6 +66,7 @@ class Sweep:
                 yield from self._ripe(queue, state, said, book, now, tally)
                 if state is not State.CANCELLED and (asks_for_removal(said, state) or queue in (wanted or ())):
                     yield from self._young(queue, state, book, now, tally)
+        yield from self._departures.let_go(tally)
         yield from self._letters(now, tally, dry_run)
         yield from self._partitions(now, tally, dry_run)
 
@@ -148,7 +118,7 @@ class Sweep:
             reach.counted = any(not isinstance(removal_of(job, book.of(job.task, queue)), bool) for job in jobs)
 
     def _fate(self, job: Finished, book: TermsBook, now: int, newer: int) -> Fate:
-        return fate(job, book.of(job.task, job.queue), now, self._archived_since(now), newer)
+        return fate(job, book.of(job.task, job.queue), now, self._since, newer)
 
     def _archived_since(self, now: int) -> int | None:
         """When the first partition begins that the archive is to keep; None if there is no archive."""
@@ -163,68 +133,12 @@ class Sweep:
         return now - to_ms(self._settings.archive_keep or 0)
 
     def _carry_out(self, judged: list[tuple[Finished, Fate]], tally: Tally, dry_run: bool) -> Iterator[None]:
-        ripe = [(job, told) for job, told in judged if told != "keep"]
         yield
-        while ripe:
-            chunk, ripe = ripe[: self._size], ripe[self._size :]
-            archiving = [job for job, told in chunk if told == "archive"]
-            deleting = [job for job, told in chunk if told == "delete"]
-            if dry_run:
-                tally.count(archived=[job.id for job in archiving], deleted=[job.id for job in deleting])
-                continue
-            began = time.perf_counter()
-            self._let_go(archiving, deleting, tally)
-            self._mind(time.perf_counter() - began)
-            yield
-
-    def _mind(self, took: float) -> None:
-        """Take smaller pieces where they take long, so that no claim waits for one."""
-        if took > _LONG:
-            self._size = max(self._size // 2, _SMALLEST)
-        elif took < _SHORT:
-            self._size = min(self._size * 2, _LARGEST)
-
-    def _let_go(self, archiving: list[Finished], deleting: list[Finished], tally: Tally) -> None:
-        kept = self._keep(archiving)
-        leases = [Lease(job.id, job.version) for job in archiving if job.id in kept]
-        gone = set(self._engine.sweeper.clear([*leases, *(Lease(job.id, job.version) for job in deleting)]))
-        tally.count(archived=gone & kept.keys(), deleted=gone - kept.keys())
-        tally.history += sum(len(parcel.history) for job_id, (parcel, _) in kept.items() if job_id in gone)
-        tally.steps += sum(len(parcel.steps) for job_id, (parcel, _) in kept.items() if job_id in gone)
-        if left := [told for job_id, told in kept.items() if job_id not in gone]:
-            self._take_back(left)
-
-    def _keep(self, jobs: list[Finished]) -> dict[str, tuple[Parcel, ArchiveRow]]:
-        """Archive the jobs as they were told; those that ran again meanwhile are left out."""
-        if not jobs or self._archive is None:
-            return {}
-        versions = {job.id: job.version for job in jobs}
-        parcels = [one for one in self._engine.sweeper.pack(list(versions)) if one.job.version == versions[one.job.id]]
-        bonds = self._engine.desk.bonds([one.job.id for one in parcels if one.job.kin or one.job.flow])
-        rows = {
-            one.job.id: (one, row_of(one, [bond for bond in bonds if one.job.id in (bond.parent, bond.child)]))
-            for one in parcels
-        }
-        again = {one.job.id for one in parcels if was_archived_before(one)}
-        self._archive.add([row for _, row in rows.values()], self._settings.archive_partition, again)
-        return rows
-
-    def _take_back(self, left: list[tuple[Parcel, ArchiveRow]]) -> None:
-        """Of jobs that did not leave: they ran again, or somebody else archived them as we did, and was quicker."""
-        assert self._archive is not None
-        ids = [row.id for _, row in left]
-        live = {job.id: job for job in self._engine.desk.get(ids)}
-        newest = {row.id: row for row in self._archive.get(ids)}
-        obsolete = []
-        for parcel, row in left:
-            job, last = live.get(row.id), newest.get(row.id)
-            # A job that is there as we found it may be just about to leave, in somebody else's commit.
-            ran_again = job is not None and job.version != parcel.job.version and job.created_at == row.created_at
-            ended_again = last is not None and last.created_at == row.created_at and last.finished_at > row.finished_at
-            if ran_again or ended_again:
-                obsolete.append(key_of(row))
-        if obsolete:
-            self._archive.remove(obsolete)
+        if dry_run:
+            archived = [job.id for job, told in judged if told == "archive"]
+            tally.count(archived, [job.id for job, told in judged if told == "delete"])
+        else:
+            yield from self._departures.collect([(job, told) for job, told in judged if told != "keep"], tally)
 
     # -- what else is over
 

@@ -5,6 +5,7 @@ Who walks says so in the store, and others leave it to him meanwhile: two would 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
@@ -15,7 +16,9 @@ from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
-from headrace.runtime.sweep import Sweep, Tally
+from headrace.errors import EngineUnavailable
+from headrace.runtime.departures import Tally
+from headrace.runtime.sweep import Sweep
 
 log = logging.getLogger("headrace.keeper")
 
@@ -82,8 +85,8 @@ class Sweeping:
             pause = max(pause, self._worked * _FOR_NOTHING)
         if took > _TOO_LONG:
             log.warning(
-                "it took %.0f s to sweep up finished jobs (%.0f s of work): more workers share it, and terms that keep "
-                "jobs for less time, or fewer of them, shorten it",
+                "it took %.0f s to sweep up finished jobs, %.0f s of it at work: it rests much, so as not to be felt; "
+                "`headrace archive --apply` does it without a rest, and tasks with archive=False are swept up faster",
                 *(took, self._worked),
             )
         self._record(to_ms(pause))
@@ -92,15 +95,16 @@ class Sweeping:
     def _record(self, leave_for: int) -> None:
         now = self._engine.clock.now()
         self._said_at = now
-        self._engine.sweeper.record(
-            Swept(
-                at=now,
-                duration=now - self._began,
-                archived=self._tally.archived,
-                deleted=self._tally.deleted,
-                letters=self._tally.letters,
-                partition=partition_of(now, self._settings.archive_partition),
-                dropped=self._tally.dropped,
-                until=now + leave_for,
-            )
+        told = Swept(
+            at=now,
+            duration=now - self._began,
+            archived=self._tally.archived,
+            deleted=self._tally.deleted,
+            letters=self._tally.letters,
+            partition=partition_of(now, self._settings.archive_partition),
+            dropped=self._tally.dropped,
+            until=now + leave_for,
         )
+        # A store that is full takes no word any more, and to make room in it is just what we are about.
+        with contextlib.suppress(EngineUnavailable):
+            self._engine.sweeper.record(told)

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 
-from headrace.core.care import Capped, Filed, Finding, Upkeep
+from headrace.core.care import Capped, Filed, Finding, Tending
 from headrace.engines.care import View
 from headrace.engines.postgres import health
 from headrace.engines.postgres.address import Address
@@ -84,7 +84,7 @@ class PostgresCare:
         address = self._engine.address
         return self._engine.server.repeat(lambda db: health.size(db, address))
 
-    def tend(self, kinds: Collection[Upkeep], now: int | None = None) -> bool:
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         return False
 
     def backup(

@@ -25,7 +25,12 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::
                                  SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
                                  CROSS JOIN LATERAL (
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-                                 WHERE bond.child = job.seq))::text,
+                                 WHERE bond.child = job.seq),
+                             'history', (
+                                 SELECT coalesce(json_agg(json_build_array({Filing})), '[]') FROM (
+                                     SELECT * FROM headrace_history AS filed
+                                     WHERE filed.job = job.seq AND filed.version <= job.version
+                                     ORDER BY filed.seq + 0 DESC LIMIT 10) AS newest))::text,
        b.fingerprint,
        coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = job.id
                      ORDER BY before.id DESC LIMIT 1), 0)

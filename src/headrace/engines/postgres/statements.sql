@@ -118,7 +118,12 @@ WITH o AS MATERIALIZED (
                                  SELECT coalesce(json_agg(parent.id), '[]') FROM headrace_bonds AS bond
                                  CROSS JOIN LATERAL (
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
-                                 WHERE bond.child = (o.job).seq))::text,
+                                 WHERE bond.child = (o.job).seq),
+                             'history', (
+                                 SELECT coalesce(json_agg(json_build_array({Filing})), '[]') FROM (
+                                     SELECT * FROM headrace_history AS filed
+                                     WHERE filed.job = (o.job).seq AND filed.version <= (o.job).version
+                                     ORDER BY filed.seq + 0 DESC LIMIT 10) AS newest))::text,
            coalesce(o.fingerprint, ''),
            coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = (o.job).id
                      ORDER BY before.id DESC LIMIT 1), 0)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.core.care import KEPT_AT_START, LATE, Capped, Census, Filed, Finding, Upkeep, is_gone, judge
+from headrace.core.care import KEPT_AT_START, LATE, Capped, Census, Filed, Finding, Tending, is_gone, judge
 from headrace.core.model import Filter
 from headrace.engines.care import View
 from headrace.engines.redis import health, records
@@ -128,7 +128,7 @@ class RedisCare:
                 self._engine.wire.ask("BGREWRITEAOF")
         return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
 
-    def tend(self, kinds: Collection[Upkeep], now: int | None = None) -> bool:
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         return False
 
     # -- copies

@@ -7,6 +7,7 @@ up a claim. Files are opened for each call: they are many, seldom asked for, and
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import sqlite3
 import threading
@@ -46,6 +47,7 @@ SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=
 _TABLES = ("archive_tables", "archive_index_of_ids", "archive_index_of_ends", "archive_index_of_tasks")
 _FILTERS = ("queue", "task", "tag", "since", "until")
 _PATIENCE = 5.0
+_ROWS_AT_ONCE = 500
 _SUFFIX, _GONE = ".db", ".gone"
 T = TypeVar("T")
 
@@ -74,7 +76,11 @@ class SqliteArchive:
     def _put(self, name: str, rows: Sequence[ArchiveRow]) -> None:
         with self._opened(name, create=True) as db:
             db.execute("BEGIN IMMEDIATE")
-            db.executemany(SQL["archive_add"], [msgspec.structs.astuple(row) for row in rows])
+            # Many rows in one step: with a step for each, every one of them may wait for the interpreter.
+            for first in range(0, len(rows), _ROWS_AT_ONCE):
+                part = rows[first : first + _ROWS_AT_ONCE]
+                values = [value for row in part for value in msgspec.structs.astuple(row)]
+                db.execute(_insert_of(len(part)), values)
             db.execute("COMMIT")
 
     def _supersede(self, rows: Sequence[ArchiveRow]) -> None:
@@ -266,6 +272,12 @@ class SqliteArchive:
 
     def go_on(self) -> None:
         self._lock.release()
+
+
+@functools.lru_cache(4)
+def _insert_of(rows: int) -> str:
+    row = f"({', '.join('?' * len(ArchiveRow.__struct_fields__))})"
+    return SQL["archive_add"].replace("{rows}", ", ".join([row] * rows))
 
 
 def _begin(name: str) -> int:

@@ -30,7 +30,7 @@ CREATE INDEX IF NOT EXISTS headrace_archive_task ON headrace_archive (task, dura
 SELECT count(*) FROM sqlite_master WHERE name = 'headrace_archive_task';
 
 -- name: archive_add
-INSERT INTO headrace_archive ({ArchiveRow}) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO headrace_archive ({ArchiveRow}) VALUES {rows}
 ON CONFLICT (id, created_at) DO UPDATE
 SET task = excluded.task, queue = excluded.queue, state = excluded.state, finished_at = excluded.finished_at,
     duration = excluded.duration, attempts = excluded.attempts, summary = excluded.summary, tags = excluded.tags,

@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from headrace.core.care import Capped, Filed, Finding, Pressure, Upkeep, add_pressure
+from headrace.core.care import Capped, Filed, Finding, Pressure, Tending, add_pressure
 from headrace.engines.care import View
 from headrace.engines.relational import care
 from headrace.engines.relational.ledger import Office
@@ -130,7 +130,7 @@ class SqliteCare:
 
     def _free_pages(self, only_much: bool) -> int:
         with self._store.reading() as db:
-            # Only of a file that somebody made for it: it costs 2 to 4 % of every enqueue and settle.
+            # Only of a file that somebody made for it: it may cost up to 4 % of every enqueue and settle.
             if scalar(db, "PRAGMA auto_vacuum") != 2:
                 return 0
             free, pages = scalar(db, "PRAGMA freelist_count"), scalar(db, "PRAGMA page_count")
@@ -138,7 +138,7 @@ class SqliteCare:
 
     # -- in small pieces
 
-    def tend(self, kinds: Collection[Upkeep], now: int | None = None) -> bool:
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
         self._engine.prepare()
         at = self._engine.at(now)
         self._tell_pressure(at)

@@ -12,7 +12,12 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
                    'lane', job.lane, 'unique_key', job.unique_key,
                    'flow', job.flow, 'parents', json((
                        SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
-                       JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq))),
+                       JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq)),
+                   'history', json((
+                       SELECT json_group_array(json_array({Filing})) FROM (
+                           SELECT * FROM headrace_history AS filed
+                           WHERE filed.job = job.seq AND filed.version <= job.version
+                           ORDER BY filed.seq DESC LIMIT 10)))),
        coalesce(o.fingerprint, ''),
        coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = job.id
                  ORDER BY before.id DESC LIMIT 1), 0)
@@ -42,7 +47,12 @@ SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, ta
                    'lane', lane, 'unique_key', unique_key, 'flow', flow, 'parents', json((
                        SELECT json_group_array(parent.id) FROM headrace_bonds AS bond
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent
-                       WHERE bond.child = headrace_jobs.seq))),
+                       WHERE bond.child = headrace_jobs.seq)),
+                   'history', json((
+                       SELECT json_group_array(json_array({Filing})) FROM (
+                           SELECT * FROM headrace_history AS filed
+                           WHERE filed.job = headrace_jobs.seq AND filed.version <= headrace_jobs.version
+                           ORDER BY filed.seq DESC LIMIT 10)))),
        b.fingerprint,
        coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = headrace_jobs.id
                  ORDER BY before.id DESC LIMIT 1), 0)

@@ -18,6 +18,24 @@ local function parents_in_json(member)
   return '[' .. table.concat(told, ',') .. ']'
 end
 
+-- What was filed of the job before, the newest first; each the array of a Filing.
+local function history_in_json(member, j)
+  local told = {}
+  local newest = call('LRANGE', P .. ':h:' .. member, -10, -1)
+  for i = #newest, 1, -1 do
+    local _, at, event, source, target, version, attempt, worker, started_at, finished_at, detail, error_type,
+      error_message, error_traceback = take(newest[i], 13, 1)
+    if version <= j.version then
+      told[#told + 1] = '[' .. table.concat({
+        json(at), json(event), json(source), json(target), json(version), json(attempt), json(worker),
+        json(started_at), json(finished_at), json(detail), json(error_type), json(error_message),
+        json(error_traceback),
+      }, ',') .. ']'
+    end
+  end
+  return '[' .. table.concat(told, ',') .. ']'
+end
+
 local function snapshot(member, j, o)
   local _, payload, checksum, options, tags, metadata, _, unique_key = take(call('HGET', BODIES, member), 7)
   local fields = {
@@ -28,6 +46,7 @@ local function snapshot(member, j, o)
     'error_message', json(o.error_message), 'error_traceback', json(o.error_traceback),
     'lifo', j.rank < 0 and '1' or '0', 'lane', json(j.lane), 'unique_key', json(unique_key),
     'flow', json(call('HGET', ORIGINS, member) or nil), 'parents', parents_in_json(member),
+    'history', history_in_json(member, j),
     'crashes', o.crashes or '[]',
   }
   local parts = {}

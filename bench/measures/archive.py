@@ -1,0 +1,105 @@
+"""Whether finished jobs leave the store without being felt."""
+
+from __future__ import annotations
+
+import time
+
+from bench import draining, history
+from bench.child import Child
+from bench.ground import Ground, Store
+from bench.measure import Figure, Goal, Measure, Ratio, Readings
+from bench.tasks import open_subject
+from headrace.core.model import Filter
+from headrace.core.states import State
+
+_PAUSE = 0.01
+_WARM_UP = 2000
+_RIPE = 8 * 86_400_000  # completed jobs stay for a week
+_CYCLES = 4
+_SLOWEST = 100  # jobs a second
+
+
+def archive(ground: Ground) -> Readings:
+    """Drain a store of many finished jobs, once when they are to stay and once when they are to leave meanwhile.
+
+    One worker does both, the draining and, beside it, the sweep. Another process claims jobs of its own every few
+    milliseconds and notes how long the slowest claim took, from the first of the drain to the last of the sweep. Then
+    jobs come and leave in cycles, and the store is to be as large after the last one as after the second: what an index
+    of PostgreSQL has freed can be used again one vacuum later.
+    """
+    return {**_drain(ground, "quiet", 0), **_drain(ground, "sweeping", _RIPE), **_cycles(ground)}
+
+
+def _drain(ground: Ground, name: str, age: int) -> Readings:
+    sizes = ground.sizes
+    with ground.store() as store:
+        history.build(ground, store, sizes.history, age)
+        draining.fill(store, sizes.jobs + _WARM_UP, lambda subject: subject.noop)
+        ground.place.rest(store.url)
+        with Child(ground, store, "prober", _PAUSE) as prober:
+            prober.wait_until_ready()
+            with draining.working(ground, store) as crew:
+                warm = crew.wait_for(_WARM_UP)
+                prober.go()
+                rate = crew.wait_for(sizes.jobs).rate_since(warm)
+                readings = {f"{name} drain": rate}
+                if age:
+                    readings["sweep"] = _rate_of_sweep(store, sizes.history)
+            prober.stop_waiting()
+            told = prober.answer()
+        return readings | {f"{name} longest": told.seconds * 1000, f"{name} p99": told.processor * 1000}
+
+
+def _rate_of_sweep(store: Store, jobs: int) -> float:
+    """Wait until all have left, and how many did in a second from now on; of all, if that was over before."""
+    subject = open_subject(store.url, store.durability)
+    with subject.app as app:
+        began, deadline = time.monotonic(), time.monotonic() + 60 + jobs / _SLOWEST
+        first = left = _left(app)
+        while left:
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"{left} of {jobs} finished jobs have not left the store")
+            time.sleep(0.2)
+            left = _left(app)
+        return first / max(time.monotonic() - began, 0.001)
+
+
+def _left(app: object) -> int:
+    engine = app.engine  # type: ignore[attr-defined]
+    ripe = engine.sweeper.finished("default", State.COMPLETED, engine.clock.now() - _RIPE + 86_400_000, 1)
+    which = Filter(queue="default", states=(State.COMPLETED,), until=engine.clock.now() - _RIPE + 86_400_000)
+    return int(engine.desk.count(which)) if ripe else 0
+
+
+def _cycles(ground: Ground) -> Readings:
+    """How large the store is after each of several cycles in which jobs come and leave."""
+    sizes: list[int] = []
+    with ground.store() as store:
+        for _ in range(_CYCLES):
+            history.build(ground, store, ground.sizes.jobs, _RIPE)
+            subject = open_subject(store.url, store.durability)
+            with subject.app as app:
+                gone = app.lifecycle.archive(dry_run=False)
+                assert gone.archived + gone.deleted >= ground.sizes.jobs
+            ground.place.rest(store.url)
+            with open_subject(store.url, store.durability).app as app:
+                archived = sum(one.bytes for one in app.lifecycle.partitions()) if ground.engine == "postgres" else 0
+                sizes.append(int(app.engine.facts()["size"]) - archived)
+    return {"growth": sizes[-1] / max(sizes[1], 1)}
+
+
+MEASURE = Measure(
+    "archive",
+    archive,
+    (
+        Figure("quiet drain", "drain beside many finished jobs"),
+        Figure("sweeping drain", "drain while they leave for the archive"),
+        Figure("sweep", "finished jobs that leave, by one worker"),
+        Figure("quiet longest", "longest claim of another process, drain alone", "ms"),
+        Figure("sweeping longest", "longest claim of another process, while they leave", "ms", Goal("at most", 100)),
+        Figure("quiet p99", "p99 of these claims, drain alone", "ms"),
+        Figure("sweeping p99", "p99 of these claims, while they leave", "ms"),
+        Figure("growth", "size of the store after four cycles / after two", "", Goal("at most", 1.2)),
+    ),
+    (Ratio("sweeping drain", "quiet drain", "drain while they leave / alone", Goal("at least", 0.8)),),
+)
