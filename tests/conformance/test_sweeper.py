@@ -142,6 +142,13 @@ def test_the_jobs_of_a_flow_stay_until_all_of_it_is_over(engine: Engine) -> None
     assert engine.desk.flows(5) == []
 
 
+def test_a_flow_does_not_stay_for_another_one(engine: Engine) -> None:
+    engine.plant([new_job("a", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    settle(engine, succeed(claim_one(engine)))
+    engine.plant([new_job("b", flow="g")], [], FlowRow("g", "flow", NOW), now=NOW)
+    check_held(engine, "a", held=False)
+
+
 def test_what_would_run_again_with_a_dead_letter_stays_with_it(engine: Engine) -> None:
     """Requeued, the job is given its parent's result, and those that were cancelled with it run after it."""
     plant_chain(engine, "first", "second", "third", "fourth")

@@ -40,14 +40,17 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
       AND (job.finished_at, job.seq) < (:at::bigint, :seq::bigint)
     ORDER BY job.finished_at DESC, job.seq DESC LIMIT :limit) AS found;
 
+-- A lookup for each flow, whatever the planner believes: to join them it would read every job there ever was.
 -- name: open_flows
-SELECT coalesce(json_agg(flow), '[]')::text FROM jsonb_array_elements_text(:ids::jsonb) AS flow
-WHERE EXISTS (SELECT 1 FROM headrace_jobs AS job
-              WHERE job.flow = flow
-                AND (job.state NOT IN ('completed', 'failed', 'cancelled')
-                     OR (job.state = 'failed' AND EXISTS (
-                             SELECT 1 FROM headrace_dead AS letter
-                             WHERE letter.job_id = job.id AND letter.status = 'pending'))));
+SELECT coalesce(json_agg(asked.name), '[]')::text FROM jsonb_array_elements_text(:ids::jsonb) AS asked(name)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM headrace_jobs AS job
+    WHERE job.flow = asked.name
+      AND (job.state NOT IN ('completed', 'failed', 'cancelled')
+           OR (job.state = 'failed' AND EXISTS (
+                   SELECT 1 FROM headrace_dead AS letter
+                   WHERE letter.job_id = job.id AND letter.status = 'pending')))
+    LIMIT 1) AS busy;
 
 -- Of these jobs those that were cancelled with a job above them whose dead letter is pending: they run after it.
 -- name: cut_off
