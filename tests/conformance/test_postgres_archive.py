@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 from collections.abc import Iterator
 from typing import Any
@@ -98,6 +99,23 @@ def test_a_partition_that_somebody_reads_is_dropped_later(
         assert len(engine.archive.get(["job"])) == 1
     assert len(engine.archive.drop(now)) == 1
     assert engine.archive.get(["job"]) == []
+
+
+def test_of_two_who_drop_a_partition_the_second_finds_nothing_left_to_do(
+    engine: PostgresEngine, url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = engine.clock.now()
+    engine.archive.add([old(now - 9 * WEEK)], "weekly")
+    own = engine.archive._drop
+
+    def late(db: psycopg.Connection[Any], name: str) -> None:
+        with contextlib.closing(PostgresEngine(url)) as other:
+            assert other.archive.drop(now) == [name]
+        own(db, name)
+
+    monkeypatch.setattr(engine.archive, "_drop", late)
+    assert engine.archive.drop(now) == []
+    assert engine.archive.partitions() == []
 
 
 def test_recent_jobs_are_read_from_their_partitions_alone(engine: PostgresEngine, db: psycopg.Connection[Any]) -> None:

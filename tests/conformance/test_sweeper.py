@@ -142,6 +142,36 @@ def test_the_jobs_of_a_flow_stay_until_all_of_it_is_over(engine: Engine) -> None
     assert engine.desk.flows(5) == []
 
 
+def test_a_flow_does_not_stay_for_another_one(engine: Engine) -> None:
+    engine.plant([new_job("a", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    settle(engine, succeed(claim_one(engine)))
+    engine.plant([new_job("b", flow="g")], [], FlowRow("g", "flow", NOW), now=NOW)
+    check_held(engine, "a", held=False)
+
+
+def test_what_would_run_again_with_a_dead_letter_stays_with_it(engine: Engine) -> None:
+    """Requeued, the job is given its parent's result, and those that were cancelled with it run after it."""
+    plant_chain(engine, "first", "second", "third", "fourth")
+    settle(engine, succeed(claim_one(engine)))
+    settle(engine, fail(claim_one(engine)))
+    assert states(engine)["fourth"] is State.CANCELLED
+    for name in ("first", "second", "third", "fourth"):
+        check_held(engine, name, held=True)
+    engine.letters.resolve([pending(engine, "second").id], "manually_resolved", now=NOW)
+    for name in ("first", "second", "third", "fourth"):
+        check_held(engine, name, held=False)
+
+
+def test_a_flow_stays_whole_as_long_as_a_dead_letter_of_it_is_pending(engine: Engine) -> None:
+    engine.plant([new_job("a", flow="f"), new_job("b", flow="f")], [], FlowRow("f", "flow", NOW), now=NOW)
+    settle(engine, succeed(claim_one(engine)))
+    settle(engine, fail(claim_one(engine)))
+    check_held(engine, "a", held=True)
+    engine.letters.resolve([pending(engine, "b").id], "manually_resolved", now=NOW)
+    check_held(engine, "a", held=False)
+    check_held(engine, "b", held=False)
+
+
 def test_the_removal_of_a_lost_parent_decides_nothing(engine: Engine) -> None:
     plant_chain(engine, "parent", "child", policy="hold")
     settle(engine, fail(claim_one(engine)))

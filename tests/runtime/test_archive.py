@@ -188,6 +188,47 @@ def test_a_flow_stays_until_all_of_it_is_over(app: Headrace, work: Task[..., Any
     assert [job.result(0) for job in app.jobs.find(archived=True)] == [1, 1]
 
 
+@pytest.mark.parametrize("is_flow", [True, False])
+def test_what_failed_runs_again_after_its_parents_time_was_over(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, is_flow: bool
+) -> None:
+    fails = [True]
+
+    @app.task(retry=0)
+    def double(number: Any) -> int:
+        if fails:
+            raise PermanentError("not yet")
+        return int(number * 2)
+
+    if is_flow:
+        flow = app.flow("import")
+        flow.add(double.bind(flow.add(double.bind(flow.add(work.bind(5))))))
+        jobs = flow.enqueue().jobs
+    else:
+        jobs = [work.enqueue(5)]
+        jobs += [double.enqueue(jobs[0])]
+        jobs += [double.enqueue(jobs[1])]
+    drain(app)
+    clock.advance(8 * DAY)
+    assert sweep(app).archived == 0
+    fails.clear()
+    app.dead.requeue(jobs[1].id)
+    drain(app)
+    assert jobs[2].result(0) == 20
+
+
+def test_the_result_of_a_flow_is_read_from_the_archive(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    flow = app.flow("import")
+    flow.add(work.bind(flow.add(work.bind(5))))
+    run = flow.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    assert sweep(app).archived == 2
+    assert run.result(0) == 5
+
+
 # -- removal
 
 

@@ -341,6 +341,6 @@ def test_finished_jobs_are_told_in_the_order_of_their_index(store: Store, name: 
     assert plan.walks() == []
 
 
-@pytest.mark.parametrize("name", ["lock_leaving", "any_kin", "open_parents"])
+@pytest.mark.parametrize("name", ["lock_leaving", "any_kin", "open_parents", "cut_off", "open_flows"])
 def test_jobs_that_leave_are_found_one_by_one(store: Store, name: str) -> None:
     assert explained(store.own, store.sql[name], values_of(name)).walks() == []

@@ -15,11 +15,13 @@ from typing import Any, cast
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from headrace.app.why import explain_spooled
 from headrace.cli.doctor import Report, _look_at_spool
+from headrace.core.archive import ArchiveRow, row_of
 from headrace.core.clock import SystemClock
-from headrace.core.model import JobRow, NewJob
+from headrace.core.model import JobRow, NewJob, Parcel
 from headrace.core.settings import Settings, resolve
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
@@ -40,6 +42,7 @@ class Server:
         self.url = url
         self.clock = SystemClock()
         self.desk = self
+        self.archive: Shelf | None = None
         self.away: Exception | None = None
         self.loses_replies = False
         self.refuses: Callable[[NewJob], bool] = lambda _: False
@@ -79,6 +82,16 @@ class Server:
 
     def come_back(self) -> None:
         self.away = None
+
+
+class Shelf:
+    """What of an archive the spool asks for."""
+
+    def __init__(self, *jobs: NewJob) -> None:
+        self._rows = [row_of(Parcel(replace(as_row(job), finished_at=job.created_at + 1), [], [], [])) for job in jobs]
+
+    def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
+        return [row for row in self._rows if row.id in ids]
 
 
 def job(job_id: str, *, version: int = 1, **given: Any) -> NewJob:
@@ -273,6 +286,15 @@ def test_a_job_that_was_stored_before_the_server_went_is_forwarded_as_the_same(s
     assert spool.insert([job("mine", version=20, created_at=20)]) == ["spooled"]
     drained(spool)
     assert (list(server.stored), spool.stats().duplicates) == (["mine"], 0)
+
+
+def test_a_job_that_was_stored_and_is_archived_by_now_is_not_run_again(spool: Spool, server: Server) -> None:
+    server.go()
+    spool.insert([job("mine", version=20, created_at=20), job("made")])
+    server.archive = Shelf(job("made"), job("mine", version=20, created_at=10))  # one of the same id, from long ago
+    server.come_back()
+    drained(spool)
+    assert list(server.stored) == ["mine"]
 
 
 # -- limits

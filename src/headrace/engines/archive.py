@@ -66,7 +66,8 @@ class Sweeper(Protocol):
         """Finished jobs of the queue and state that ended before a time, the oldest first or the newest first.
 
         The next ones follow `after`, which need not be there any more. Jobs that have to stay, because a dead letter
-        of theirs is pending, a child is open or a job of their flow is, are told as `held`.
+        of theirs is pending, a child is open or a job of their flow is, are told as `held`; so are those that would run
+        with a job whose dead letter is pending: its parents, what was cancelled with it, and its flow.
         """
         ...
 

@@ -80,11 +80,19 @@ class Flow:
         assert self._planting is not None
         assert self._planting.flow is not None
         counts = Counter(new.state.value for new in self._planting.news)
-        run = FlowRun(self._submitter.hub, FlowTally(self._planting.flow, dict(counts)), jobs, self.ends)
+        # Told here, as the bonds go with the jobs when these are archived.
+        ends = _last_ones(self._planting) if self.ends is None else self.ends
+        run = FlowRun(self._submitter.hub, FlowTally(self._planting.flow, dict(counts)), jobs, ends)
         return run if self._submitter.intercept is None else run.refresh()  # they may have run already
 
     def __repr__(self) -> str:
         return f"<Flow {self.name} of {len(self._graph.nodes)}>"
+
+
+def _last_ones(planting: Planting) -> Ends:
+    waited_for = {bond.parent for bond in planting.bonds}
+    last: list[Ends] = [new.id for new in planting.news if new.id not in waited_for]
+    return last[0] if len(last) == 1 else last
 
 
 def _ensure_results(nodes: Sequence[Node]) -> None:

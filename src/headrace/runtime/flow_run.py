@@ -15,7 +15,7 @@ from headrace.core.kinship import PARENT_FAILED, Bond, FlowTally
 from headrace.core.model import Filter, JobRow
 from headrace.core.options import check_patience
 from headrace.core.states import FINAL, OPEN, Event, State
-from headrace.errors import JobCancelled, JobNotFound, ResultUnavailable
+from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
 from headrace.runtime.job import Hub, Job
 from headrace.runtime.twin import in_thread, twin
 
@@ -247,12 +247,13 @@ class FlowRun:
             return [of(one) for one in ends] if isinstance(ends, list) else self._result_of(ends, rows.get(ends))
 
         value = of(ends)
-        self.refresh()
+        with contextlib.suppress(FlowNotFound):  # all of it is in the archive: it stays as it was last seen
+            self.refresh()
         return value
 
     def _result_of(self, job_id: str, row: JobRow | None) -> Any:
         if row is None:
-            raise JobNotFound(job_id)
+            row = self._hub.row(job_id)
         try:
             return Job[Any](self._hub, row).outcome()
         except JobCancelled:

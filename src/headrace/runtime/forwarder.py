@@ -195,7 +195,9 @@ class Forwarder:
         try:
             if len(jobs) < len(batch):
                 raise CorruptPayload("its text in the spool is damaged")
-            fresh = self._engine.insert(jobs)
+            over = self._archived(jobs)
+            jobs = [job for job in jobs if job.id not in over]
+            fresh = self._engine.insert(jobs) if jobs else []
         except _NOT_NOW:
             raise
         except Exception as error:
@@ -209,6 +211,16 @@ class Forwarder:
         taken = [job for job, is_new in zip(jobs, fresh, strict=True) if not is_new]
         self._file.remove(batch, duplicates=len(self._of_others(taken)) if taken else 0)
         self._forwarded += len(batch)
+
+    def _archived(self, jobs: list[NewJob]) -> set[str]:
+        """Those that were sent before by somebody who did not live to tell, and are over and gone from the store.
+
+        Those that are to be removed when they are over are gone in seconds, and what waits here may wait for days.
+        """
+        if self._engine.archive is None:
+            return set()
+        made = {job.id: job.created_at for job in jobs}
+        return {row.id for row in self._engine.archive.get(list(made)) if row.created_at == made[row.id]}
 
     def _blame(self, spooled: Spooled, error: Exception) -> None:
         """Set the job aside, unless it may have been an accident of the store: then it gets another chance."""

@@ -140,13 +140,22 @@ class PostgresArchive:
     def drop(self, before: int) -> list[str]:
         self._host.prepare()
         past = [part for part in self._partitions() if part.until is not None and part.until <= before]
-        for part in sorted(past, key=lambda part: part.until or 0):
-            self._server.transact(partial(self._drop, name=part.name))
-            self._known.discard(part.name)
+        dropped = [part.name for part in sorted(past, key=lambda part: part.until or 0) if self._dropped(part.name)]
         values = {"before": before, "limit": _DROPPED_AT_ONCE}
         while self._server.transact(lambda db: db.execute(self._sql["archive_drop_rest"], values).rowcount):
             pass
-        return [part.name for part in past]
+        return dropped
+
+    def _dropped(self, name: str) -> bool:
+        try:
+            self._server.transact(partial(self._drop, name=name))
+        except (psycopg.Error, EngineUnavailable):
+            if name in {partition.name for partition in self._partitions()}:
+                raise
+            return False  # somebody else was quicker
+        finally:
+            self._known.discard(name)
+        return True
 
     def _drop(self, db: Connection, name: str) -> None:
         # Not CONCURRENTLY: that is not to be had beside a partition for the rest. It is a matter of the catalog alone.
@@ -181,7 +190,8 @@ class PostgresArchive:
         return sorted(rows, key=lambda row: (row.since or 0, row.name))
 
     def _partitions(self) -> list[_Partition]:
-        return [_partition(*told) for told in self._ask("archive_partitions", "", {})]
+        # One that is dropped at this moment is told without its bounds.
+        return [_partition(*told) for told in self._ask("archive_partitions", "", {}) if told[1] is not None]
 
     def _rows(self, statement: str, where: str, values: dict[str, Any]) -> list[ArchiveRow]:
         return [_as_row(told) for told in self._ask(statement, where, values)]

@@ -8,7 +8,11 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
                   OR (job.kin = 1 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-                          WHERE bond.parent = job.seq AND child.state NOT IN ('completed', 'failed', 'cancelled')))
+                          WHERE bond.parent = job.seq
+                            AND (child.state NOT IN ('completed', 'failed', 'cancelled')
+                                 OR (child.state = 'failed' AND EXISTS (
+                                         SELECT 1 FROM headrace_dead AS letter
+                                         WHERE letter.job_id = child.id AND letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
     WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state
@@ -24,7 +28,11 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
                   OR (job.kin = 1 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-                          WHERE bond.parent = job.seq AND child.state NOT IN ('completed', 'failed', 'cancelled')))
+                          WHERE bond.parent = job.seq
+                            AND (child.state NOT IN ('completed', 'failed', 'cancelled')
+                                 OR (child.state = 'failed' AND EXISTS (
+                                         SELECT 1 FROM headrace_dead AS letter
+                                         WHERE letter.job_id = child.id AND letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
     WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state
@@ -32,10 +40,36 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
       AND (job.finished_at, job.seq) < (:at::bigint, :seq::bigint)
     ORDER BY job.finished_at DESC, job.seq DESC LIMIT :limit) AS found;
 
+-- A lookup for each flow, whatever the planner believes: to join them it would read every job there ever was.
 -- name: open_flows
-SELECT coalesce(json_agg(flow), '[]')::text FROM jsonb_array_elements_text(:ids::jsonb) AS flow
-WHERE EXISTS (SELECT 1 FROM headrace_jobs AS job
-              WHERE job.flow = flow AND job.state NOT IN ('completed', 'failed', 'cancelled'));
+SELECT coalesce(json_agg(asked.name), '[]')::text FROM jsonb_array_elements_text(:ids::jsonb) AS asked(name)
+CROSS JOIN LATERAL (
+    SELECT 1 FROM headrace_jobs AS job
+    WHERE job.flow = asked.name
+      AND (job.state NOT IN ('completed', 'failed', 'cancelled')
+           OR (job.state = 'failed' AND EXISTS (
+                   SELECT 1 FROM headrace_dead AS letter
+                   WHERE letter.job_id = job.id AND letter.status = 'pending')))
+    LIMIT 1) AS busy;
+
+-- Of these jobs those that were cancelled with a job above them whose dead letter is pending: they run after it.
+-- name: cut_off
+WITH RECURSIVE above (job, parent) AS (
+    SELECT bond.child, bond.parent FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
+    CROSS JOIN LATERAL (
+        SELECT seq FROM headrace_jobs
+        WHERE seq = s.value::bigint AND state = 'cancelled' AND reason = 'parent_failed' OFFSET 0) AS lost
+    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE child = lost.seq OFFSET 0) AS bond
+    UNION
+    SELECT above.job, bond.parent FROM above
+    CROSS JOIN LATERAL (
+        SELECT seq FROM headrace_jobs
+        WHERE seq = above.parent AND state = 'cancelled' AND reason = 'parent_failed' OFFSET 0) AS lost
+    CROSS JOIN LATERAL (SELECT * FROM headrace_bonds WHERE child = lost.seq OFFSET 0) AS bond
+)
+SELECT coalesce(json_agg(DISTINCT above.job), '[]')::text FROM above
+CROSS JOIN LATERAL (SELECT id FROM headrace_jobs WHERE seq = above.parent AND state = 'failed' OFFSET 0) AS parent
+WHERE EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = parent.id AND letter.status = 'pending');
 
 -- name: any_kin
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
@@ -44,8 +78,8 @@ SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
 
 -- What somebody else has locked is left for the next sweep.
 -- name: lock_leaving (each lease: Lease)
-SELECT coalesce(json_agg(json_build_array(seq, id, kin, flow)), '[]')::text FROM (
-    SELECT job.seq, job.id, job.kin, job.flow
+SELECT coalesce(json_agg(json_build_array(seq, id, kin, flow, state)), '[]')::text FROM (
+    SELECT job.seq, job.id, job.kin, job.flow, job.state
     FROM jsonb_array_elements(:lease::jsonb) AS lease(value), headrace_jobs AS job
     WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version AND jsonb_typeof(lease.value) = 'array'
       AND job.state IN ('completed', 'failed', 'cancelled')
@@ -56,7 +90,9 @@ SELECT coalesce(json_agg(json_build_array(seq, id, kin, flow)), '[]')::text FROM
 SELECT coalesce(json_agg(DISTINCT bond.parent), '[]')::text
 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
 WHERE bond.parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
-  AND child.state NOT IN ('completed', 'failed', 'cancelled');
+  AND (child.state NOT IN ('completed', 'failed', 'cancelled')
+       OR (child.state = 'failed' AND EXISTS (
+               SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = child.id AND letter.status = 'pending')));
 
 -- name: swept
 SELECT (SELECT value FROM headrace_store WHERE name = 'swept');

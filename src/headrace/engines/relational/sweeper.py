@@ -31,6 +31,7 @@ class Leaving(Struct, frozen=True, array_like=True):
     id: str
     kin: int
     flow: str | None
+    state: State
 
 
 _leaving = msgspec.json.Decoder(list[Leaving])
@@ -60,7 +61,8 @@ class SqlSweeper:
         def look(ledger: Ledger) -> list[Finished]:
             rows = _finished.decode(ledger.ask(statement, **asked))
             busy = _open_flows(ledger, [row.flow for row in rows])
-            return [replace(row, held=True) if row.flow in busy else row for row in rows]
+            cut_off = _cut_off(ledger, rows)
+            return [replace(row, held=True) if row.flow in busy or row.seq in cut_off else row for row in rows]
 
         return self._office.read(look)
 
@@ -95,6 +97,7 @@ def _remove(ledger: Ledger, leaving: list[Leaving]) -> list[str]:
     parents = as_json([job.seq for job in leaving if job.kin])
     awaited = set(_numbers.decode(ledger.ask("open_parents", seqs=parents))) if parents != "[]" else set()
     busy = _open_flows(ledger, [job.flow for job in leaving])
+    awaited |= _cut_off(ledger, leaving)
     going = [job for job in leaving if job.seq not in awaited and job.flow not in busy]
     if not going:
         return []
@@ -107,6 +110,12 @@ def _remove(ledger: Ledger, leaving: list[Leaving]) -> list[str]:
 
 
 def _open_flows(ledger: Ledger, flows: Sequence[str | None]) -> set[str]:
-    """Those of these flows that have an open job; each is looked at once, whatever its size."""
+    """Those of these flows that have a job that is open or on the desk; each is looked at once, whatever its size."""
     names = sorted({flow for flow in flows if flow is not None})
     return set(_names.decode(ledger.ask("open_flows", ids=as_json(names)))) if names else set()
+
+
+def _cut_off(ledger: Ledger, jobs: Sequence[Finished] | Sequence[Leaving]) -> set[int]:
+    """Those that were cancelled with a job whose dead letter is pending: requeued, it lets them run after it."""
+    seqs = [job.seq for job in jobs if job.state is State.CANCELLED and job.flow is None]  # flows stay whole anyway
+    return set(_numbers.decode(ledger.ask("cut_off", seqs=as_json(seqs)))) if seqs else set()

@@ -8,7 +8,11 @@ SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, ver
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
                   OR (job.kin = 1 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-                          WHERE bond.parent = job.seq AND child.state NOT IN ('completed', 'failed', 'cancelled')))
+                          WHERE bond.parent = job.seq
+                            AND (child.state NOT IN ('completed', 'failed', 'cancelled')
+                                 OR (child.state = 'failed' AND EXISTS (
+                                         SELECT 1 FROM headrace_dead AS letter
+                                         WHERE letter.job_id = child.id AND letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
     WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state AND job.finished_at < :before
@@ -23,7 +27,11 @@ SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, ver
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
                   OR (job.kin = 1 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
-                          WHERE bond.parent = job.seq AND child.state NOT IN ('completed', 'failed', 'cancelled')))
+                          WHERE bond.parent = job.seq
+                            AND (child.state NOT IN ('completed', 'failed', 'cancelled')
+                                 OR (child.state = 'failed' AND EXISTS (
+                                         SELECT 1 FROM headrace_dead AS letter
+                                         WHERE letter.job_id = child.id AND letter.status = 'pending')))))
                   AS held
     FROM headrace_jobs AS job
     WHERE job.finished_at IS NOT NULL AND job.queue = :queue AND job.state = :state AND job.finished_at < :before
@@ -33,14 +41,35 @@ SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, ver
 -- name: open_flows
 SELECT json_group_array(flow.value) FROM json_each(:ids) AS flow
 WHERE EXISTS (SELECT 1 FROM headrace_jobs AS job
-              WHERE job.flow = flow.value AND job.state NOT IN ('completed', 'failed', 'cancelled'));
+              WHERE job.flow = flow.value
+                AND (job.state NOT IN ('completed', 'failed', 'cancelled')
+                     OR (job.state = 'failed' AND EXISTS (
+                             SELECT 1 FROM headrace_dead AS letter
+                             WHERE letter.job_id = job.id AND letter.status = 'pending'))));
+
+-- Of these jobs those that were cancelled with a job above them whose dead letter is pending: they run after it.
+-- name: cut_off
+WITH RECURSIVE above (job, parent) AS (
+    SELECT bond.child, bond.parent FROM headrace_bonds AS bond
+    JOIN headrace_jobs AS child ON child.seq = bond.child
+    WHERE bond.child IN (SELECT value FROM json_each(:seqs))
+      AND child.state = 'cancelled' AND child.reason = 'parent_failed'
+    UNION
+    SELECT above.job, bond.parent FROM above
+    JOIN headrace_jobs AS lost ON lost.seq = above.parent
+    JOIN headrace_bonds AS bond ON bond.child = lost.seq
+    WHERE lost.state = 'cancelled' AND lost.reason = 'parent_failed')
+SELECT json_group_array(DISTINCT above.job) FROM above
+JOIN headrace_jobs AS parent ON parent.seq = above.parent
+WHERE parent.state = 'failed'
+  AND EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = parent.id AND letter.status = 'pending');
 
 -- name: any_kin
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
                WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (job.kin = 1 OR job.flow IS NOT NULL));
 
 -- name: lock_leaving (each lease: Lease)
-SELECT json_group_array(json_array(job.seq, job.id, job.kin, job.flow)) FROM json_each(:lease) AS lease
+SELECT json_group_array(json_array(job.seq, job.id, job.kin, job.flow, job.state)) FROM json_each(:lease) AS lease
 JOIN headrace_jobs AS job ON job.id = lease.id AND job.version = lease.version
 WHERE job.state IN ('completed', 'failed', 'cancelled')
   AND NOT EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = job.id AND letter.status = 'pending');
@@ -49,7 +78,9 @@ WHERE job.state IN ('completed', 'failed', 'cancelled')
 SELECT json_group_array(DISTINCT bond.parent)
 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
 WHERE bond.parent IN (SELECT value FROM json_each(:seqs))
-  AND child.state NOT IN ('completed', 'failed', 'cancelled');
+  AND (child.state NOT IN ('completed', 'failed', 'cancelled')
+       OR (child.state = 'failed' AND EXISTS (
+               SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = child.id AND letter.status = 'pending')));
 
 -- name: swept
 SELECT (SELECT value FROM headrace_store WHERE name = 'swept');

@@ -5,28 +5,26 @@
 local key, before, limit, is_up = place(ARGV[2], ARGV[1]), ARGV[3], tonumber(ARGV[4]), ARGV[5] == 'up'
 local at, last = ARGV[6], ARGV[7]
 
--- Jobs of one end are in the order of their numbers; those up to the last one are behind us.
-local function is_behind(member, score)
-  if at == '' or tonumber(score) ~= tonumber(at) then return false end
-  if is_up then return member <= last end
-  return member >= last
+-- How many stand before the job to go on after, with it if we go up. Jobs of one end are in the order of their numbers,
+-- and thousands may have one end, if they were cancelled together: it is looked for as in a dictionary.
+local function count_behind()
+  local low, high = call('ZCOUNT', key, '-inf', '(' .. at), call('ZCOUNT', key, '-inf', at)
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    local member = call('ZRANGE', key, middle, middle)[1]
+    if member < last or (is_up and member == last) then low = middle + 1 else high = middle end
+  end
+  return low
 end
 
-local members, offset = {}, 0
-while #members < limit do
-  local found
-  if is_up then
-    found = call('ZRANGEBYSCORE', key, at == '' and '-inf' or at, '(' .. before, 'WITHSCORES', 'LIMIT', offset, limit)
-  else
-    local from = '(' .. before
-    if at ~= '' and tonumber(at) < tonumber(before) then from = at end
-    found = call('ZREVRANGEBYSCORE', key, from, '-inf', 'WITHSCORES', 'LIMIT', offset, limit)
-  end
-  for i = 1, #found, 2 do
-    if #members < limit and not is_behind(found[i], found[i + 1]) then members[#members + 1] = found[i] end
-  end
-  if #found < 2 * limit then break end
-  offset = offset + limit
+local members, stop = {}, call('ZCOUNT', key, '-inf', '(' .. before)
+if is_up then
+  local start = at == '' and 0 or count_behind()
+  stop = math.min(start + limit, stop)
+  if start < stop then members = call('ZRANGE', key, start, stop - 1) end
+else
+  if at ~= '' then stop = math.min(count_behind(), stop) end
+  if stop > 0 then members = call('ZREVRANGE', key, -stop, math.min(limit - stop, 0) - 1) end
 end
 
 local count = #members

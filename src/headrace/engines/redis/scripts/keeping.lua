@@ -1,31 +1,79 @@
--- What keeps a finished job in the store: a pending dead letter, an open child, an open job of its flow.
+-- What keeps a finished job in the store: a pending dead letter of its own or of a job that would run with it again, an
+-- open child, an open job of its flow.
+--
+-- A flow may have a hundred thousand jobs, and so may a job have children: they are compared as sets, in parts, and the
+-- first one that is found is enough. To read each of their records would take the server a second.
 
+local AT_A_TIME = 1000
 local busy_flows = {}
+local is_desk_empty = call('EXISTS', P .. ':unresolved') == 0
 
--- Whether a job of the flow is open. Each flow is looked at once, whatever its size.
+local function is_on_desk(id)
+  return not is_desk_empty and call('HEXISTS', P .. ':unresolved', id) == 1
+end
+
+-- Whether one of these jobs is open, or has failed and is on the desk.
+local function any_matters(members)
+  for first = 1, #members, AT_A_TIME do
+    local part = {unpack(members, first, math.min(first + AT_A_TIME - 1, #members))}
+    for _, record in ipairs(records_of(part, #part)) do
+      local is_whole, _, state = pcall(take, record, 1)
+      if is_whole and not FINAL[state] then return true end
+      if is_whole and state == 'failed' and not is_desk_empty then
+        local j = job_of(record)
+        if j and is_on_desk(j.id) then return true end
+      end
+    end
+  end
+  return false
+end
+
+-- Whether a job of the flow is open or on the desk. Each flow is looked at once.
 local function is_busy(flow)
   if busy_flows[flow] == nil then
-    local members, is_open = call('ZRANGE', named('flow', flow), 0, -1), false
-    for i, record in ipairs(records_of(members, #members)) do
-      local j = job_of(record)
-      if j and not FINAL[j.state] then is_open = true end
+    local key = named('flow', flow)
+    -- Those that come last in a flow mostly end last.
+    local is_found = any_matters(call('ZREVRANGE', key, 0, 99))
+    for state in pairs(PLACES) do
+      if not is_found and not FINAL[state] then
+        local open = state == 'running' and LEASES or named('state', state)
+        is_found = call('EXISTS', open) == 1 and #call('ZINTER', 2, key, open) > 0
+      end
     end
-    busy_flows[flow] = is_open
+    if not is_found and not is_desk_empty then
+      is_found = any_matters(call('ZINTER', 2, key, named('state', 'failed')))
+    end
+    busy_flows[flow] = is_found
   end
   return busy_flows[flow]
 end
 
-local function has_open_child(member)
-  local children = call('HKEYS', P .. ':children:' .. member)
-  for _, record in ipairs(records_of(children, #children)) do
-    local child = job_of(record)
-    if child and not FINAL[child.state] then return true end
+-- Whether it was cancelled with a job above it that is on the desk: requeued, that one lets it run after it.
+local function is_cut_off(member, j)
+  if is_desk_empty then return false end
+  local level, seen = {}, {}
+  local function climb(from, lost)
+    if lost.state ~= 'cancelled' or lost.reason ~= 'parent_failed' then return end
+    for _, parent in ipairs(call('HKEYS', P .. ':parents:' .. from)) do
+      if not seen[parent] then seen[parent], level[#level + 1] = true, parent end
+    end
+  end
+  climb(member, j)
+  while #level > 0 do
+    local parents = level
+    level = {}
+    for i, record in ipairs(records_of(parents, #parents)) do
+      local parent = job_of(record)
+      if parent and parent.state == 'failed' and is_on_desk(parent.id) then return true end
+      if parent then climb(parents[i], parent) end
+    end
   end
   return false
 end
 
 local function is_held(member, j, flow, is_kin)
-  return call('HEXISTS', P .. ':unresolved', j.id) == 1
-    or (is_kin == 1 and has_open_child(member))
-    or (flow and is_busy(flow)) or false
+  return is_on_desk(j.id)
+    or (flow and is_busy(flow))
+    or (is_kin == 1 and any_matters(call('HKEYS', P .. ':children:' .. member)))
+    or (not flow and is_cut_off(member, j)) or false
 end
