@@ -10,14 +10,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.keeper")
 
-_REST = 9.0  # times as long as a piece of work took: a tenth of one thread's time
+# How many times as long as a piece of work took: a tenth of one thread's time, and half of it where no job runs.
+_REST_BESIDE_JOBS, _REST = 9.0, 1.0
 _SHORTEST_REST, _LONGEST_REST = 0.02, 2.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
 
@@ -33,7 +34,8 @@ class Chore(Protocol):
 class Keeper:
     """Does chores, from start() to stop()."""
 
-    def __init__(self, chores: Sequence[Chore]) -> None:
+    def __init__(self, chores: Sequence[Chore], has_jobs: Callable[[], bool] = lambda: True) -> None:
+        self._has_jobs = has_jobs
         self._wanted = [(0.0, chore) for chore in chores]
         self._outage = 0.0
         self._stopping = threading.Event()
@@ -58,7 +60,8 @@ class Keeper:
             took = time.monotonic() - began
             self._wanted.remove((at, chore))
             self._wanted.append((time.monotonic() + pause, chore))
-            self._stopping.wait(min(max(took * _REST, _SHORTEST_REST), _LONGEST_REST))
+            rest = took * (_REST_BESIDE_JOBS if self._has_jobs() else _REST)
+            self._stopping.wait(min(max(rest, _SHORTEST_REST), _LONGEST_REST))
 
     def _guarded(self, chore: Chore) -> float:
         try:

@@ -116,7 +116,7 @@ class Worker:
         fires = not self._drain and self._at_most is None
         self._timekeeper = Timekeeper(self._engine, self._declare) if fires else None
         chores = chores_of(self._engine, self._settings, self._archive, planner.removing) if fires else ()
-        self._keeper = Keeper(chores)
+        self._keeper = Keeper(chores, has_jobs=lambda: bool(self._crew.running or self._crew.waiting))
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
         if self._timekeeper is not None:
             self._timekeeper.start()
