@@ -428,12 +428,26 @@ def test_what_can_not_be_done_with_an_archived_job_says_so(
     drain(app)
     clock.advance(8 * DAY)
     sweep(app)
-    for act in (job.retry, job.delete):
-        with pytest.raises(InvalidJob, match="archive"):
-            act()
+    with pytest.raises(InvalidJob, match="archive"):
+        job.retry()
     assert not job.cancel()
     assert not job.promote()
     assert job.refresh().archived
+
+
+def test_an_archived_job_can_be_deleted_for_good(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
+    job, other = work.enqueue(1), work.enqueue(2)
+    drain(app)
+    clock.advance(8 * DAY)
+    sweep(app)
+    live = work.enqueue(3)
+    assert job.delete()
+    assert not job.delete()
+    with pytest.raises(JobNotFound):
+        app.jobs.get(job.id)
+    assert app.jobs.get(other.id).archived
+    assert app.jobs.delete(ids=[job.id, other.id, live.id]) == 2
+    assert app.jobs.count(archived=True) == 0
 
 
 def test_a_job_is_brought_back_to_run_again(app: Headrace, work: Task[..., Any, Any], clock: VirtualClock) -> None:
@@ -619,9 +633,15 @@ def test_a_walk_that_failed_begins_anew(
         patch.setattr(archive_of(app), "add", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):
             run_to_end(chore)
+    told = app.engine.sweeper.last()
+    assert told is not None
+    assert told.error == "ZeroDivisionError: division by zero"  # for the doctor
     clock.advance(60)
     run_to_end(chore)
     assert app.jobs.count(archived=True) == 1
+    told = app.engine.sweeper.last()
+    assert told is not None
+    assert told.error is None
 
 
 # -- export

@@ -1,4 +1,4 @@
-"""Jobs of the archive as the rest of the app sees jobs: rows, histories and logs, read only."""
+"""Jobs of the archive as the rest of the app sees jobs: to be looked at with their histories and logs, and removed."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from headrace.core.archive import ArchiveRow, Keepsake, keepsake_of
+from headrace.core.archive import ArchiveRow, Keepsake, keepsake_of, key_of
 from headrace.core.model import Filter, JobRow, Page
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob
 from headrace.runtime.job import ARCHIVED
 
+_OF_ONE_ID = 100  # jobs may have had it, one after the other
 _NOT_THERE = ("worker", "text", "flow")
 
 
@@ -44,6 +45,15 @@ def only_archived(engine: Engine, rows: Sequence[ArchiveRow]) -> list[ArchiveRow
     """Without those whose job is live: a sweep may have been cut off before it left."""
     live = {(job.id, job.created_at) for job in engine.desk.get([row.id for row in rows])} if rows else set()
     return [row for row in rows if (row.id, row.created_at) not in live]
+
+
+def delete(engine: Engine, archive: Archive | None, ids: Sequence[str]) -> list[str]:
+    """Remove these jobs from the archive for good; the ids of those that were there, and nowhere else."""
+    if archive is None:
+        return []
+    rows = only_archived(engine, archive.find(Filter(ids=tuple(ids)), _OF_ONE_ID * len(ids)).rows)
+    archive.remove([key_of(row) for row in rows])
+    return sorted({row.id for row in rows})
 
 
 def refuse_what_is_not_there(which: Filter) -> None:

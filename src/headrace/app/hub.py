@@ -102,7 +102,9 @@ class AppHub:
             done = self.engine.desk.move(which, event, len(which.ids))
             if not done:
                 self._refuse_if_spooled(which.ids)
-            if not done and event in (Event.REVIVE, Event.DELETE):
+            if event is Event.DELETE and len(done) < len(which.ids):
+                done += archived.delete(self.engine, self.archive, sorted({*which.ids} - {*done}))
+            elif not done and event is Event.REVIVE:
                 self._refuse_if_archived(which.ids)
             return done
         moved: list[str] = []
@@ -138,8 +140,8 @@ class AppHub:
         rows = [] if self.archive is None else archived.only_archived(self.engine, self.archive.get(ids))
         for row in rows:
             raise InvalidJob(
-                f"job {row.id} is in the archive, where it can only be looked at; app.lifecycle.restore({row.id!r}), "
-                f"or `headrace archive restore {row.id}`, brings it back to run again"
+                f"job {row.id} is in the archive, where it can be looked at and deleted; "
+                f"app.lifecycle.restore({row.id!r}), or `headrace archive restore {row.id}`, brings it back to run again"
             )
 
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:

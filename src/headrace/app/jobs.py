@@ -90,7 +90,7 @@ class Jobs:
         return self._move(filters, Event.HURRY)
 
     def delete(self, /, **filters: Any) -> int:
-        """Remove the matching jobs that are not running; how many."""
+        """Remove the matching jobs that are not running; how many. By their ids they leave the archive as well."""
         return self._move(filters, Event.DELETE)
 
     aget = twin(get)

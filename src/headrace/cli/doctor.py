@@ -114,6 +114,9 @@ def _look_at_archive(app: Headrace, report: Report) -> None:
         app.jobs.find(archived=True, ids=["nobody"], limit=1)
     except HeadraceError as error:
         report.findings.append(f"the archive can't be read, and finished jobs stay in the store: {error}")
+        return
+    if (last := app.engine.sweeper.last()) is not None and last.error is not None:
+        report.findings.append(f"finished jobs stay in the store, since they could not be archived: {last.error}")
 
 
 def _look_at_spool(spool: Spool, report: Report) -> None:

@@ -37,7 +37,10 @@ class Finished(Struct, frozen=True, array_like=True):
 
 
 class Swept(Struct, frozen=True, kw_only=True):
-    """What the last sweep has done: when, and how long it took, in milliseconds. Before `until` none need begin."""
+    """What the last sweep has done: when, and how long it took, in milliseconds. Before `until` none need begin.
+
+    `error` is why the one before it, or this one, could not go on.
+    """
 
     at: int
     duration: int
@@ -47,6 +50,7 @@ class Swept(Struct, frozen=True, kw_only=True):
     partition: str | None = None
     dropped: list[str] = []
     until: int = 0
+    error: str | None = None
 
 
 class _Asked(Struct, frozen=True):

@@ -178,7 +178,7 @@ class Job(Generic[R]):
 
     @property
     def archived(self) -> bool:
-        """Whether it has left the store for the archive, where it can only be looked at."""
+        """Whether it has left the store for the archive, where it can be looked at and deleted."""
         return isinstance(self._record, JobRow) and self._record.seq == ARCHIVED
 
     @property
@@ -280,7 +280,7 @@ class Job(Generic[R]):
         return self._apply(Event.HURRY)
 
     def delete(self) -> bool:
-        """Remove the job and its history. False if it is running or gone already."""
+        """Remove the job and its history, also from the archive. False if it is running or gone already."""
         return bool(self._hub.move(Filter(ids=(self.id,)), Event.DELETE))
 
     def update(self, *, priority: int | None = None, run_at: datetime | None = None, queue: str | None = None) -> bool:

@@ -23,6 +23,7 @@ from headrace.runtime.sweep import Sweep
 log = logging.getLogger("headrace.keeper")
 
 _TOO_LONG = 180.0  # seconds
+_LONGEST_ERROR = 500
 _SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
 _FOR_NOTHING = 10  # times as long as a walk that found nothing took, until the next one
 
@@ -45,6 +46,7 @@ class Sweeping:
         self._wanted = wanted
         self._sweep: Sweep | None = None
         self._pieces: Iterator[None] | None = None
+        self._error: str | None = None  # until a walk comes to its end
 
     def do(self) -> float:
         if self._pieces is None and not self._begin():
@@ -55,8 +57,10 @@ class Sweeping:
         except StopIteration:
             self._pieces = None
             return self._end()
-        except BaseException:
+        except Exception as error:
             self._pieces = None  # a walk that was cut off begins anew
+            self._error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+            self._record(_SAY_SO_FOR)
             raise
         self._worked += time.perf_counter() - began
         if self._engine.clock.now() >= self._said_at + _SAY_SO_EVERY:
@@ -77,7 +81,7 @@ class Sweeping:
 
     def _end(self) -> float:
         took = (self._engine.clock.now() - self._began) / 1000
-        pause = self._every
+        pause, self._error = self._every, None
         if self._tally.anything:
             told = (self._tally.archived, self._tally.deleted, self._tally.letters, took)
             log.info("%d jobs archived, %d deleted, %d dead letters removed in %.1f s", *told)
@@ -104,6 +108,7 @@ class Sweeping:
             partition=partition_of(now, self._settings.archive_partition),
             dropped=self._tally.dropped,
             until=now + leave_for,
+            error=self._error,
         )
         # A store that is full takes no word any more, and to make room in it is just what we are about.
         with contextlib.suppress(EngineUnavailable):

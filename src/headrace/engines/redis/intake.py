@@ -69,7 +69,9 @@ def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
     if why == b"full":
         raise queue_full(what.decode(), *figures[:3])
     if why == b"unknown":
-        raise InvalidJob(f"there is no job {what.decode()!r} to wait for, or to let wait")
+        raise InvalidJob(
+            f"there is no job {what.decode()!r} to wait for, or to let wait; it may be archived, or deleted"
+        )
     if why == b"ended":
         raise InvalidJob(f"job {what.decode()!r} is {figures[0].decode()} already; it can't wait for another one")
     if why == b"circle":
