@@ -140,8 +140,8 @@ class AppHub:
         rows = [] if self.archive is None else archived.only_archived(self.engine, self.archive.get(ids))
         for row in rows:
             raise InvalidJob(
-                f"job {row.id} is in the archive, where it can be looked at and deleted; "
-                f"app.lifecycle.restore({row.id!r}), or `headrace archive restore {row.id}`, brings it back to run again"
+                f"job {row.id} is in the archive; app.lifecycle.restore({row.id!r}), or "
+                f"`headrace archive restore {row.id}`, brings it back to run again"
             )
 
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:

@@ -91,7 +91,7 @@ def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[
     told = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
     standing = {name: (seq, state) for name, seq, state in told}
     for name in sorted(elsewhere - standing.keys()):
-        raise InvalidJob(f"there is no job {name!r} to wait for, or to let wait; it may be archived, or deleted")
+        raise InvalidJob(f"there is no job {name!r} to wait for, or to let wait; it may be archived")
     for bond in bonds:
         if bond.child in standing and standing[bond.child][1] in FINAL:
             raise InvalidJob(f"job {bond.child!r} is {standing[bond.child][1]} already; it can't wait for another one")
