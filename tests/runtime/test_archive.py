@@ -597,6 +597,19 @@ def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
     assert len(app.lifecycle.partitions()) == 3
 
 
+def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    work.enqueue()
+    drain(app)
+    clock.advance(8 * DAY)
+    sweep(app)
+    clock.advance(200 * DAY)
+    for _ in Sweep(app.engine, replace(app.settings, archive=False), app._hub.archive).walk(Tally()):
+        pass
+    assert app.lifecycle.partitions() == []
+
+
 def test_what_is_older_than_the_archive_keeps_is_not_archived(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:

@@ -153,10 +153,11 @@ class Sweep:
             yield
 
     def _partitions(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
-        if self._archive is None or dry_run or not self._settings.archive:
+        if self._archive is None or dry_run:
             return
-        tally.prepared += self._archive.prepare(now, self._settings.archive_partition)
-        yield
+        if self._settings.archive:
+            tally.prepared += self._archive.prepare(now, self._settings.archive_partition)
+            yield
         if self._settings.archive_keep is not None:
             tally.dropped += self._archive.drop(self._cutoff(now))
             yield
