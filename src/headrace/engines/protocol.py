@@ -17,10 +17,9 @@ from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
 from headrace.core.steps import Step
 from headrace.engines.archive import Archive, Sweeper
-from headrace.engines.care import Care
+from headrace.engines.care import Care, View
 from headrace.engines.letters import Letters
-from headrace.engines.parts import Desk, Joined, Porter, Timetable
-from headrace.engines.upkeep import Upkeep
+from headrace.engines.parts import Joined
 
 
 class Bell(Protocol):
@@ -132,8 +131,8 @@ class HotEngine(Protocol):
         ...
 
 
-class Engine(HotEngine, Protocol):
-    """A store: the hot path, the desk, the dead letters, its workers, bells and tables."""
+class Engine(HotEngine, View, Protocol):
+    """A store: the hot path, what a view of it shows, the dead letters, its workers, bells and tables."""
 
     @property
     def url(self) -> str:
@@ -146,15 +145,6 @@ class Engine(HotEngine, Protocol):
         ...
 
     @property
-    def desk(self) -> Desk: ...
-
-    @property
-    def timetable(self) -> Timetable: ...
-
-    @property
-    def porter(self) -> Porter: ...
-
-    @property
     def letters(self) -> Letters: ...
 
     @property
@@ -164,9 +154,6 @@ class Engine(HotEngine, Protocol):
     def archive(self) -> Archive | None:
         """The store's own archive; None where finished jobs can only be archived in another store."""
         ...
-
-    @property
-    def upkeep(self) -> Upkeep: ...
 
     @property
     def care(self) -> Care: ...
