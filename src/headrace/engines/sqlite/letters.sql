@@ -17,7 +17,7 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
                        SELECT json_group_array(json_array({Filing})) FROM (
                            SELECT * FROM headrace_history AS filed
                            WHERE filed.job = job.seq AND filed.version <= job.version
-                           ORDER BY filed.seq DESC LIMIT 10)))),
+                           ORDER BY filed.seq DESC LIMIT 10) AS newest))),
        coalesce(o.fingerprint, ''),
        coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = job.id
                  ORDER BY before.id DESC LIMIT 1), 0)
@@ -52,7 +52,7 @@ SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, ta
                        SELECT json_group_array(json_array({Filing})) FROM (
                            SELECT * FROM headrace_history AS filed
                            WHERE filed.job = headrace_jobs.seq AND filed.version <= headrace_jobs.version
-                           ORDER BY filed.seq DESC LIMIT 10)))),
+                           ORDER BY filed.seq DESC LIMIT 10) AS newest))),
        b.fingerprint,
        coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = headrace_jobs.id
                  ORDER BY before.id DESC LIMIT 1), 0)
