@@ -49,7 +49,7 @@ INSERT INTO headrace_logs (job, at, attempt, level, message)
 SELECT n, {NOW}, 1, 'info', 'a line' FROM numbers WHERE n % 10 = 0;
 INSERT INTO headrace_steps (job, kind, name, number, at)
 SELECT n, kind, 'charge', 1, {NOW} FROM numbers CROSS JOIN unnest(ARRAY['step', 'event']) AS kind WHERE n % 10 = 8;
-INSERT INTO headrace_tags (tag, job) SELECT 't', n FROM numbers WHERE n % 100 = 0;
+INSERT INTO headrace_tags (tag, job) SELECT CASE n % 100 WHEN 0 THEN 't' ELSE 'u' END, n FROM numbers WHERE n % 20 = 0;
 """
 
 
