@@ -17,8 +17,8 @@ from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.keeper")
 
-# How many times as long as a piece of work took: a tenth of one thread's time, and half of it where no job runs.
-_REST_BESIDE_JOBS, _REST = 9.0, 1.0
+# How many times as long as a piece of work took: a twentieth of one thread's time, and half of it where no job runs.
+_REST_BESIDE_JOBS, _REST = 19.0, 1.0
 _SHORTEST_REST, _LONGEST_REST = 0.02, 2.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
 
