@@ -207,9 +207,10 @@ class TermsBook:
 
     def layers(self, task: str | None, queue: str | None) -> Iterator[tuple[str, Terms]]:
         """Who says what, the nearest first; without the settings, which say everything."""
-        for kind, name in (("task", task), ("queue", queue)):
+        named: tuple[tuple[Kind, str | None], ...] = (("task", task), ("queue", queue))
+        for kind, name in named:
             if name is not None:
-                row = self.row(kind, name)  # type: ignore[arg-type]
+                row = self.row(kind, name)
                 yield f"{kind}, by an operator", row.ordered
                 yield f"{kind}, by its code", row.declared
 
