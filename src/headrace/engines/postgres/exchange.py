@@ -18,7 +18,7 @@ from headrace.engines.postgres.ledger import PostgresLedger
 from headrace.engines.postgres.server import Connection, Server
 from headrace.engines.postgres.turn import Settled, Taken
 from headrace.engines.relational import reaper
-from headrace.engines.relational.kinship import Effects
+from headrace.engines.relational.kinship import Effects, HasToWait
 from headrace.engines.sql import as_json
 
 T = TypeVar("T")
@@ -35,6 +35,7 @@ class Exchange:
         self._cursors: dict[str, str] = {}
         self._minds_rules = False
         self._meets_kin = False
+        self._some_wait = False
 
     def __call__(
         self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int
@@ -42,8 +43,8 @@ class Exchange:
         """The answer, and whom of this process to wake."""
         worker = want.worker if want else None
 
-        def settle(db: Connection) -> Settled:
-            return self._settle(db, outcomes, worker, notes, now)
+        def settle(db: Connection, careful: bool) -> Settled:
+            return self._settle(db, outcomes, worker, notes, now, careful)
 
         def settle_alone() -> Settled:
             if (
@@ -52,7 +53,7 @@ class Exchange:
                 or self._meets_kin
                 or any(outcome.event is not Event.SUCCEED for outcome in outcomes)
             ):
-                return self._server.transact(settle)
+                return self._transact(settle)
             return self._complete(outcomes, worker, now)
 
         if want is None or want.limit <= 0:
@@ -67,14 +68,27 @@ class Exchange:
             if settled.effects.work:  # too late for this claim
                 taken = taken._replace(due=now)
         elif outcomes or notes:
-            settled, taken = self._server.transact(lambda db: (settle(db), claim(db)))
+            settled, taken = self._transact(lambda db, careful: (settle(db, careful), claim(db)))
         else:
             settled, taken = Settled([], Effects()), self._server.run(claim)
         answer = self._claimed(want, taken, settled, now)
         return answer, self._told(outcomes, settled)
 
+    def _transact(self, act: Callable[[Connection, bool], T]) -> T:
+        """Do it in haste, unless successes had to wait lately; with care if that turns out to be so."""
+        try:
+            return self._server.transact(lambda db: act(db, self._some_wait))
+        except HasToWait:
+            return self._server.transact(lambda db: act(db, True))
+
     def _settle(
-        self, db: Connection, outcomes: Sequence[Outcome], worker: str | None, notes: Sequence[Note], now: int
+        self,
+        db: Connection,
+        outcomes: Sequence[Outcome],
+        worker: str | None,
+        notes: Sequence[Note],
+        now: int,
+        careful: bool,
     ) -> Settled:
         ledger = PostgresLedger(db, self._sql, self._channel)
         if self._meets_kin:
@@ -82,7 +96,11 @@ class Exchange:
         turn.note(ledger, notes)
         if outcomes and self._minds_rules:
             ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
-        return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else Settled([], Effects())
+        if not outcomes:
+            return Settled([], Effects())
+        hastily = self._meets_kin and not careful and all(map(turn.is_plain, outcomes))
+        settle = turn.settle_hastily if hastily else turn.settle
+        return settle(ledger, outcomes, worker, self._channel, now)
 
     def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
         """The answer to a claim, when time and rules have had their say."""
@@ -116,7 +134,7 @@ class Exchange:
         """Whom this concerns. Where rules are minded, whatever ends may let somebody else's job begin."""
         topics = {*turn.topics_of(outcomes), *settled.effects.topics()}
         if outcomes:
-            self._meets_kin = settled.met_kin
+            self._meets_kin, self._some_wait = settled.met_kin, settled.some_wait
         return topics | {"work"} if outcomes and self._minds_rules else topics
 
     def _mind_rules(self, want: Want, taken: Taken, now: int) -> Taken:

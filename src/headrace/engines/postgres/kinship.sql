@@ -87,11 +87,11 @@ SELECT count(pg_advisory_xact_lock_shared('headrace_bonds'::regclass::oid::bigin
 -- everybody: whoever comes second then sees, in the statements that follow, what the first one left.
 
 -- name: lock_children
-SELECT (SELECT count(*) FROM (
-            SELECT job.seq FROM headrace_jobs AS job
-            WHERE job.seq = ANY (ARRAY(SELECT child FROM headrace_bonds
-                                       WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
-            ORDER BY job.seq FOR UPDATE) AS children);
+SELECT coalesce(json_agg(seq), '[]')::text FROM (
+    SELECT job.seq FROM headrace_jobs AS job
+    WHERE job.seq = ANY (ARRAY(SELECT DISTINCT child FROM headrace_bonds
+                               WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
+    ORDER BY job.seq FOR UPDATE) AS children;
 
 -- name: unbind
 WITH unbound AS (
@@ -141,9 +141,7 @@ SELECT coalesce(json_agg(json_build_array(seq, CASE WHEN finished_at IS NOT NULL
                                                     ELSE 'pending' END)), '[]')::text
 FROM headrace_jobs AS job
 WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
-  AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:loose::jsonb)::bigint UNION
-                       SELECT child FROM headrace_bonds
-                       WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
+  AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
 
 -- name: unblock

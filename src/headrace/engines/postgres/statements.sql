@@ -79,11 +79,14 @@ WITH done AS (
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
     WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND job.kin <= :kin AND jsonb_typeof(o.value) = 'array'
-    RETURNING job.id, job.version - 1 AS version
+    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin > 0 THEN job.seq END AS kin
 ), called AS (
     SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
 )
-SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(json_build_array(id, version)), '[]')::text END,
+SELECT json_build_array(
+           CASE WHEN count(*) <> :expected THEN
+               (SELECT coalesce(json_agg(json_build_array(id, version)), '[]') FROM done) END,
+           CASE WHEN count(kin) > 0 THEN (SELECT json_agg(kin) FROM done WHERE kin > 0) END)::text,
        (SELECT count(*) FROM called)
 FROM done;
 

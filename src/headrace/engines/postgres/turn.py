@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from operator import itemgetter
+from operator import attrgetter, itemgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,6 +20,7 @@ from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
 
 _horizon = msgspec.json.Decoder(tuple[int | None, int | None, tuple[str, ...], str])
+_completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None])
 _leases = msgspec.json.Decoder(list[Lease])
 BATCH_OF_TIME = 5000
 _LOOK_AGAIN = 200
@@ -37,18 +38,20 @@ def note(ledger: Ledger, notes: Sequence[Note]) -> None:
 
 
 class Settled(NamedTuple):
-    """What came of outcomes: those that were stale, whom it concerned beyond the jobs themselves, if any had kin."""
+    """What came of outcomes: those that were stale, whom it concerned beyond the jobs themselves, if any had kin, and
+    if any success has to wait for them."""
 
     refused: list[Outcome]
     effects: Effects
     met_kin: bool = False
+    some_wait: bool = False
 
 
 def complete(ledger: Ledger, outcomes: Sequence[Outcome], channel: str) -> list[Outcome]:
     """Settle plain successes in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
-    applied = _complete(ledger, done, channel, 0) if done else set()
+    applied = _complete(ledger, done, channel, 0)[0] if done else set()
     return [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
 
 
@@ -62,6 +65,24 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, chan
     return settle_rest(ledger, left, worker, channel, now) if left else Settled([], Effects())
 
 
+def settle_hastily(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
+    """`settle` for successes of which most have kin: in one statement, and only then what that means to others.
+
+    Raises HasToWait, with nothing settled that may stay, if one of them waits for others itself.
+    """
+    first, again = _first_and_again(outcomes)
+    # Whoever locks several jobs at once does so in the order of their age, which is nearly that of their ids.
+    applied, kin = _complete(ledger, sorted(first, key=attrgetter("id")), channel, 1)
+    effects = kinship.follow_completed(ledger, kin, now) if kin else Effects()
+    if topics := effects.topics():
+        ledger.run("ring", messages=as_json(topics), channel=channel)
+    if len(applied) == len(outcomes):
+        return Settled([], effects, bool(kin))
+    rest = settle_rest(ledger, [*_without(applied, first), *again], worker, channel, now)
+    rest.effects.add(effects)
+    return rest._replace(met_kin=bool(kin))
+
+
 def settle_rest(ledger: Ledger, left: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
     """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
     settled = kinship.settle(ledger, left, _Scribe(ledger, channel), now)
@@ -70,7 +91,7 @@ def settle_rest(ledger: Ledger, left: Sequence[Outcome], worker: str | None, cha
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
     if stale:
         ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
-    return Settled(stale, settled.effects, bool(settled.places))
+    return Settled(stale, settled.effects, bool(settled.places), settled.some_wait)
 
 
 class _Scribe:
@@ -111,10 +132,12 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
     return list(first.values()), again
 
 
-def _complete(ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int) -> set[Lease]:
+def _complete(ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int) -> tuple[set[Lease], list[int]]:
+    """Those that were applied, and the numbers of the jobs among them that have kin."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
-    applied = ledger.ask("complete", o=as_json(done), expected=len(done), channel=channel, kin=kin)
-    return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(_leases.decode(applied))
+    told = ledger.ask("complete", o=as_json(done), expected=len(done), channel=channel, kin=kin)
+    applied, seqs = _completed.decode(told)
+    return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or []
 
 
 class Taken(NamedTuple):
@@ -220,6 +243,11 @@ def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
         room = limit - sum(granted.values())
         granted[queue] = granted.get(queue, 0) + max(min(quota, room), 0)
     return granted
+
+
+def is_plain(outcome: Outcome) -> bool:
+    """Whether it is a success that leaves no jobs behind."""
+    return outcome.event is Event.SUCCEED and not outcome.spawned
 
 
 def is_past(moment: int | None, now: int) -> bool:

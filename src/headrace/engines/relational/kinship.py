@@ -142,15 +142,19 @@ def follow(completed: Sequence[int], lost: Sequence[int], now: int, loose: Seque
     """Decide over all that waited for jobs which were completed, or ended otherwise; and for those that end by it."""
     effects = Effects()
     while completed or lost or loose:
-        ended = [*completed, *lost]
-        if not ((yield Ask("lock_children", {"seqs": as_json(ended)})) or loose):
+        children = yield from _locked_children([*completed, *lost])
+        if not (children or loose):
             break
         if completed:
             yield Ask("unbind", {"seqs": as_json(completed), "completed": True})
         cancelled = (yield from _lose(lost, now)) if lost else []
-        completed, lost, loose = (yield from _unblock(ended, loose, now, effects)), cancelled, ()
+        completed, lost, loose = (yield from _unblock([*children, *loose], now, effects)), cancelled, ()
         effects.done |= bool(completed or lost)
     return effects
+
+
+def _locked_children(parents: Sequence[int]) -> Steps[list[int]]:
+    return _numbers.decode((yield Ask("lock_children", {"seqs": as_json(parents)})))
 
 
 def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
@@ -172,8 +176,8 @@ def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
     return list(told)
 
 
-def _unblock(ended: Sequence[int], loose: Sequence[int], now: int, effects: Effects) -> Steps[list[int]]:
-    freed = _freed.decode((yield Ask("unblocked", {"seqs": as_json(ended), "loose": as_json(loose), "now": now})))
+def _unblock(waiting: Sequence[int], now: int, effects: Effects) -> Steps[list[int]]:
+    freed = _freed.decode((yield Ask("unblocked", {"seqs": as_json(waiting), "now": now})))
     by_target = _grouped((target, seq) for seq, target in freed)
     for target, seqs in by_target.items():
         yield _filed(seqs, Event.UNBLOCK, target, "all that it waited for has ended", now)
@@ -190,7 +194,7 @@ def reopen(revived: Sequence[int], now: int) -> Steps[None]:
     level = list(revived)
     while level:
         batch = {"seqs": as_json(level)}
-        if not (yield Ask("lock_children", batch)):
+        if not (yield from _locked_children(level)):
             break
         yield Ask("rebind", batch)
         yield Ask("unhold", batch)
@@ -217,11 +221,24 @@ def follow_lost(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
     return run(follow([], kin, now), ledger) if kin else Effects()
 
 
+class HasToWait(Exception):
+    """A success was stored of a job that waits for others: it is to be undone, and stored with care."""
+
+
+def follow_completed(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
+    """`follow` for jobs that were completed in this transaction before anybody looked whether they may be."""
+    # Since they were written, nobody else can have given them something to wait for.
+    if _kin.decode(ledger.ask("blocking", seqs=as_json(seqs))):
+        raise HasToWait
+    return run(follow(seqs, [], now), ledger)
+
+
 class Settlement(Struct):
-    """What was settled of jobs that have kin: the places of the outcomes, and whom it concerned."""
+    """What was settled of jobs that have kin: the places of the outcomes, whom it concerned, if any has to wait."""
 
     places: set[int]
     effects: Effects
+    some_wait: bool = False
 
 
 class Scribe(Protocol):
@@ -264,7 +281,7 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int
     lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
     lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
     effects.add(run(follow(list(completed), lost, now, loose), ledger))
-    return Settlement({place for place, _ in kin.values()}, effects)
+    return Settlement({place for place, _ in kin.values()}, effects, bool(loose))
 
 
 def _meant(outcome: Outcome, blocks: int) -> Outcome:

@@ -80,8 +80,7 @@ SELECT json_group_array(json_array(seq, iif(finished_at IS NOT NULL, 'completed'
                                             iif(run_at > :now, 'scheduled', 'pending'))))
 FROM headrace_jobs AS job
 WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
-  AND (seq IN (SELECT value FROM json_each(:loose))
-       OR seq IN (SELECT child FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs))))
+  AND seq IN (SELECT value FROM json_each(:seqs))
   AND NOT EXISTS (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks);
 
 -- name: unblock
@@ -206,4 +205,4 @@ ON CONFLICT DO NOTHING;
 SELECT 1;
 
 -- name: lock_children
-SELECT count(*) FROM (SELECT 1 FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs)) LIMIT 1);
+SELECT json_group_array(DISTINCT child) FROM headrace_bonds WHERE parent IN (SELECT value FROM json_each(:seqs));
