@@ -59,6 +59,15 @@ def test_a_name_that_nobody_knows_is_taken_and_doubted(shell: Shell, app: Headra
         assert shell("tasks", "pause", "known").out == "task known is paused\n"
 
 
+def test_the_order_of_a_task_is_given_and_lifted(shell: Shell, app: Headrace) -> None:
+    assert shell("tasks", "configure", "send", "--strategy", "lifo").out == "task send has strategy=lifo\n"
+    assert app.task_rules() == {"send": TaskRules(strategy="lifo")}
+    ran = shell("tasks", "configure", "send", "--strategy", "newest")
+    assert ran.code == 2
+    assert "expected one of priority, fifo, lifo, weighted_random, got 'newest'" in ran.err
+    assert shell("tasks", "configure", "send", "--strategy", "none").out == "task send has no rules\n"
+
+
 def test_one_wrong_name_leaves_every_task_as_it_was(shell: Shell, app: Headrace) -> None:
     ran = shell("tasks", "pause", "send", "no blanks")
     assert ran == (2, "", "error: task name: 'no blanks' must have 1 to 100 characters and no blanks\n")

@@ -51,7 +51,7 @@ PROMISED = {
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
     "rules starts_left",
     "QueueRules": "max_length weight strategy ageing rate concurrency key_rate key_concurrency",
-    "TaskRules": "paused rate concurrency",
+    "TaskRules": "paused rate concurrency strategy",
     "WorkerInfo": "id host pid state queues concurrency running completed failed started_at seen_at tasks",
     "Retry": "limit backoff base factor cap floor jitter on never on_timeout",
     "Unique": "by key states window on_conflict",

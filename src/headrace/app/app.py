@@ -228,7 +228,8 @@ class Headrace:
         """Change rules of a task, for every worker from its next claim on; all the rules it has then.
 
         `rate` is how many of its jobs may start in a time ("10/s"), `burst` how many of them at once after a rest,
-        `concurrency` how many may run at the same time, over all queues and workers. None lifts a rule.
+        `concurrency` how many may run at the same time, over all queues and workers. `strategy` is the order among
+        its own jobs: priority, fifo, lifo or weighted_random, whatever that of their queue. None lifts a rule.
         """
         return self._rule_task(name, lambda before: changed(before, rules))
 

@@ -1,4 +1,4 @@
-"""`headrace tasks`: holding up all jobs of a task, wherever they wait, or letting only so many of them run."""
+"""`headrace tasks`: holding up the jobs of a task, wherever they wait, or saying how many may run, in which order."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.queues import as_rule
 from headrace.cli.session import Session
 from headrace.cli.show import Column, print_json, print_table, remark, say
+from headrace.core.limits import STRATEGIES
 from headrace.core.options import check_task_name
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import TASK_RULES, in_words
@@ -91,6 +92,12 @@ def _doubt(app: Headrace, name: str) -> str:
     metavar="N",
     callback=as_rule,
     help="How many may run at the same time, over all queues and workers.",
+)
+@click.option(
+    "--strategy",
+    metavar="NAME",
+    callback=as_rule,
+    help=f"The order among its own jobs, whatever that of their queue: {', '.join(STRATEGIES)}.",
 )
 @click.option("--clear", "lift_all", is_flag=True, help="Lift every rule that is not given beside it.")
 @as_json_option

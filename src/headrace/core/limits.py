@@ -101,6 +101,11 @@ def gates_of(lane: str) -> list[Gate]:
     return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)] if lane else []
 
 
+def behind_task(lane: str, task: str) -> str:
+    """The lane that is the same but for the gate of its jobs' task."""
+    return lane_of([*gates_of(lane), Gate("task", task)])
+
+
 def needs_of(lane: str) -> frozenset[str]:
     """What a worker must have for the jobs of this lane."""
     return frozenset(gate.name for gate in gates_of(lane) if gate.kind == "needs")
@@ -205,3 +210,18 @@ def merged(levels: Mapping[int, Sequence[Head]], strategy: Strategy, ageing: int
         return waited_from - (head.priority * ageing if ageing and strategy == "priority" else 0), head.seq
 
     return sorted((head for heads in levels.values() for head in heads), key=place)[:jobs]
+
+
+def in_places_of(heads: Iterable[Head], usual: Sequence[Head]) -> list[Head]:
+    """Heads of a lane with an order of its own, each with the urgency of the most urgent one left when it starts.
+
+    `usual` are as many of the lane in the order of its queue. So the queue decides when it is the lane's turn, the
+    lane which of its jobs takes it, and it makes no difference whether jobs are claimed singly or together.
+    """
+    placed, gone, front = list[Head](), set[int](), 0
+    for head in heads:
+        while usual[front].seq in gone:
+            front += 1
+        placed.append(Head(head.seq, head.task, usual[front].priority, usual[front].rank, head.lane))
+        gone.add(head.seq)
+    return placed

@@ -40,6 +40,12 @@ class TaskRules(Struct, frozen=True, omit_defaults=True):
     paused: bool = False
     rate: Rate | None = None
     concurrency: int | None = None
+    strategy: Strategy | None = None
+
+    @property
+    def limit_starts(self) -> bool:
+        """Whether its jobs have to be looked for wherever they wait. An order of its own is minded in its lanes."""
+        return TaskRules(strategy=self.strategy) != self
 
 
 class TaskRow(Struct, frozen=True, array_like=True):

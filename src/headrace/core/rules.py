@@ -74,7 +74,7 @@ _OF_QUEUES: dict[str, Check] = {
     "key_burst": _burst,
     "key_concurrency": _count,
 }
-_OF_TASKS: dict[str, Check] = {"rate": _rate, "burst": _burst, "concurrency": _count}
+_OF_TASKS: dict[str, Check] = {"rate": _rate, "burst": _burst, "concurrency": _count, "strategy": _strategy}
 _CHECKS: dict[type, dict[str, Check]] = {QueueRules: _OF_QUEUES, TaskRules: _OF_TASKS}
 QUEUE_RULES, TASK_RULES = tuple(_OF_QUEUES), tuple(_OF_TASKS)
 

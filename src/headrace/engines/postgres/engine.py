@@ -98,7 +98,8 @@ class PostgresEngine:
 
     def _insert(self, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
         names = {job.queue for job in jobs}
-        lengths = self.lengths_of(names)
+        rules = self.rules_for_inserts()
+        lengths, jobs = rules.lengths_of(names), rules.placed(jobs)
         if len(jobs) == 1 and jobs[0].tags is None and not whole and not lengths and names <= self._known_queues:
             return [self._insert_one(jobs[0])]
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
@@ -138,20 +139,21 @@ class PostgresEngine:
         admission.run(admission.make_room(jobs, lengths), PostgresLedger(db, self.sql, self._channel))
         return _scalar(db, sql, values)
 
-    def lengths_of(self, queues: Collection[str]) -> dict[str, int]:
-        """How many jobs may wait in each of these queues that has a limit."""
+    def rules_for_inserts(self) -> Regulations:
+        """What has to be minded by who stores jobs."""
         if not self._regulations.are_fresh:
             self.read(self._regulations.learn)
-        return self._regulations.lengths_of(queues)
+        return self._regulations
 
     def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
         self.prepare()
         at = self.at(now)
         queues = {candidate.job.queue for candidate in candidates}
-        lengths = self.lengths_of(queues)
+        rules = self.rules_for_inserts()
+        lengths, received = rules.lengths_of(queues), rules.received(candidates)
 
         def store(ledger: Ledger) -> list[Verdict]:
-            verdicts = admission.run(admission.admit(candidates, whole, lengths, at), ledger)
+            verdicts = admission.run(admission.admit(received, whole, lengths, at), ledger)
             if any(verdict.kind in ("replaced", "rescheduled") for verdict in verdicts):
                 ledger.ask("ring", channel=self._channel, messages=as_json(["work"]))
             return verdicts
@@ -172,12 +174,13 @@ class PostgresEngine:
     ) -> None:
         self.prepare()
         at = self.at(now)
-        lengths = self.lengths_of({job.queue for job in jobs})
+        rules = self.rules_for_inserts()
+        lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
 
         def store(ledger: Ledger) -> Effects:
             if kinship.names_others(jobs, bonds):  # what is all new is in nobody's way
                 ledger.ask("alone_with_kin")
-            effects = admission.run(kinship.plant(jobs, bonds, flow, lengths, at), ledger)
+            effects = admission.run(kinship.plant(placed, bonds, flow, lengths, at), ledger)
             if topics := effects.topics():
                 ledger.ask("ring", channel=self._channel, messages=as_json(topics))
             return effects

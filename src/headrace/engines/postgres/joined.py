@@ -6,7 +6,7 @@ error would abort the caller's transaction. NOTIFY is part of the insert and is 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from typing import Any, Protocol, TypeVar
 from weakref import WeakSet
 
@@ -22,6 +22,7 @@ from headrace.engines.postgres.statements import qualified
 from headrace.engines.relational import admission, kinship
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.regulations import Regulations
 from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
@@ -51,7 +52,7 @@ class Host(Protocol):
 
     def at(self, now: int | None) -> int: ...
     def prepare(self) -> None: ...
-    def lengths_of(self, queues: Collection[str]) -> dict[str, int]: ...
+    def rules_for_inserts(self) -> Regulations: ...
     def read(self, act: Callable[[Ledger], T]) -> T: ...
     def write(self, act: Callable[[Ledger], T]) -> T: ...
 
@@ -86,17 +87,19 @@ class Reception:
         """The statements that store the jobs, each answered by its first row. `line` stands for the connection."""
         jobs = [candidate.job for candidate in candidates]
         yield from self._receive(line, jobs)
-        lengths = self._host.lengths_of({job.queue for job in jobs})
+        rules = self._host.rules_for_inserts()
+        lengths, received = rules.lengths_of({job.queue for job in jobs}), rules.received(candidates)
         if lengths or any(candidate.rule for candidate in candidates):
             yield from self._ensure_locks_hold()
-        return (yield from self._take_all(admission.admit(candidates, True, lengths, self._host.at(None))))
+        return (yield from self._take_all(admission.admit(received, True, lengths, self._host.at(None))))
 
     def plant(self, line: Any, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None) -> Steps[Effects]:
         """The same for jobs with their bonds."""
         yield from self._receive(line, jobs)
         yield from self._ensure_locks_hold()
-        lengths = self._host.lengths_of({job.queue for job in jobs})
-        return (yield from self._take_all(kinship.plant(jobs, bonds, flow, lengths, self._host.at(None))))
+        rules = self._host.rules_for_inserts()
+        lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
+        return (yield from self._take_all(kinship.plant(placed, bonds, flow, lengths, self._host.at(None))))
 
     def _receive(self, line: Any, jobs: Sequence[NewJob]) -> Steps[None]:
         _refuse_twins(jobs)

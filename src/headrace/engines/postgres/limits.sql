@@ -97,6 +97,17 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                          AND state || '' = 'pending' AND coalesce(expires_at, :until) > :now
                        FOR UPDATE SKIP LOCKED));
 
+-- Numbers between which every job is.
+-- name: span
+SELECT json_build_array(coalesce((SELECT seq FROM headrace_jobs ORDER BY seq LIMIT 1), 0),
+                        coalesce((SELECT seq FROM headrace_jobs ORDER BY seq DESC LIMIT 1), 0))::text;
+
+-- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
+-- name: gather
+UPDATE headrace_jobs
+SET lane = CASE lane WHEN '' THEN '[' ELSE left(lane, -1) || ',' END || :gate || ']'
+WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND position(:gate IN lane) = 0;
+
 -- name: chosen
 SELECT coalesce(json_agg(json_build_array(job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt,
                                           job.max_attempts, job.payload, job.checksum, job.created_at, job.run_at,

@@ -224,7 +224,9 @@ WITH horizon AS MATERIALIZED (
             LIMIT (share ->> 1)::bigint
             FOR UPDATE SKIP LOCKED) AS pick
         WHERE jsonb_typeof(share) = 'array' AND horizon.queues ? (share ->> 0)
-          AND horizon.tasks = '[]' AND NOT horizon.laned ? (share ->> 0)
+          AND NOT horizon.laned ? (share ->> 0)
+          AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(horizon.tasks) AS limited
+                          WHERE (limited -> 1) - 'strategy' <> '{}')
           AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(horizon.ruled) AS rule
                           WHERE rule ->> 0 = share ->> 0 AND (rule -> 1) - 'max_length' - 'weight' <> '{}')
           AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true))

@@ -153,8 +153,10 @@ SELECT count(*) FROM added;
 INSERT INTO headrace_queues (name, rules, created_at) VALUES (:name, :rules, :now)
 ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
 
--- name: queue_rules
-SELECT coalesce(json_agg(json_build_array(name, rules::json)), '[]')::text FROM headrace_queues WHERE rules IS NOT NULL;
+-- name: rules_for_inserts
+SELECT json_build_array(
+    (SELECT coalesce(json_agg(json_build_array(name, rules::json)), '[]') FROM headrace_queues WHERE rules IS NOT NULL),
+    (SELECT coalesce(json_agg(name), '[]') FROM headrace_tasks WHERE rules::json ->> 'strategy' IS NOT NULL))::text;
 
 -- name: lock_queues
 SELECT count(*) FROM (

@@ -7,9 +7,9 @@ import pkgutil
 from typing import NamedTuple
 
 _PARTS = {
-    "insert": ("uniques", "births", "arrivals"),
-    "plant": ("uniques", "births", "arrivals", "kinship", "planting"),
-    "admit": ("uniques", "births", "arrivals"),
+    "insert": ("uniques", "births", "laning", "arrivals"),
+    "plant": ("uniques", "births", "laning", "arrivals", "kinship", "planting"),
+    "admit": ("uniques", "births", "laning", "arrivals"),
     "exchange": ("letters", "starting", "kin", "settling", "passing", "gatekeeper"),
     "remember": ("memory",),
     "reap": ("letters", "release", "kinship"),
@@ -23,6 +23,7 @@ _PARTS = {
     "get": ("rows",),
     "peek": ("heads", "rows"),
     "move": ("letters", "uniques", "kinship", "erase", "reopening", "search"),
+    "gather": ("laning",),
     "rested_at": ("buckets",),
     "bonds": ("kinship",),
     "steps": ("memory",),
@@ -40,21 +41,24 @@ _PARTS = {
     "shelf_remove": ("papers",),
     "shelf_drop": ("papers",),
     "letters_purge": ("letters",),
-    "letters_requeue": ("letters", "uniques", "births", "arrivals", "kinship", "reopening"),
+    "letters_requeue": ("letters", "uniques", "births", "laning", "arrivals", "kinship", "reopening"),
     "census": ("kinship",),
     "own_page": ("kinship",),
     "cap": ("search",),
     "put": ("schedules",),
     "drop": ("schedules",),
     "due": ("schedules",),
-    "fire": ("uniques", "births", "arrivals", "schedules"),
+    "fire": ("uniques", "births", "laning", "arrivals", "schedules"),
 }
 # A part that seldom is needed, with what it is built on and when that is: a plain claim would spend a third of its
 # time only on making the functions.
 _IF_NEEDED = {
-    "gatekeeper": (("heads", "orders", "turns", "buckets", "limits"), "limit > 0 and (minded or ARGV[14] == '1')"),
+    "gatekeeper": (
+        ("heads", "orders", "turns", "buckets", "limits", "laning"),
+        "limit > 0 and (minded or ARGV[14] == '1')",
+    ),
     "kin": (("kinship", "nursery"), "ARGV[15] == '1' or call('EXISTS', KIN) == 1"),
-    "nursery": (("uniques", "births", "arrivals", "planting"), "ARGV[15] == '1'"),
+    "nursery": (("uniques", "births", "laning", "arrivals", "planting"), "ARGV[15] == '1'"),
 }
 
 

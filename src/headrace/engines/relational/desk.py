@@ -31,6 +31,7 @@ _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 
 _LANES_TO_PEEK = 50
+_GATHERED_AT_ONCE = 20_000  # numbers of jobs, most of them likely of others
 _FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
@@ -163,7 +164,20 @@ class SqlDesk:
             return ledger.run("rule_task", name=name, rules=as_json(rules))
 
         self._office.write(write)
+        self._office.forget_rules()
+        if rules.strategy is not None:
+            self._gather(name)
         self._office.ring("work")
+
+    def _gather(self, task: str) -> None:
+        """Put the open jobs of the task into lanes where its order holds; a few at a time, lest others wait long."""
+        first, last = msgspec.json.decode(self._ask("span"), type=tuple[int, int])
+        for after in range(first - 1, last, _GATHERED_AT_ONCE):
+            self._gather_some(task, after)
+
+    def _gather_some(self, task: str, after: int) -> None:
+        gate, until = as_json(f"t:{task}"), after + _GATHERED_AT_ONCE
+        self._office.write(lambda ledger: ledger.run("gather", task=task, gate=gate, after=after, until=until))
 
     def tasks(self) -> list[TaskRow]:
         return msgspec.json.decode(self._ask("tasks"), type=list[TaskRow])

@@ -51,7 +51,9 @@ class Rulebook(NamedTuple):
 
     def asks_care(self, queue: str, strategy: Strategy | None) -> bool:
         """Whether a claim from this queue has to be made here."""
-        if self.tasks or queue in self.laned or strategy not in (None, "priority"):
+        if queue in self.laned or strategy not in (None, "priority"):
+            return True
+        if any(rules.limit_starts for rules in self.tasks.values()):
             return True
         rules = self.queues.get(queue)
         return rules is not None and rules.shape_claims
@@ -258,13 +260,24 @@ class Gatekeeper:
         """Put each job into the lane that is the same but for its task; the names of these lanes."""
         moves: dict[str, set[int]] = {}
         for head in ruled:
-            lane = limits.lane_of([*limits.gates_of(head.lane), Gate("task", head.task)])
-            moves.setdefault(lane, set()).add(head.seq)
+            moves.setdefault(limits.behind_task(head.lane, head.task), set()).add(head.seq)
         for lane, seqs in moves.items():
             self._ledger.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
         return list(moves)
 
     def _front(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
+        usual = self._in_order(queue, lane, order, room)
+        own = self._own_strategy(lane)
+        if own in (None, order.strategy):
+            return usual
+        return limits.in_places_of(self._in_order(queue, lane, order._replace(strategy=own), room), usual)
+
+    def _own_strategy(self, lane: str) -> Strategy | None:
+        """The order that a task has among its jobs, whatever the order of their queue."""
+        tasks = [self._book.tasks.get(gate.name) for gate in limits.gates_of(lane) if gate.kind == "task"]
+        return next((rules.strategy for rules in tasks if rules is not None), None)
+
+    def _in_order(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
         strategy, ageing = order
         if strategy == "priority" and not ageing:
             return self._heads(queue, lane, room)

@@ -108,7 +108,7 @@ def _carry_out(ledger: Ledger, firings: Sequence[Firing]) -> None:
         rules = Regulations()
         rules.learn(ledger)
         admission.run(admission.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), ledger)
-        ledger.insert(jobs)
+        ledger.insert(rules.placed(jobs))
     if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
         ledger.run("add_occurrences", c=as_json(occurrences))
     for firing in firings:

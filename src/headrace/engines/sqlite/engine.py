@@ -117,7 +117,7 @@ class SqliteEngine:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
                 if lengths := self._lengths(db, names):
                     admission.run(admission.make_room(jobs, lengths), SqliteLedger(db))
-                fresh = intake.insert(db, jobs, whole)
+                fresh = intake.insert(db, self._regulations.placed(jobs), whole)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -132,7 +132,8 @@ class SqliteEngine:
         try:
             with self.store.writing() as db:
                 lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
-                verdicts = admission.run(admission.admit(candidates, whole, lengths, at), SqliteLedger(db))
+                received = self._regulations.received(candidates)
+                verdicts = admission.run(admission.admit(received, whole, lengths, at), SqliteLedger(db))
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -146,7 +147,8 @@ class SqliteEngine:
         at = self.at(now)
         with self.store.writing() as db:
             lengths = self._lengths(db, {job.queue for job in jobs})
-            effects = admission.run(kinship.plant(jobs, bonds, flow, lengths, at), SqliteLedger(db))
+            placed = self._regulations.placed(jobs)
+            effects = admission.run(kinship.plant(placed, bonds, flow, lengths, at), SqliteLedger(db))
         effects.work = True
         effects.ring(self.ring)
 

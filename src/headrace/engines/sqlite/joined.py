@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sqlite3
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
@@ -33,7 +33,7 @@ from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 
 _notice = msgspec.json.Decoder(Notice)
 R = TypeVar("R")
-MakeSteps = Callable[[Mapping[str, int], int], Steps[R]]
+MakeSteps = Callable[[Regulations, int], Steps[R]]
 # What is stored, how, and by which job it can be told that it is there.
 Storing = tuple[Sequence[NewJob], MakeSteps[R], Callable[[R], str]]
 
@@ -110,7 +110,7 @@ class SqliteJoined:
             ledger = SqliteLedger(_as_connection(db))
             rules = Regulations()
             rules.learn(ledger)
-            answer = admission.run(make_steps(rules.lengths_of(queues), now), ledger)
+            answer = admission.run(make_steps(rules, now), ledger)
             db.execute("RELEASE headrace")
             return answer
         except BaseException:
@@ -142,11 +142,21 @@ class SqliteJoined:
 
 def _admission(candidates: Sequence[Candidate]) -> Storing[list[Verdict]]:
     jobs = [candidate.job for candidate in candidates]
-    return jobs, lambda lengths, now: admission.admit(candidates, True, lengths, now), lambda told: told[-1].id
+    queues = {job.queue for job in jobs}
+
+    def admit(rules: Regulations, now: int) -> Steps[list[Verdict]]:
+        return admission.admit(rules.received(candidates), True, rules.lengths_of(queues), now)
+
+    return jobs, admit, lambda told: told[-1].id
 
 
 def _planting(jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None) -> Storing[Effects]:
-    return jobs, lambda lengths, now: kinship.plant(jobs, bonds, flow, lengths, now), lambda _: jobs[-1].id
+    queues = {job.queue for job in jobs}
+
+    def plant(rules: Regulations, now: int) -> Steps[Effects]:
+        return kinship.plant(rules.placed(jobs), bonds, flow, rules.lengths_of(queues), now)
+
+    return jobs, plant, lambda _: jobs[-1].id
 
 
 def _refuse_if_moved(db: SqliteDriver) -> None:

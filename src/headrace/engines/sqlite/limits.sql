@@ -88,6 +88,16 @@ UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = att
                          started_at = :now, lease_until = :until, progress = NULL
 WHERE seq IN (SELECT value FROM json_each(:seqs)) AND state = 'pending';
 
+-- Numbers between which every job is. Not one SELECT of both: that would read the whole index.
+-- name: span
+SELECT json_array(coalesce((SELECT min(seq) FROM headrace_jobs WHERE seq > 0), 0),
+                  coalesce((SELECT max(seq) FROM headrace_jobs WHERE seq > 0), 0));
+
+-- Open jobs of a task into the lanes behind its gate. By its letter that gate is the last of a lane.
+-- name: gather
+UPDATE headrace_jobs SET lane = CASE lane WHEN '' THEN '[' ELSE substr(lane, 1, length(lane) - 1) || ',' END || :gate || ']'
+WHERE seq > :after AND seq <= :until AND task = :task AND finished_at IS NULL AND instr(lane, :gate) = 0;
+
 -- name: chosen
 SELECT json_group_array(json_array({Claim})) FROM (
     SELECT job.id, job.seq AS ref, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,

@@ -108,8 +108,10 @@ INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT p.queue, :now FR
 INSERT INTO headrace_queues (name, rules, created_at) VALUES (:name, :rules, :now)
 ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
 
--- name: queue_rules
-SELECT json_group_array(json_array(name, json(rules))) FROM headrace_queues WHERE rules IS NOT NULL;
+-- name: rules_for_inserts
+SELECT json_array(
+    (SELECT json_group_array(json_array(name, json(rules))) FROM headrace_queues WHERE rules IS NOT NULL),
+    (SELECT json_group_array(name) FROM headrace_tasks WHERE rules ->> 'strategy' IS NOT NULL));
 
 -- name: lock_queues
 SELECT json_array_length(:names);

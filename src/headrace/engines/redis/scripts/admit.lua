@@ -118,7 +118,7 @@ local function replace(entry, new)
   expect(j.queue, -1)
   expect(new.queue, 1)
   j.task, j.queue, j.priority, j.rank, j.run_at = new.task, new.queue, new.priority, new.rank, new.run_at
-  j.max_attempts, j.expires_at, j.lane = new.max_attempts, new.expires_at, new.lane
+  j.max_attempts, j.expires_at, j.lane = new.max_attempts, new.expires_at, lane_for(new.task, new.lane)
   entry.content = new
 end
 

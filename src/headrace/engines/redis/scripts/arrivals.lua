@@ -12,6 +12,7 @@ end
 
 local function submit(member, mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
   max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)
+  lane = lane_for(task, lane)
   local beginning = version == 1 and beginnings[state]
   if not beginning then
     beginning = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil)

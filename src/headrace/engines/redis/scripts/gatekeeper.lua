@@ -5,22 +5,6 @@ local MOST_MOVED, moved = 1000, 0 -- jobs that one claim puts into lanes; about 
 
 -- Jobs of tasks that have rules are put into lanes behind the task's gate when they are met.
 
-local ESCAPED = {['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r',
-  ['\t'] = '\\t'}
-
--- The lane with this task's gate besides its own. By its letter it is the last: gates are in order.
-local function with_task(lane, task)
-  local quoted = ('t:' .. task):gsub('[%z\1-\31"\\]', function(letter)
-    return ESCAPED[letter] or string.format('\\u%04x', letter:byte())
-  end)
-  return (lane == '' and '[' or lane:sub(1, -2) .. ',') .. '"' .. quoted .. '"]'
-end
-
-local function is_behind(lane, gate)
-  local gates = gates_of(lane)
-  return gates[#gates] == gate
-end
-
 -- Move those of these heads that are not behind their task's gate to lanes where they are; whether there were any.
 -- `told` is called with every lane that got some.
 local function move_ruled(found, told)
@@ -57,6 +41,14 @@ end
 
 -- Which.
 
+-- The order that a task has among its jobs, whatever that of their queue.
+local function own_order_in(lane)
+  local gates = gates_of(lane)
+  local gate = gates[#gates] or ''
+  local rules = gate:sub(1, 2) == 't:' and task_rules[gate:sub(3)]
+  return rules and rules.strategy
+end
+
 -- The lanes of a queue as `choose_in_turn` knows them. A lane has its name, its turn, its heads as far as they are
 -- known, and the place of the next one.
 local function ways_of(queue, rules, order, room, free)
@@ -64,8 +56,23 @@ local function ways_of(queue, rules, order, room, free)
   local by_level = order == 'priority' and not rules.ageing
   local visited, newcomers = {}, {}
 
+  -- The front of a lane. If it has an order of its own, each of its jobs has the urgency of the most urgent one left
+  -- when it starts: the queue decides when it is the lane's turn, the lane which of its jobs takes it.
+  local function front_of(lane, width)
+    local usual = front(queue, lane.name, order, rules.ageing, width)
+    if not lane.own_order then return usual end
+    local gone, first = {}, 1
+    local own = front(queue, lane.name, lane.own_order, rules.ageing, width)
+    for _, head in ipairs(own) do
+      while gone[usual[first].member] do first = first + 1 end
+      head.level, head.rank, head.place = usual[first].level, usual[first].rank, usual[first].place
+      gone[head.member] = true
+    end
+    return own
+  end
+
   local function look(lane, n)
-    local function at_front(width) return front(queue, lane.name, order, rules.ageing, width) end
+    local function at_front(width) return front_of(lane, width) end
     lane.heads = settled(at_front, n, function(name) newcomers[#newcomers + 1] = name end)
   end
 
@@ -83,7 +90,9 @@ local function ways_of(queue, rules, order, room, free)
     local lane = {name = turn:sub(4), turn = turn, at = 1, heads = {}}
     if visited[lane.name] or room_behind(gates_of(lane.name)) < 1 then return end
     visited[lane.name] = true
-    if by_level then look(lane, 1) end
+    local own = own_order_in(lane.name)
+    lane.own_order = own ~= order and own or nil
+    if by_level and not lane.own_order then look(lane, 1) end
     return has_next(lane) and lane or nil
   end
 

@@ -3,7 +3,7 @@
 
 -- What the worker has and prefers, and by queue what it remembers of the lanes for us.
 local has, own_order, memories, remembered = {}, nil, {}, {}
-local rules_of, has_lanes, task_rules, any_task_rules = {}, {}, {}, false
+local rules_of, has_lanes, task_rules, any_task_rules, any_task_limits = {}, {}, {}, false, false
 local next_start -- when a rule will allow more
 
 local function come_back(moment)
@@ -21,11 +21,15 @@ local function learn_rules(capabilities, order, told)
   end
   for _, name in ipairs(call('SMEMBERS', LANED)) do has_lanes[name], remembered[name] = true, nil end
   local tasks = call('HGETALL', TASKS)
-  for i = 1, #tasks, 2 do task_rules[tasks[i]], any_task_rules = cjson.decode(tasks[i + 1]), true end
+  for i = 1, #tasks, 2 do
+    local rules = cjson.decode(tasks[i + 1])
+    task_rules[tasks[i]], any_task_rules = rules, true
+    any_task_limits = any_task_limits or rules.paused or rules.rate or rules.concurrency
+  end
 end
 
 local function asks_care(queue)
-  if any_task_rules or has_lanes[queue] or (own_order and own_order ~= 'priority') then return true end
+  if any_task_limits or has_lanes[queue] or (own_order and own_order ~= 'priority') then return true end
   for name in pairs(rules_of[queue] or {}) do
     if name ~= 'max_length' and name ~= 'weight' then return true end
   end

@@ -1,0 +1,33 @@
+-- Jobs of tasks that have an order of their own wait in lanes behind their task's gate, where it can be minded.
+
+local ESCAPED = {['"'] = '\\"', ['\\'] = '\\\\', ['\b'] = '\\b', ['\f'] = '\\f', ['\n'] = '\\n', ['\r'] = '\\r',
+  ['\t'] = '\\t'}
+
+-- The lane with this task's gate besides its own. By its letter it is the last: gates are in order.
+local function with_task(lane, task)
+  local quoted = ('t:' .. task):gsub('[%z\1-\31"\\]', function(letter)
+    return ESCAPED[letter] or string.format('\\u%04x', letter:byte())
+  end)
+  return (lane == '' and '[' or lane:sub(1, -2) .. ',') .. '"' .. quoted .. '"]'
+end
+
+local function is_behind(lane, gate)
+  local gates = gates_of(lane)
+  return gates[#gates] == gate
+end
+
+local own_orders -- task -> its order
+
+local function order_of_task(task)
+  if not own_orders then
+    own_orders = {}
+    local known = call('HGETALL', TASKS)
+    for i = 1, #known, 2 do own_orders[known[i]] = cjson.decode(known[i + 1]).strategy end
+  end
+  return own_orders[task]
+end
+
+-- The lane of a new job that asks for this one.
+local function lane_for(task, lane)
+  return order_of_task(task) and not is_behind(lane, 't:' .. task) and with_task(lane, task) or lane
+end
