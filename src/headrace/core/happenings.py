@@ -79,7 +79,7 @@ def _named_by(pattern: Any) -> tuple[str, ...]:
     raise InvalidJob(f"there is no event type {short(pattern)}; {hint}")
 
 
-def page_of(cursor: str) -> tuple[str, int | None]:
+def page_of(cursor: Any) -> tuple[str, int | None]:
     """The page that a cursor is on, and its place on it; None if it is behind all that is there."""
     match = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None:

@@ -108,6 +108,12 @@ def _of_history(group: Group) -> list[Group]:
     ]
 
 
+def narrowed(groups: Sequence[Group], to: Collection[str]) -> list[Group]:
+    """These groups, written out, with no success but of these jobs."""
+    true_of = frozenset(to)
+    return [each for group in groups for each in _written_out(group, true_of)]
+
+
 def endings(groups: Sequence[Group], of: Collection[str]) -> list[Group]:
     """What these groups tell of the success of these jobs, and nothing else."""
     told = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
@@ -116,10 +122,9 @@ def endings(groups: Sequence[Group], of: Collection[str]) -> list[Group]:
 
 def events_of(cursor: str, groups: Sequence[Group], after: str | None = None) -> Iterator[Happening]:
     """The events of one page, each with its cursor; with `after`, a cursor on it, those behind that one."""
-    first = 0
-    if after is not None and (place := page_of(after)) and place[0] == cursor:
-        first = sum(group.size for group in groups) if place[1] is None else place[1] + 1
     last = sum(group.size for group in groups) - 1
+    on, place = ("", None) if after is None else page_of(after)
+    first = 0 if on != cursor else last + 1 if place is None else place + 1
     number = 0
     for group in groups:
         for place_in_group in range(group.size):

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.model import Note, Outcome
-from headrace.core.pages import Group, page, read
+from headrace.core.pages import Group, narrowed, page
 from headrace.core.states import Event
 from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.kinship import Effects
@@ -45,12 +45,11 @@ class Settling:
         self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[Group]
     ) -> list[Outcome]:
         """Settle, and tell what the worker has to tell before whatever follows from it."""
-        told = page(groups)
-        seq = intake.tell(self._db, told) if groups else 0
+        seq = intake.tell(self._db, page(groups)) if groups else 0
         refused = self.settle(outcomes, worker) if outcomes else []
         if groups and len(self._completed) < len([o for o in outcomes if o.event is Event.SUCCEED]):
-            true_of = as_json([outcome.id for outcome in self._completed])
-            self._db.execute(SQL["correct_page"], {"seq": seq, "page": page(read(told.text, true_of)).text})
+            told = page(narrowed(groups, {outcome.id for outcome in self._completed}))
+            self._db.execute(SQL["correct_page"], {"seq": seq, "page": told.text})
         return refused
 
     def settle(self, outcomes: Sequence[Outcome], worker: str | None) -> list[Outcome]:

@@ -11,7 +11,7 @@ CREATE TABLE headrace_events (
 ALTER TABLE headrace_history ADD COLUMN run_at INTEGER;
 
 -- Whatever is filed is told, whoever files it; but not while jobs are carried over with the stories of another store.
-CREATE TRIGGER headrace_tell_filed AFTER INSERT ON headrace_history
+CREATE TRIGGER headrace_filed_is_told AFTER INSERT ON headrace_history
 WHEN NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'hush')
 BEGIN
     INSERT INTO headrace_events (at, total, page)
@@ -24,7 +24,7 @@ BEGIN
     FROM headrace_jobs AS job WHERE job.seq = NEW.job;
 END;
 
-CREATE TRIGGER headrace_tell_dead AFTER INSERT ON headrace_dead
+CREATE TRIGGER headrace_dead_is_told AFTER INSERT ON headrace_dead
 WHEN NEW.status = 'pending' AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'hush')
 BEGIN
     INSERT INTO headrace_events (at, total, page)
@@ -35,7 +35,7 @@ BEGIN
 END;
 
 -- A job that fails once more before anybody looked has its pending letter written anew, under a new id.
-CREATE TRIGGER headrace_tell_dead_changed AFTER UPDATE ON headrace_dead
+CREATE TRIGGER headrace_change_of_dead_is_told AFTER UPDATE ON headrace_dead
 WHEN (NEW.id <> OLD.id OR NEW.status <> OLD.status)
      AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'hush')
 BEGIN
