@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from headrace.core.model import Exchanged, Note, Outcome, Want
+from headrace.core.pages import Group
 from headrace.core.states import Event
 from headrace.engines.postgres import turn
 from headrace.engines.postgres.ledger import PostgresLedger
@@ -38,13 +39,18 @@ class Exchange:
         self._some_wait = False
 
     def __call__(
-        self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int
+        self,
+        outcomes: Sequence[Outcome],
+        want: Want | None,
+        notes: Sequence[Note],
+        now: int,
+        groups: Sequence[Group] = (),
     ) -> tuple[Exchanged, set[str]]:
         """The answer, and whom of this process to wake."""
         worker = want.worker if want else None
 
         def settle(db: Connection, careful: bool) -> Settled:
-            return self._settle(db, outcomes, worker, notes, now, careful)
+            return self._settle(db, outcomes, worker, notes, now, groups, careful)
 
         def settle_alone() -> Settled:
             if (
@@ -54,7 +60,7 @@ class Exchange:
                 or any(outcome.event is not Event.SUCCEED for outcome in outcomes)
             ):
                 return self._transact(settle)
-            return self._complete(outcomes, worker, now)
+            return self._complete(outcomes, worker, now, groups)
 
         if want is None or want.limit <= 0:
             settled = settle_alone()
@@ -67,7 +73,7 @@ class Exchange:
             settled, taken = _side_by_side(settle_alone, lambda: self._server.run(claim))
             if settled.effects.work:  # too late for this claim
                 taken = taken._replace(due=now)
-        elif outcomes or notes:
+        elif outcomes or notes or groups:
             settled, taken = self._transact(lambda db, careful: (settle(db, careful), claim(db)))
         else:
             settled, taken = Settled([], Effects()), self._server.run(claim)
@@ -88,6 +94,7 @@ class Exchange:
         worker: str | None,
         notes: Sequence[Note],
         now: int,
+        groups: Sequence[Group],
         careful: bool,
     ) -> Settled:
         ledger = PostgresLedger(db, self._sql, self._channel)
@@ -96,11 +103,9 @@ class Exchange:
         turn.note(ledger, notes)
         if outcomes and self._minds_rules:
             ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
-        if not outcomes:
-            return Settled([], Effects())
-        hastily = self._meets_kin and not careful and all(map(turn.is_plain, outcomes))
+        hastily = self._meets_kin and outcomes and not careful and all(map(turn.is_plain, outcomes))
         settle = turn.settle_hastily if hastily else turn.settle
-        return settle(ledger, outcomes, worker, self._channel, now)
+        return settle(ledger, outcomes, worker, self._channel, now, groups)
 
     def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
         """The answer to a claim, when time and rules have had their say."""
@@ -114,19 +119,19 @@ class Exchange:
         taken = self._mind_rules(want, taken, now)
         return Exchanged(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
 
-    def _complete(self, outcomes: Sequence[Outcome], worker: str | None, now: int) -> Settled:
+    def _complete(self, outcomes: Sequence[Outcome], worker: str | None, now: int, groups: Sequence[Group]) -> Settled:
         """Nearly always one statement does all there is to settle, and needs no transaction around it."""
 
         def ledger(db: Connection) -> PostgresLedger:
             return PostgresLedger(db, self._sql, self._channel)
 
-        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel)) if outcomes else []
+        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel, groups))
         if not left:
             return Settled([], Effects())
 
         def settle_rest(db: Connection) -> Settled:
             ledger(db).ask("beside_others_with_kin")
-            return turn.settle_rest(ledger(db), left, worker, self._channel, now)
+            return turn.settle_rest(ledger(db), left, worker, self._channel, now, groups)
 
         return self._server.transact(settle_rest)
 
