@@ -175,21 +175,20 @@ class Tower:
             # For what came meanwhile, and for those who did not wait so long for the line.
             if was_down or self._up_since - called > _AGAIN_LONGEST / 2:
                 self._ring_everybody()
+            # Made once: whoever was rung gets the interpreter only when this thread waits again.
+            watch = _watch(nudged, line)
             while self._is_wanted():
                 for message in line.messages():
                     self.ring(message)
-                self._wait(_LOOK_AROUND, nudged, line)
+                self._wait(_LOOK_AROUND, nudged, watch)
         finally:
             with contextlib.suppress(Exception):
                 line.hang_up()
 
-    def _wait(self, limit: float, nudged: socket.socket, line: Line | None = None) -> None:
-        waiting = select.poll()
-        waiting.register(nudged, select.POLLIN)
-        if line is not None:
-            waiting.register(line.fileno(), select.POLLIN)
+    def _wait(self, limit: float, nudged: socket.socket, watch: select.poll | None = None) -> None:
+        heard = (watch or _watch(nudged)).poll(limit * 1000)
         # A nudge has to be taken in: left there, it would end every wait from now on.
-        if any(source == nudged.fileno() for source, _ in waiting.poll(limit * 1000)):
+        if any(source == nudged.fileno() for source, _ in heard):
             nudged.recv(4096)
 
     def _is_wanted(self) -> bool:
@@ -205,6 +204,13 @@ class Tower:
     def _ring_everybody(self) -> None:
         for bell in list(self._bells):
             bell.ring()
+
+
+def _watch(*sources: socket.socket | Line) -> select.poll:
+    watch = select.poll()
+    for source in sources:
+        watch.register(source.fileno(), select.POLLIN)
+    return watch
 
 
 _towers: WeakSet[Tower] = WeakSet()

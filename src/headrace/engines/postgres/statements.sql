@@ -39,7 +39,7 @@ WITH fresh AS (
     SELECT :at, :size, :page::text, CASE WHEN count(*) < :expected THEN json_agg(id)::text END
     FROM fresh HAVING count(*) > 0 AND :page::text IS NOT NULL
 )
-SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(id), '[]')::text END,
+SELECT CASE WHEN count(*) <> :expected THEN (SELECT coalesce(json_agg(id), '[]')::text FROM fresh) END,
        (SELECT count(*) FROM rung)
 FROM fresh;
 
@@ -214,22 +214,29 @@ WITH due AS (
 SELECT 1 FROM due;
 
 -- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
--- by a join: a planner that expects many rows would read the whole table for it. The first row tells the horizon too;
--- not by min(), for which a plan from before the first job would look at every entry.
+-- by a join: a planner that expects many rows would read the whole table for it. The horizon is not told by min(), for
+-- which a plan from before the first job would look at every entry. An idle server that is woken for one job feels
+-- every step: so the queues are gone through once, for what is told of them and for which of them ask no care.
 -- name: claim
 WITH horizon AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
            (SELECT expires_at FROM headrace_jobs
             WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
             ORDER BY expires_at LIMIT 1) AS lapses,
-           (SELECT coalesce(jsonb_agg(name), '[]') FROM headrace_queues
-            WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')) AS queues,
-           (SELECT coalesce(jsonb_agg(jsonb_build_array(name, rules::jsonb)), '[]') FROM headrace_queues
-            WHERE rules IS NOT NULL) AS ruled,
-           (SELECT coalesce(jsonb_agg(name), '[]') FROM headrace_queues AS queue
-            WHERE EXISTS (SELECT 1 FROM headrace_jobs AS laned
-                          WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '')) AS laned,
-           (SELECT coalesce(jsonb_agg(jsonb_build_array(name, rules::jsonb)), '[]') FROM headrace_tasks) AS tasks
+           (SELECT 1 FROM headrace_store WHERE name = 'notice') AS notice,
+           ruled.tasks, ruled.limited, known.told, known.plain
+    FROM (SELECT json_agg(json_build_array(name, rules::json)) AS tasks,
+                 bool_or(rules::jsonb - 'strategy' <> '{}') AS limited
+          FROM headrace_tasks) AS ruled
+    CROSS JOIN (
+          SELECT json_agg(json_build_array(name, paused, laned, rules::json)) AS told,
+                 array_agg(name) FILTER (
+                     WHERE NOT paused AND NOT laned
+                       AND (rules IS NULL OR rules::jsonb - 'max_length' - 'weight' = '{}')) AS plain
+          FROM (SELECT name, paused, rules,
+                       EXISTS (SELECT 1 FROM headrace_jobs AS laned
+                               WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '') AS laned
+                FROM headrace_queues AS queue OFFSET 0) AS queues) AS known
 ), claimed AS (
     UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
                                     worker = :worker, started_at = :now, lease_until = :until, progress = NULL
@@ -243,19 +250,14 @@ WITH horizon AS MATERIALIZED (
             ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
             LIMIT (share ->> 1)::bigint
             FOR UPDATE SKIP LOCKED) AS pick
-        WHERE jsonb_typeof(share) = 'array' AND horizon.queues ? (share ->> 0)
-          AND NOT horizon.laned ? (share ->> 0)
-          AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(horizon.tasks) AS limited
-                          WHERE (limited -> 1) - 'strategy' <> '{}')
-          AND NOT EXISTS (SELECT 1 FROM jsonb_array_elements(horizon.ruled) AS rule
-                          WHERE rule ->> 0 = share ->> 0 AND (rule -> 1) - 'max_length' - 'weight' <> '{}')
+        WHERE jsonb_typeof(share) = 'array' AND share ->> 0 = ANY (horizon.plain)
+          AND horizon.notice IS NULL AND horizon.limited IS NOT true
           AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true))
     RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
               job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
               job.metadata, job.rank
 )
-SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(due, lapses, queues,
-                                                               jsonb_build_array(ruled, laned, tasks)::text)::text END,
+SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(notice IS NULL, told, tasks)::text END, due, lapses,
        claimed.*
 FROM horizon LEFT JOIN claimed ON true;
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from operator import attrgetter, itemgetter
@@ -11,23 +12,27 @@ import msgspec
 
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.pages import Group, endings, narrowed, page
+from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.states import Event, State
 from headrace.engines.postgres.ledger import told
 from headrace.engines.postgres.server import Connection
 from headrace.engines.relational import events, kinship, steps
-from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook
+from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook_of
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
 
-_horizon = msgspec.json.Decoder(tuple[int | None, int | None, tuple[str, ...], str])
+_settings = msgspec.json.Decoder(
+    tuple[bool, list[tuple[str, bool, bool, QueueRules | None]] | None, list[tuple[str, TaskRules]] | None]
+)
 _completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None])
 _leases = msgspec.json.Decoder(list[Lease])
 BATCH_OF_TIME = 5000
 _LOOK_AGAIN = 200
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
-_RANK_AND_SEQ, _PRIORITY = itemgetter(-1, 2), itemgetter(5)
+_RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 4), itemgetter(7), itemgetter(6)
+_ID = 3
 
 
 def note(ledger: Ledger, notes: Sequence[Note]) -> None:
@@ -257,16 +262,26 @@ def asks_care(want: Want, taken: Taken) -> bool:
 
 def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
     rows = db.execute(sql, {**values, "shares": as_json(shares)}).fetchall()
-    due, lapses, queues, told = _horizon.decode(rows[0][0])
-    horizon = (due, lapses, queues, rulebook(told))
-    if rows[0][1] is None:
+    told, due, lapses = rows[0][:_ID]
+    horizon = (due, lapses, *_settings_in(told))
+    if rows[0][_ID] is None:
         return Taken([], *horizon)
     rows.sort(key=_RANK_AND_SEQ)
     rows.sort(key=_PRIORITY, reverse=True)
     if len(shares) > 1:
         turn = {queue: number for number, (queue, _) in enumerate(shares)}
-        rows.sort(key=lambda row: turn[row[4]])
-    return Taken([Claim(*row[1:-1]) for row in rows], *horizon)
+        rows.sort(key=lambda row: turn[_QUEUE(row)])
+    return Taken([Claim(*row[_ID:-1]) for row in rows], *horizon)
+
+
+@functools.lru_cache(maxsize=16)
+def _settings_in(told: str) -> tuple[tuple[str, ...], Rulebook]:
+    """The open queues, and the rules: nearly always those of the claim before."""
+    is_open, known, tasks = _settings.decode(told)
+    queues = known or []
+    ruled = [(name, rules) for name, _, _, rules in queues if rules is not None]
+    book = rulebook_of(ruled, [name for name, _, laned, _ in queues if laned], tasks or [])
+    return tuple(name for name, paused, _, _ in queues if is_open and not paused), book
 
 
 def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:

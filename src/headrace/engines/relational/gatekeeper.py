@@ -73,8 +73,15 @@ _EMPTY = Rulebook({}, frozenset(), {})
 
 def rulebook(told: str) -> Rulebook:
     """What the horizon of a claim tells of rules."""
-    queues, laned, tasks = _book.decode(told)
-    return Rulebook(dict(queues), frozenset(laned), dict(tasks)) if queues or laned or tasks else _EMPTY
+    return rulebook_of(*_book.decode(told))
+
+
+def rulebook_of(
+    queues: Iterable[tuple[str, QueueRules]], laned: Iterable[str], tasks: Iterable[tuple[str, TaskRules]]
+) -> Rulebook:
+    """The rules of queues, which of them have lanes, and the rules of tasks."""
+    book = Rulebook(dict(queues), frozenset(laned), dict(tasks))
+    return book if any(book) else _EMPTY
 
 
 def earlier(one: int | None, other: int | None) -> int | None:
