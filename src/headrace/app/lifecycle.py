@@ -138,29 +138,29 @@ class Lifecycles:
 
         It changes nothing unless `dry_run` is False; then it does what the terms of each job say, `batch_size` of them
         in a commit, as workers do by themselves every `stale_check` seconds. With `warnings` also those that are nearly
-        stale, to which nothing is done. It ends with `limit` jobs, if that is given.
+        stale, to which nothing is done. With `limit` only so many of them, the stalest; all open jobs are looked at
+        all the same.
         """
         size = check_limit("batch_size", batch_size)
         most = None if limit is None else check_limit("limit", limit)
-        found = self._findings(task, queue, warnings, most)
+        found = sorted(self._findings(task, queue, warnings), key=_by_staleness)[:most]
         applied: dict[str, bool] = {}
         stale = [finding for finding in found if finding.is_stale] if not dry_run else []
         for start in range(0, len(stale), size):
             some = stale[start : start + size]
             done = apply(self._hub.engine, some)
             applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
-        found.sort(key=lambda one: (not one.is_stale, -one.lasted / one.threshold, one.job.id))
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
-    def _findings(self, task: str | None, queue: str | None, warnings: bool, most: int | None) -> list[Finding]:
+    def _findings(self, task: str | None, queue: str | None, warnings: bool) -> list[Finding]:
         survey = Survey(self._hub.engine, self._settings)
         found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
-        while not survey.is_over and (most is None or len(found) < most):
+        while not survey.is_over:
             for finding in survey.look():
                 job = finding.job
                 if task in (None, job.task) and queue in (None, job.queue) and (warnings or finding.is_stale):
                     found[job.id] = finding
-        return list(found.values())[:most]
+        return list(found.values())
 
     def ages(self) -> list[StateAges]:
         """How long jobs have been where they are, for each open state and queue that has any."""
@@ -189,6 +189,10 @@ class Lifecycles:
     arestore = twin(restore)
     adetect_stale = twin(detect_stale)
     aages = twin(ages)
+
+
+def _by_staleness(finding: Finding) -> tuple[bool, float, str]:
+    return not finding.is_stale, -finding.lasted / finding.threshold, finding.job.id
 
 
 def declared_by(task: Task[..., Any, Any]) -> Terms:

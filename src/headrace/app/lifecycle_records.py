@@ -61,7 +61,7 @@ def in_seconds(name: str, value: Any) -> Any:
     return value / 1000 if name in SPANS and isinstance(value, int) else value
 
 
-class StaleJob(Struct, frozen=True, kw_only=True):
+class StaleJob(Struct, frozen=True, kw_only=True, gc=False):
     """A job that stays too long or, if not `is_stale`, has come to three quarters of what it may. Times in seconds.
 
     `by` tells whether that is the time in its state or its age. `action` is what its terms say: "dead", "fail" or

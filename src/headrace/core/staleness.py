@@ -26,7 +26,7 @@ _SEVERITY: dict[OnStale, int] = {"review": 0, "fail": 1, "dead": 2}
 LIMITED: dict[State, str] = {state: f"max_{state}" for state in OPEN}
 
 
-class Aged(Struct, frozen=True, array_like=True):
+class Aged(Struct, frozen=True, array_like=True, gc=False):
     """An open job, and since when it is in its state. `due` is since when it is to run at all, for its age.
 
     `reviewed` tells that it was found stale in this very version before, and filed as that.
@@ -59,7 +59,7 @@ class AgedPage(Struct, frozen=True):
     cursor: str | None
 
 
-class Finding(Struct, frozen=True):
+class Finding(Struct, frozen=True, gc=False):
     """A job that is stale or, with `is_stale` False, nearly so: by its state, or by its `age`. Milliseconds."""
 
     job: Aged

@@ -84,29 +84,32 @@ SELECT json_build_array(
     (SELECT coalesce(json_agg(seq), '[]') FROM looked
      WHERE started_at <= :running::bigint OR created_at <= :due::bigint))::text;
 
--- As core/staleness.py tells it. Most jobs have no history, so the second look at it is only for those that have.
+-- As core/staleness.py tells it, one array for each field: json_build_array would look up the types of its arguments
+-- anew for every job. Most jobs have no history, and only for those that have it is looked at.
 -- name: aged
-SELECT coalesce(json_agg(json_build_array(
-           job.id, job.task, job.queue, job.state, job.version,
-           greatest(CASE job.state WHEN 'running' THEN coalesce(job.started_at, 0)
-                                   WHEN 'waiting' THEN coalesce(job.finished_at, job.created_at)
-                                   ELSE job.run_at END, told.came),
-           greatest(job.created_at, told.revived_at, coalesce(runs.first, job.run_at)),
-           coalesce(told.reviewed, false))), '[]')::text
-FROM jsonb_array_elements(:seqs::jsonb) AS s(value)
-CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = s.value::bigint OFFSET 0) AS job
-CROSS JOIN LATERAL (
-    SELECT count(*) AS lines,
-           max(at) FILTER (WHERE h.target = job.state AND h.source <> h.target) AS came,
-           max(at) FILTER (WHERE h.event = 'revive') AS revived_at,
-           coalesce(max(h.seq) FILTER (WHERE h.event = 'revive'), 0) AS revived,
-           bool_or(h.event = 'review' AND h.version = job.version) AS reviewed
-    FROM headrace_history AS h WHERE h.job = job.seq OFFSET 0) AS told
-CROSS JOIN LATERAL (
-    SELECT min(h.started_at) AS first FROM headrace_history AS h
-    WHERE told.lines > 0 AND h.job = job.seq AND h.seq > told.revived
-      AND h.source = 'running' AND h.target <> 'running' OFFSET 0) AS runs
-WHERE job.state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying');
+SELECT json_build_array(
+           json_agg(job.id), json_agg(job.task), json_agg(job.queue), json_agg(job.state), json_agg(job.version),
+           json_agg(greatest(CASE job.state WHEN 'running' THEN coalesce(job.started_at, 0)
+                                            WHEN 'waiting' THEN coalesce(job.finished_at, job.created_at)
+                                            ELSE job.run_at END, told.came)),
+           json_agg(greatest(job.created_at, told.revived_at, coalesce(told.first, job.run_at))),
+           json_agg(coalesce(told.reviewed, false)))::text
+FROM (
+    SELECT *, (SELECT 1 FROM headrace_history AS h WHERE h.job = known.seq LIMIT 1) IS NOT NULL AS is_told
+    FROM headrace_jobs AS known
+    WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+      AND state IN ('scheduled', 'waiting', 'pending', 'running', 'retrying') OFFSET 0) AS job
+LEFT JOIN LATERAL (
+    SELECT came, revived_at, reviewed,
+           (SELECT min(h.started_at) FROM headrace_history AS h
+            WHERE h.job = job.seq AND h.seq > revived AND h.source = 'running' AND h.target <> 'running') AS first
+    FROM (
+        SELECT max(at) FILTER (WHERE h.target = job.state AND h.source <> h.target) AS came,
+               max(at) FILTER (WHERE h.event = 'revive') AS revived_at,
+               coalesce(max(h.seq) FILTER (WHERE h.event = 'revive'), 0) AS revived,
+               bool_or(h.event = 'review' AND h.version = job.version) AS reviewed
+        FROM headrace_history AS h WHERE h.job = job.seq) AS filed
+    WHERE job.is_told OFFSET 0) AS told ON true;
 
 -- What becomes of them. By id and version alone; no other predicate decides.
 

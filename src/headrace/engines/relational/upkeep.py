@@ -15,7 +15,11 @@ from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
 
 _terms = msgspec.json.Decoder(list[TermsRow])
-_aged = msgspec.json.Decoder(list[Aged])
+_Column = list[str] | None  # None if there are no jobs
+_Moments = list[int] | None
+_aged = msgspec.json.Decoder(
+    tuple[_Column, _Column, _Column, list[State] | None, _Moments, _Moments, _Moments, list[bool] | None]
+)
 _walked = msgspec.json.Decoder(tuple[int, list[Any] | None, list[int]])
 _FOR_EVER = (1 << 63) - 1
 
@@ -72,7 +76,8 @@ class SqlUpkeep:
     def aged(self, watch: Watch, limit: int, cursor: str | None = None) -> AgedPage:
         def look(ledger: Ledger) -> AgedPage:
             seqs, reached = _walk(ledger, watch, limit, msgspec.json.decode(cursor) if cursor else [0])
-            found = _aged.decode(ledger.ask("aged", seqs=as_json(seqs))) if seqs else []
+            columns = _aged.decode(ledger.ask("aged", seqs=as_json(seqs))) if seqs else ()
+            found = [Aged(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
             return AgedPage(found, None if reached is None else as_json(reached))
 
         return self._office.read(look)

@@ -82,9 +82,12 @@ SELECT json_array(
     json((SELECT json_array(max(seq)) FROM looked)),
     json((SELECT json_group_array(seq) FROM looked WHERE started_at <= :running OR created_at <= :due)));
 
--- As core/staleness.py tells it. Most jobs have no history, so it is asked first whether there is any.
+-- As core/staleness.py tells it, one array for each field. Most jobs have no history, so it is asked first whether
+-- there is any.
 -- name: aged
-SELECT json_group_array(json_array(id, task, queue, state, version, since, due, json(iif(reviewed, 'true', 'false'))))
+SELECT json_array(json_group_array(id), json_group_array(task), json_group_array(queue), json_group_array(state),
+                  json_group_array(version), json_group_array(since), json_group_array(due),
+                  json_group_array(json(iif(reviewed, 'true', 'false'))))
 FROM (
     SELECT id, task, queue, state, version,
            max(CASE state WHEN 'running' THEN coalesce(started_at, 0)
