@@ -1,6 +1,7 @@
 -- Store schedules that are still at their versions, with the jobs and occurrences that go with them.
 -- ARGV: now, mark, again, then for each firing: id, the version expected, due_at or nothing, ScheduleRow, number of
--- jobs, their ids, jobs (array of NewJob), page of events or nothing, their number, their time, number of occurrences, occurrences ...
+-- jobs, their ids, jobs (array of NewJob), page of events or nothing, their number, their time,
+-- number of occurrences, occurrences ...
 -- Answers: the positions of those that applied; or that a queue is full, and which, and nothing is written
 
 local now, mark, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
