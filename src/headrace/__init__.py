@@ -75,6 +75,7 @@ if TYPE_CHECKING:
     from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.core.care import Finding
+    from headrace.core.happenings import Happening
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
     from headrace.runtime.flow_run import FlowRun
@@ -108,6 +109,7 @@ __all__ = [
     "Flow",
     "FlowNotFound",
     "FlowRun",
+    "Happening",
     "Headrace",
     "HeadraceError",
     "InvalidJob",
@@ -172,6 +174,7 @@ _LATER = {
     "Finding": "headrace.core.care",
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
+    "Happening": "headrace.core.happenings",
     "LifecycleTerms": "headrace.app.lifecycle_records",
     "RequeueResult": "headrace.app.dead_records",
     "Restored": "headrace.app.backups",

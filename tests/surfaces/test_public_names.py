@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead "
-    "lifecycle admin",
+    "lifecycle admin events aevents on listening webhooks",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -33,6 +33,7 @@ PROMISED = {
     "achildren __await__",
     "JobContext": "id attempt progress log cancel_requested lease_version deadline metadata heartbeat aheartbeat step "
     "astep sleep asleep wait_event await_event spawn aspawn",
+    "Happening": "cursor type at job_id task queue worker attempt data",
     "Flow": "name add enqueue aenqueue",
     "FlowRun": "id name state jobs ajobs results aresults progress counts created_at is_finished refresh arefresh wait "
     "await_ result aresult cancel acancel retry aretry graph agraph mermaid amermaid svg asvg __await__",

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from datetime import timedelta
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from weakref import WeakSet
 
@@ -17,16 +18,14 @@ from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Decorator, Registry, task_options
+from headrace.app.signaling import send
 from headrace.app.workers import WorkerInfo
-from headrace.core import codec
 from headrace.core.clock import Clock
-from headrace.core.options import check_name, check_task_name, check_text
+from headrace.core.options import check_task_name
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
 from headrace.core.settings import Settings
-from headrace.core.words import short
 from headrace.engines.protocol import Engine
-from headrace.errors import EngineUnavailable, InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
 from headrace.runtime.task import Call, Task
@@ -35,14 +34,17 @@ from headrace.runtime.twin import in_thread, twin
 if TYPE_CHECKING:
     from headrace.app.admin import Admin
     from headrace.app.dead import Dead
+    from headrace.app.events import EventStream
     from headrace.app.flows import Flows
     from headrace.app.lifecycle import Lifecycles
     from headrace.app.schedules import Schedules
+    from headrace.core.happenings import Happening
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
     from headrace.runtime.worker import Worker
 
 P = ParamSpec("P")
+H = TypeVar("H", bound=Callable[..., Any])
 T = TypeVar("T")
 R = TypeVar("R")
 
@@ -169,15 +171,11 @@ class Headrace:
 
         A call is `task.bind(1, 2)`, or a dict with `task`, `args`, `kwargs` and any options.
         """
-        if not isinstance(calls, Iterable):
-            raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
-        return self._submitter.submit_many(map(self._registry.as_call, calls))
+        return self._submitter.submit_many(self._registry.as_calls(calls))
 
     async def aenqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
         """Like enqueue_many(), without blocking the event loop."""
-        if not isinstance(calls, Iterable):
-            raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
-        return await self._submitter.asubmit_many(map(self._registry.as_call, calls))
+        return await self._submitter.asubmit_many(self._registry.as_calls(calls))
 
     # -- events
 
@@ -186,13 +184,29 @@ class Headrace:
 
         It need not wait for it yet: events are kept for it, in the order they came. `job` may be its id.
         """
-        job_id = check_text("job", job.id if isinstance(job, Job) else job)
-        limit = self.settings.max_payload
-        text = None if data is None else codec.encode(data, models=True, limit=limit, where="data")
-        if text is not None:
-            text = self._hub.sealed(text, f"event {check_name('event', name)}", job_id)
-        checksum = None if text is None else codec.checksum(text)
-        return self._hub.signal(job_id, check_name("event", name), text, checksum)
+        return send(self._hub, job, name, data, self.settings.max_payload)
+
+    @functools.cached_property
+    def events(self) -> EventStream:
+        """What happens in this app's store: `for event in app.events(): ...`."""
+        from headrace.app.events import EventStream  # deferred: most programs only enqueue
+
+        return EventStream(lambda: self.engine)
+
+    def aevents(self, since: str | datetime | None = None, **which: Any) -> AsyncIterator[Happening]:
+        """Like events(), for `async for`."""
+        return self.events.follow_async(since, **which)
+
+    def on(self, *types: str, name: str | None = None, everywhere: bool = False, **where: Any) -> Callable[[H], H]:
+        """Have workers call the function below for events of these types, as in on("job.failed", queue="emails").
+
+        Each event is handled by one process, in order and at least once; `everywhere`, by every process from now on.
+        """
+        return self.events.on(types, name, everywhere, **where)
+
+    def listening(self) -> AbstractContextManager[None]:
+        """Have this process call handlers of events inside a `with`, as a worker does."""
+        return self.events.listening()
 
     # -- looking
 
@@ -210,15 +224,15 @@ class Headrace:
 
     def pause_worker(self, worker_id: str) -> bool:
         """Have a worker start no more jobs; False if it is not known."""
-        return self._wish(worker_id, "pause")
+        return self._hub.wish(worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
         """Have a paused worker start jobs again."""
-        return self._wish(worker_id, "run")
+        return self._hub.wish(worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
         """Have a worker finish what it runs and end."""
-        return self._wish(worker_id, "stop")
+        return self._hub.wish(worker_id, "stop")
 
     def task_rules(self) -> dict[str, TaskRules]:
         """The rules of every task that has any, by its name."""
@@ -250,11 +264,6 @@ class Headrace:
         """How many jobs wait in the spool for the server to return; 0 without a spool."""
         return 0 if self.spool is None else self.spool.count()
 
-    def _wish(self, worker_id: str, wish: str) -> bool:
-        if not isinstance(worker_id, str):
-            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
-        return self.engine.desk.wish(worker_id, wish)
-
     asignal = twin(signal)
     aqueues = twin(queues)
     aworkers = twin(workers)
@@ -274,21 +283,13 @@ class Headrace:
 
     def run_worker(self, *, drain: bool = False, at_most: int | None = None, **settings: Any) -> int:
         """Run workers and block until SIGTERM or SIGINT; a second one hurries."""
-        from headrace.runtime.supervisor import Supervisor, run_here  # deferred: see _make_worker
+        from headrace.app.working import run_until_empty, run_until_stopped  # deferred: see _make_worker
 
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
-        supervised = chosen.processes > 1 or chosen.max_jobs is not None or chosen.max_memory is not None
         if drain or at_most is not None:
-            with contextlib.suppress(EngineUnavailable):  # a worker that stays declares them beside its schedules
-                self.lifecycle.sync()
-            return run_here(make())
-        if not supervised:
-            return run_here(make())
-        if self.spool is not None:
-            self.spool.pause()  # the workers forward; here its thread would connect again
-        self.engine.disconnect()  # no connection may cross the fork
-        return Supervisor(make, chosen.processes, chosen.shutdown_timeout).run()
+            return run_until_empty(make, self.lifecycle.sync)
+        return run_until_stopped(make, chosen, self.engine, self.spool)
 
     def _with(self, settings: dict[str, Any]) -> Settings:
         base = {name: getattr(self.settings, name) for name in Settings.__struct_fields__}
@@ -302,6 +303,7 @@ class Headrace:
         if self.spool is not None:
             self.spool.watch()
         how |= {"declare": self._declare, "archive": lambda: self._hub.archive, "seal": self.seal}
+        how["listener"] = self.events.listener
         return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
     def _declare(self) -> None:

@@ -22,6 +22,7 @@ from headrace.core.staleness import aged_of, verdict
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.core.suspicion import words_of
+from headrace.core.words import short
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotFound
@@ -74,6 +75,12 @@ class AppHub:
     def close(self) -> None:
         if self._waiter is not None:
             self._waiter.close()
+
+    def wish(self, worker_id: str, wish: str) -> bool:
+        """Ask a worker to run, pause or stop; False if it is not known."""
+        if not isinstance(worker_id, str):
+            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
+        return self.engine.desk.wish(worker_id, wish)
 
     def row(self, job_id: str) -> JobRow:
         """The job as the store has it or, if it has not arrived there, as it waits in the spool; or as archived."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable, Collection, Coroutine, Mapping
+from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator, Mapping
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, ParamSpec, TypeVar, overload
 
@@ -76,6 +76,12 @@ class Registry:
         if not module or module == "__main__" or "." in qualname or "<" in place:
             raise InvalidJob(f"{place} can't be imported by a worker; make it a task with @app.task")
         return Task(function, place, Options(), self._submits)
+
+    def as_calls(self, calls: Iterable[Any]) -> Iterator[Call[Any]]:
+        """The calls that are meant."""
+        if not isinstance(calls, Iterable):
+            raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
+        return map(self.as_call, calls)
 
     def as_call(self, call: Any) -> Call[Any]:
         """The call that is meant: `task.bind(...)`, or a dict with a task, its arguments and any options."""

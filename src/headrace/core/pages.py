@@ -16,9 +16,10 @@ from msgspec.structs import replace
 
 from headrace.core.clock import to_datetime
 from headrace.core.filed import ENDS_A_RUN, happened, run_of
-from headrace.core.happenings import Happening, page_of
+from headrace.core.happenings import Happening, Interest, page_of
 from headrace.core.model import NewJob
 from headrace.core.states import State
+from headrace.core.timetable import Occurrence, ScheduleRow
 
 RAN, FILED, STARTED, COMPLETED = "ran", "filed", "job.started", "job.completed"
 
@@ -48,8 +49,9 @@ class Group(Struct, frozen=True, array_like=True):
         return len(self.jobs) or 1
 
     def of(self, wanted: Collection[str]) -> Group | None:
-        """What of the group is about these jobs; None if nothing is."""
-        places = [place for place, job_id in enumerate(self.jobs) if job_id in wanted]
+        """What of the group is about these jobs, of each once; None if nothing is."""
+        firsts = {job_id: place for place, job_id in reversed(list(enumerate(self.jobs)))}
+        places = sorted(place for job_id, place in firsts.items() if job_id in wanted)
         if len(places) == len(self.jobs):
             return self
         columns = {name: [column[place] for place in places] for name in _COLUMNS if (column := getattr(self, name))}
@@ -120,13 +122,18 @@ def endings(groups: Sequence[Group], of: Collection[str]) -> list[Group]:
     return [left for group in told if (left := group.of(of)) is not None]
 
 
-def events_of(cursor: str, groups: Sequence[Group], after: str | None = None) -> Iterator[Happening]:
+def events_of(
+    cursor: str, groups: Sequence[Group], after: str | None = None, wanted: Interest | None = None
+) -> Iterator[Happening]:
     """The events of one page, each with its cursor; with `after`, a cursor on it, those behind that one."""
     last = sum(group.size for group in groups) - 1
     on, place = ("", None) if after is None else page_of(after)
     first = 0 if on != cursor else last + 1 if place is None else place + 1
     number = 0
     for group in groups:
+        if wanted is not None and not wanted.covers(group.type, group.queue, group.task):
+            number += group.size
+            continue
         for place_in_group in range(group.size):
             if number >= first:
                 yield _event(cursor if number == last else f"{cursor}.{number}", group, place_in_group)
@@ -169,3 +176,25 @@ def arrivals(jobs: Iterable[NewJob]) -> list[Group]:
         elif job.state is State.WAITING:
             group.data.append({"waits": True})
     return list(groups.values())
+
+
+def fired(row: ScheduleRow, occurrences: Iterable[Occurrence]) -> list[Group]:
+    """What is told of the times of a schedule. Those that could not be made up for are skipped as well."""
+    return [
+        Group(
+            "schedule.fired" if each.status == "enqueued" else "schedule.skipped",
+            each.recorded_at,
+            row.queue,
+            row.task,
+            jobs=[each.job_id] if each.job_id else [],
+            data=[_occurrence(each)],
+        )
+        for each in occurrences
+    ]
+
+
+def _occurrence(each: Occurrence) -> dict[str, Any]:
+    told: dict[str, Any] = {"schedule": each.schedule, "occurrence": each.at}
+    if each.status != "enqueued":
+        told |= {"status": each.status, "reason": each.detail, "skipped": each.skipped or 1}
+    return told

@@ -36,6 +36,7 @@ class Events(Protocol):
     def trim(self, before: int, most: int, limit: int) -> int:
         """Forget at most `limit` pages, the oldest first, that are from before this time or beyond that many events.
 
-        It answers with how many pages went. The newest page stays, so that a cursor never stands for two.
+        A page is beyond if none of its events is among the newest `most`. It answers with how many pages went.
+        The newest page stays, so that a cursor never stands for two.
         """
         ...

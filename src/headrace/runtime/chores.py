@@ -8,6 +8,7 @@ from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.runtime.caring import Capping, Caring
+from headrace.runtime.forgetting import Forgetting
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.staleness import Staleness
@@ -33,6 +34,7 @@ def chores_of(
     if settings.stale_check:
         chores.append(Staleness(engine, settings, settings.stale_check))
     chores.append(Caring(engine, settings))
+    chores.append(Forgetting(engine, settings))
     if settings.history_limit is not None:
         chores.append(Capping(engine, "history", settings.history_limit))
     if settings.log_limit is not None:

@@ -31,6 +31,13 @@ class Chore(Protocol):
         ...
 
 
+class Companion(Protocol):
+    """What works beside a worker, in a thread of its own."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
 class Keeper:
     """Does chores, from start() to stop()."""
 

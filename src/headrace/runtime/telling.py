@@ -6,21 +6,44 @@ the answer was lost, the next turn tells it once more, and the store drops what 
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
 
-from headrace.core.model import Claim, Note, Outcome
+from headrace.core.model import Claim, Note, Outcome, WorkerRow
 from headrace.core.pages import COMPLETED, RAN, STARTED, Group
 from headrace.core.states import Event
+from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
 from headrace.runtime.crew import Crew, Run
 
 WITHIN = 0.25  # seconds: how long the start of a long run may wait for a turn
 _LONGEST = 500  # characters of a log line: an event is a hint, the job has the whole of it
 _SEALED = '{"$sealed"'
 _Key = tuple[str, int]
+
+
+class Greeter:
+    """A worker's companion: tells when it begins and when it has ended in order."""
+
+    def __init__(self, engine: Engine, worker: WorkerRow) -> None:
+        self._engine = engine
+        self._worker = worker
+
+    def start(self) -> None:
+        worker = self._worker
+        about = {"host": worker.host, "pid": worker.pid, "concurrency": worker.concurrency}
+        self._tell("worker.started", about | {"queues": list(msgspec.json.decode(worker.queues))})
+
+    def stop(self) -> None:
+        with contextlib.suppress(EngineUnavailable):
+            self._tell("worker.stopped", {"host": self._worker.host, "pid": self._worker.pid})
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        self._engine.events.tell([Group(kind, self._engine.clock.now(), worker=self._worker.id, data=[data])])
 
 
 class Teller:

@@ -29,7 +29,7 @@ from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
 from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
-from headrace.runtime.keeper import Keeper
+from headrace.runtime.keeper import Companion, Keeper
 from headrace.runtime.loop import Loop
 from headrace.runtime.memory import resident_megabytes
 from headrace.runtime.plan import Planner
@@ -39,7 +39,7 @@ from headrace.runtime.remembering import Remembering
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.sealing import sealed_note
 from headrace.runtime.task import Task
-from headrace.runtime.telling import WITHIN
+from headrace.runtime.telling import WITHIN, Greeter
 from headrace.runtime.threads import Threads
 from headrace.runtime.timekeeper import Timekeeper
 from headrace.runtime.trade import STALLED, Trade
@@ -65,6 +65,7 @@ class Worker:
         *,
         declare: Callable[[], object] = lambda: None,
         archive: Callable[[], Archive | None] | None = None,
+        listener: Callable[[str], Companion] | None = None,
         drain: bool = False,
         at_most: int | None = None,
         seal: Seal | None = None,
@@ -75,6 +76,7 @@ class Worker:
         self._task_names = task_names
         self._declare = declare
         self._archive = archive
+        self._listener = listener
         self._clock = clock
         self._drain = drain
         self._at_most = at_most
@@ -109,20 +111,21 @@ class Worker:
         self._loop = Loop(self._crew)
         self._crew.wake_loop = self._loop.wake
         self._state = "running"  # signed on as such, so that nobody reads "starting" until the first beat
-        self._crew.presence = self._presence = self._engine.attend(self.describe())
+        described = self.describe()
+        self._crew.presence = self._presence = self._engine.attend(described)
         self._pulse = Pulse(
             self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.heartbeat
         )
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
         fires = not self._drain and self._at_most is None
-        self._timekeeper = Timekeeper(self._engine, self._declare) if fires else None
         chores = chores_of(self._engine, self._settings, self._archive, planner.removing) if fires else ()
-        self._keeper = Keeper(chores, has_jobs=lambda: bool(self._crew.running or self._crew.waiting))
+        keeper = Keeper(chores, has_jobs=lambda: bool(self._crew.running or self._crew.waiting))
+        timekeepers = [Timekeeper(self._engine, self._declare)] if fires else []
+        listeners = [self._listener(self.id)] if self._listener is not None else []
+        self._companions: list[Companion] = [Greeter(self._engine, described), *timekeepers, keeper, *listeners]
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
-        if self._timekeeper is not None:
-            self._timekeeper.start()
-        self._keeper.start()
-        self._pulse.start()
+        for companion in (*self._companions, self._pulse):
+            companion.start()
         self._thread.start()
         log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._in_words())
         return self
@@ -374,9 +377,8 @@ class Worker:
             steps.callback(self._pulse.stop)
             steps.callback(self._loop.stop, 1.0)
             steps.callback(self._threads.stop)
-            steps.callback(self._keeper.stop)
-            if self._timekeeper is not None:
-                steps.callback(self._timekeeper.stop)
+            for companion in self._companions:
+                steps.callback(companion.stop)
         log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)
 
     def _sign_off(self) -> None:

@@ -10,7 +10,7 @@ local gone = {}
 for i = 1, math.min(limit, #pages - 1) do
   local id, fields = pages[i][1], pages[i][2]
   local size, at = tonumber(fields[4]), tonumber(fields[6])
-  if kept <= most and at >= before then break end
+  if kept - size < most and at >= before then break end
   kept, gone[#gone + 1] = kept - size, id
 end
 if #gone > 0 then

@@ -224,7 +224,10 @@ local function tell_event(kind, at, queue, task, id, data)
   end
   local n = group.n + 1
   group[n], group.n = id, n
-  if data then group.data[#group.data + 1] = data end
+  if data then
+    for i = #group.data + 1, n - 1 do group.data[i] = '{}' end
+    group.data[n] = data
+  end
 end
 
 -- An id needs no escapes: see core/ids.py.
@@ -233,6 +236,7 @@ local function store_told()
   for kind, queues in pairs(alike) do
     for queue, tasks in pairs(queues) do
       for task, group in pairs(tasks) do
+        for i = #group.data + 1, #group.data > 0 and group.n or 0 do group.data[i] = '{}' end
         groups[#groups + 1] = '["' .. kind .. '",' .. json(group.at) .. ',' .. json(queue) .. ',' .. json(task)
           .. ',null,["' .. table.concat(group, '","', 1, group.n) .. '"],[],[],[],[],['
           .. table.concat(group.data, ',') .. ']]'
