@@ -31,7 +31,7 @@ class Width(Struct, frozen=True):
 
     def starts(self, since: int, until: int) -> range:
         """The beginnings of the buckets that hold anything of since <= moment < until."""
-        return range(self.start(since), until, self.span) if self.span else range(0, 1)
+        return range(self.start(since), until, self.span) if self.span else range(1)
 
 
 TEN_SECONDS: Final = Width("metrics.10s", 10_000)

@@ -5,7 +5,7 @@ Groups of a page are folded as they are: what is done for each single job is don
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Final, TypeVar
 

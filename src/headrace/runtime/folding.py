@@ -51,9 +51,9 @@ class Folder:
         self._name = uuid.uuid4().hex[:12]
         self._pages = 64
 
-    def fold(self, *, politely: bool = False) -> bool:
+    def fold(self, *, politely: bool = False, now: int | None = None) -> bool:
         """Fold the next pages; whether there are more. Politely: unless somebody else did so a moment ago."""
-        now = self._engine.clock.now()
+        now = self._engine.clock.now() if now is None else now
         version, mark = self._read_mark()
         if politely and mark.by != self._name and now - _LEFT_ALONE < mark.at <= now:
             return False

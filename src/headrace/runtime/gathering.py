@@ -28,7 +28,13 @@ class Gathering:
             return 0.0
         if self._sampler.sample():
             return 0.0
-        return 0.0 if self._drop() else _EVERY
+        now = self._engine.clock.now()
+        if now < self._drop_at:
+            return _EVERY
+        if self.drop(now):
+            return 0.0
+        self._drop_at = now + _DROP_EVERY
+        return _EVERY
 
     def catch_up(self) -> None:
         """Have everything counted that was told until now, or much of it if nobody did so for long."""
@@ -36,17 +42,11 @@ class Gathering:
         all(self._folder.fold() for _ in pieces)
         self._sampler.sample()
 
-    def _drop(self) -> bool:
-        """Forget buckets that are no longer kept; whether there are more of them."""
-        now = self._engine.clock.now()
-        if now < self._drop_at:
-            return False
+    def drop(self, now: int) -> bool:
+        """Forget buckets that are no longer kept, some at a time; whether there are more of them."""
         dropped = [
             self._engine.shelf.drop(width.kind, buckets.range_of(since), _AT_ONCE)
             for width, since in buckets.kept_since(self._settings, now)
             if since is not None
         ]
-        if max(dropped, default=0) == _AT_ONCE:
-            return True
-        self._drop_at = now + _DROP_EVERY
-        return False
+        return max(dropped, default=0) == _AT_ONCE

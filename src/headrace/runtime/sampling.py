@@ -46,9 +46,9 @@ class Sampler:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def sample(self) -> bool:
+    def sample(self, now: int | None = None) -> bool:
         """Read the gauges if it is time; whether it was."""
-        now = self._engine.clock.now()
+        now = self._engine.clock.now() if now is None else now
         version, mark = self._read_mark()
         if not mark.is_due(now):
             return False
@@ -65,7 +65,7 @@ class Sampler:
         return 0, Mark()
 
     def _read(self, now: int) -> Sample:
-        desk, strain = self._engine.desk, self._engine.care.strain()
+        desk, strain = self._engine.desk, self._engine.care.strain(now)
         queues = [row.name for row in desk.queues()]
         sample = sample_of_jobs(desk.depths(open_only=True), desk.workers(), queues, now)
         sample[STORE]["dead"] = float(self._engine.letters.count(_PENDING))
