@@ -29,7 +29,7 @@ from headrace.core.tally import EMPTY, Cell, add, total
 from headrace.core.windows import window_ms
 from headrace.core.words import short
 from headrace.engines.protocol import Engine
-from headrace.errors import InvalidJob
+from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.meter import Label, Meter
 from headrace.runtime.metric_reading import Place
 from headrace.runtime.twin import twin
@@ -112,6 +112,19 @@ class Metrics:
         if label not in get_args(Label):
             raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}")
         return self.meter.labels(label, window=window_ms("window", window))
+
+    def prometheus(self, accept: str = "") -> tuple[str, bytes]:
+        """All metrics as Prometheus reads them: the content type, by what the reader accepts, and the text."""
+        try:  # deferred: an extra, and many never need it
+            from headrace.app.prometheus import exposition
+        except ImportError as error:
+            raise ConfigError(
+                f"metrics for Prometheus need a package ({error}); install it: pip install 'headrace[web]'"
+            ) from None
+        now, ever = self.snapshot(), dict[Place, Cell]()
+        for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
+            add(ever, cells)
+        return exposition(ever, now, accept)
 
     # -- over time
 
@@ -217,6 +230,7 @@ class Metrics:
     avalue = twin(value)
     abaseline = twin(baseline)
     alabels = twin(labels)
+    aprometheus = twin(prometheus)
     aseries = twin(series)
     atotals = twin(totals)
     adays = twin(days)
