@@ -147,21 +147,21 @@ class Metrics:
         span = window_ms("window", window)
         size = buckets.checked_step(buckets.usual_step(span) if step is None else window_ms("step", step), span)
         now = self.meter.catch_up()
-        end = now if until is None else min(_instant("until", until), now)
-        first = max(end - span, 0) // size * size
+        end = now if until is None else min(_instant("until", until) - 1, now)
+        first = max(end + 1 - span, 0) // size * size
         values = (
             self._gauged(name, _queue(queue), first, end, size)
             if name in figures.GAUGED
             else self._tallied(name, first, end, size, queue=_queue(queue), task=task, worker=worker)
         )
-        points = [Point(_moment(start), values.get(start)) for start in range(first, end, size)]
+        points = [Point(_moment(start), values.get(start)) for start in range(first, end + 1, size)]
         return Series(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
 
     def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
         cells: defaultdict[int, Cell] = defaultdict(Cell)
         for start, cell in self.meter.cells(buckets.width_for(size), first, end, **which):
             cells[start // size * size] = cells[start // size * size].plus(cell)
-        spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end, size)}
+        spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end + 1, size)}
         return {start: figures.tallied(name, cells[start], seconds) for start, seconds in spans.items()}
 
     def _gauged(self, name: str, queue: str | None, first: int, end: int, size: int) -> dict[int, float | None]:
@@ -187,13 +187,12 @@ class Metrics:
         if task is not None:
             check_task_name(task)
         now, since = self.meter.catch_up(), _midnight(first)
+        until = since + count * DAY - 1
         cells: defaultdict[int, Cell] = defaultdict(Cell)
         depths: dict[int, float] = {}
-        for start, cell in self.meter.cells(
-            buckets.HOUR, since, since + count * DAY, queue=queue, task=task, worker=None
-        ):
+        for start, cell in self.meter.cells(buckets.HOUR, since, until, queue=queue, task=task, worker=None):
             cells[start // DAY] = cells[start // DAY].plus(cell)
-        for start, gauges in self.meter.gauges(buckets.HOUR, since, since + count * DAY):
+        for start, gauges in self.meter.gauges(buckets.HOUR, since, until):
             most = figures.reading(gauges, "depth_max", queue).most
             depths[start // DAY] = max(depths.get(start // DAY, 0.0), most)
         return [
@@ -288,7 +287,7 @@ def _moment(ms: int) -> datetime:
 def _instant(name: str, value: Any) -> int:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
-    return max(instant_ms(value), 0)
+    return max(instant_ms(value), 1)
 
 
 def _midnight(day: date) -> int:

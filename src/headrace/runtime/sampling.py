@@ -18,6 +18,7 @@ from headrace.core.gauges import STORE, Gauges, Sample, as_gauges, sample_of_job
 from headrace.core.letters import LetterFilter
 from headrace.core.shelf import Paper
 from headrace.engines.protocol import Engine
+from headrace.runtime.staleness import last_survey
 
 # Times as long as it took that is rested: a fiftieth of a core at most. Who waits for an answer rather takes one that
 # somebody else has read, up to two minutes ago.
@@ -74,6 +75,8 @@ class Sampler:
         sample[STORE]["store_bytes"] = float(strain.size)
         if strain.busy is not None:
             sample[STORE]["busy"] = strain.busy
+        if (survey := last_survey(self._engine)) is not None:
+            sample[STORE]["stale"] = float(survey.stale)
         return sample
 
     def _added(self, gauges: Gauges, now: int) -> Iterator[Paper]:
