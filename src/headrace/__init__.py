@@ -29,6 +29,7 @@ from headrace.core.states import State
 from headrace.core.story import AttemptError, Entry
 from headrace.core.unique import Cache, Unique
 from headrace.errors import (
+    AlertNotFound,
     CancelJob,
     ConfigError,
     CorruptPayload,
@@ -38,6 +39,7 @@ from headrace.errors import (
     EngineUnavailable,
     FlowNotFound,
     HeadraceError,
+    InvalidAlert,
     InvalidJob,
     InvalidSchedule,
     JobCancelled,
@@ -83,6 +85,7 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "AlertNotFound",
     "ArchivePartition",
     "ArchiveRun",
     "ArchiveStats",
@@ -110,6 +113,7 @@ __all__ = [
     "FlowRun",
     "Headrace",
     "HeadraceError",
+    "InvalidAlert",
     "InvalidJob",
     "InvalidSchedule",
     "Job",
