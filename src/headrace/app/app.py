@@ -34,6 +34,7 @@ from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
     from headrace.app.admin import Admin
+    from headrace.app.alerts import Alerts
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
     from headrace.app.lifecycle import Lifecycles
@@ -136,6 +137,13 @@ class Headrace:
         from headrace.app.lifecycle import Lifecycles  # as above
 
         return Lifecycles(self._hub, self.settings, self.tasks)
+
+    @functools.cached_property
+    def alerts(self) -> Alerts:
+        """What is wrong now and who is told: rules, alerts, channels, silences."""
+        from headrace.app.alerts import Alerts  # as above
+
+        return Alerts(self._hub, self.settings)
 
     @functools.cached_property
     def admin(self) -> Admin:

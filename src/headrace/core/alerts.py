@@ -124,6 +124,9 @@ class Step(NamedTuple):
     tell: bool = False
 
 
+News = tuple[Deed, Alert]  # what somebody is told
+
+
 def key_of(rule: str, series: Mapping[str, str]) -> str:
     """What tells an alert from all others that there are at the same time."""
     return "\n".join([rule, *(f"{name}={series[name]}" for name in sorted(series))])
