@@ -69,7 +69,7 @@ def test_an_alert_from_its_beginning_to_its_end(
     with caplog.at_level(logging.INFO, "headrace.alerts"):
         [raised] = app.alerts.evaluate()
     assert (raised.state, raised.labels, raised.figures) == ("firing", {"team": "ops", "queue": "mail"}, {"depth": 3})
-    assert caplog.messages == ["CRITICAL deep: depth > 2 for queue mail: depth is 3"]
+    assert caplog.messages == ["CRITICAL deep: queue mail: depth > 2 (depth is 3)"]
     assert app.alerts.active() == [raised] == app.alerts.active(severity="critical", acknowledged=False)
     assert posts(app) == []
     seen = app.alerts.acknowledge(raised.id, by="kim", note="on it")
@@ -134,7 +134,7 @@ def test_a_worker_looks_by_itself(url: str, caplog: pytest.LogCaptureFixture) ->
         app.queue("mail").pause()
         fill(app, 1)
         with app.worker(alert_check=0.1):
-            eventually(lambda: any("WARNING any: depth >= 1: depth is 1" in line for line in caplog.messages))
+            eventually(lambda: any("WARNING any: depth >= 1 (depth is 1)" in line for line in caplog.messages))
     assert [type(chore) for chore in chores_of(app.engine, app.settings)].count(Alerting) == 1
 
 

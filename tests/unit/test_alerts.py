@@ -63,7 +63,7 @@ def test_it_fires_when_it_has_held_for_so_long_and_is_resolved_when_it_does_not_
     assert story.look(1, True) == ("raised", True)
     assert story.alert is not None
     assert (story.state, story.alert.since, story.alert.fired_at) == ("firing", at(0), at(1))
-    assert story.alert.summary == "depth > 10: depth is 11"
+    assert story.alert.summary == "depth > 10 (depth is 11)"
     assert story.look(2, True) == (None, False)
     assert story.look(3, False) == ("resolved", True)
     assert (story.state, story.alert.resolved_at, story.alert.id) == ("resolved", at(3), "id1")

@@ -72,7 +72,10 @@ class AlertRules:
         if paper is not None:
             return self._desk.remove(paper)
         if name in SHIPPED:
-            raise InvalidAlert(f"rule {name!r} is shipped and not changed; switch it off with update(enabled=False)")
+            raise InvalidAlert(
+                f"rule {name!r} is shipped, and as it was; switch it off with update(enabled=False), or "
+                f"`headrace alerts rule set {name} --disabled`"
+            )
         return False
 
     def test(self, name: str | None = None, /, **fields: Any) -> builtins.list[AlertReading]:

@@ -26,23 +26,24 @@ _COLUMNS = (
 )
 
 
-def _secret(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
-    """A dash is asked for, so that it stands neither in a history nor in a list of processes."""
-    if value != "-":
-        return value
+_SECRET = ("hook", "secret", "password")
+
+
+def _asked(name: str) -> str:
+    """What was given as a dash, so that it stands neither in a history nor in a list of processes."""
     if sys.stdin.isatty():
-        return str(click.prompt(f"{param.name}", hide_input=True, err=True))
+        return str(click.prompt(name, hide_input=True, err=True))
     return sys.stdin.readline().rstrip("\r\n")
 
 
 _FIELDS = (
-    click.option("--url", callback=_secret, help="Of a webhook or a chat; - to be asked for it."),
-    click.option("--secret", callback=_secret, help="What signs a webhook; - to be asked for it."),
+    click.option("--hook", metavar="URL", help="Of a webhook or a chat; - to be asked for it."),
+    click.option("--secret", help="What signs a webhook; - to be asked for it."),
     click.option("--host", help="The mail server."),
     click.option("--port", type=int, help="Its port; by default that of its security."),
     click.option("--security", type=click.Choice(get_args(Security)), help="Of the wire to it; starttls if not given."),
     click.option("--user", help="Who signs on there."),
-    click.option("--password", callback=_secret, help="With what; - to be asked for it."),
+    click.option("--password", help="With what; - to be asked for it."),
     click.option("--sender", help="The address that mails are from."),
     click.option("--to", multiple=True, callback=names, help="The addresses that they go to; may be repeated, or a,b."),
     click.option("--severity", type=click.Choice(SEVERITIES), help="The least that is told there."),
@@ -54,6 +55,12 @@ def _fields(function: F) -> F:
     for option in reversed(_FIELDS):
         function = option(function)
     return function
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """What was said, by the names of a channel: --url is where the store is, here as everywhere."""
+    said = {name: _asked(name) if name in _SECRET and value == "-" else value for name, value in chosen(fields).items()}
+    return {"url" if name == "hook" else name: value for name, value in said.items()}
 
 
 @click.command("channels", epilog=example("headrace alerts channels"))
@@ -85,7 +92,7 @@ def channel() -> None:
 @channel.command(
     "add",
     epilog=example(
-        "headrace alerts channel add ops --kind slack --url -",
+        "headrace alerts channel add ops --kind slack --hook -",
         "headrace alerts channel add mail --kind email --host mail.example.com --to ops@example.com",
     ),
 )
@@ -97,7 +104,7 @@ def channel() -> None:
 @click.pass_obj
 def add(session: Session, /, name: str, kind: str, as_json: bool, **fields: Any) -> None:
     """Make a channel. Rules name it, or the setting `alert_notify` for those that name none."""
-    _tell(session.store().alerts.channels.create(name, kind=kind, **chosen(fields)), as_json)
+    _tell(session.store().alerts.channels.create(name, kind=kind, **_given(fields)), as_json)
 
 
 @channel.command("set", epilog=example("headrace alerts channel set ops --severity critical"))
@@ -108,7 +115,7 @@ def add(session: Session, /, name: str, kind: str, as_json: bool, **fields: Any)
 @click.pass_obj
 def set_channel(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
     """Change a channel. What is not named stays as it is."""
-    given = chosen(fields)
+    given = _given(fields)
     if not given:
         raise click.UsageError("say what to change, such as --severity or --disabled")
     _tell(session.store().alerts.channels.update(name, **given), as_json)

@@ -81,7 +81,11 @@ def rules(session: Session, as_json: bool) -> None:
 
 
 def _row(one: AlertRule) -> list[str]:
-    return [one.name, one.state, one.severity, span(one.for_), ",".join(one.per) or "-", one.when]
+    return [one.name, one.state, one.severity, _time(one.for_), ",".join(one.per) or "-", one.when]
+
+
+def _time(seconds: float) -> str:
+    return span(seconds) if seconds else "-"
 
 
 @click.group("rule", epilog=example("headrace alerts rule set queue_depth --when 'depth > 5000'"))
@@ -112,10 +116,10 @@ def _facts(one: AlertRule) -> Iterator[tuple[str, str]]:
     if one.error:
         yield "error", one.error
     yield "when", one.when
-    yield "for", span(one.for_)
+    yield "for", _time(one.for_)
     yield "per", ", ".join(one.per) or "-"
     yield "severity", one.severity
-    yield "cooldown", span(one.cooldown)
+    yield "cooldown", _time(one.cooldown)
     yield "notify", "as alert_notify says" if one.notify is None else ", ".join(one.notify) or "nobody"
     yield "labels", ", ".join(f"{name}={value}" for name, value in one.labels.items()) or "-"
     yield "summary", one.summary or "-"

@@ -115,7 +115,7 @@ def _print(alert: Alert, as_json: bool) -> None:
         ("labels", ", ".join(f"{name}={value}" for name, value in alert.labels.items()) or "-"),
         ("since", stamp(alert.since)),
         ("fired", stamp(alert.fired_at)),
-        ("told", f"{alert.told} times"),
+        ("told", "once" if alert.told == 1 else f"{alert.told} times"),
         ("acknowledged", stamp(alert.acknowledged_at) + seen),
         ("resolved", stamp(alert.resolved_at) + ended),
         ("note", alert.note or "-"),

@@ -241,10 +241,10 @@ def look(rule: Rule, readings: Readings, open_series: list[dict[str, str]]) -> l
 
 
 def in_words(rule: Rule, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
-    """A sentence that tells what was found: `depth > 1000 for queue emails: depth is 1,204`."""
-    whose = f" for {', '.join(f'{name} {value}' for name, value in series.items())}" if series else ""
+    """A sentence that tells what was found: `queue emails: many jobs are waiting (depth is 1,204)`."""
+    whose = ", ".join(f"{name} {value}" for name, value in series.items())
     told = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]
-    return f"{rule.summary or rule.when}{whose}: {', '.join(told)}"
+    return (f"{whose}: " if whose else "") + (rule.summary or rule.when) + (f" ({', '.join(told)})" if told else "")
 
 
 def _figure(text: str, value: float | None) -> str:
