@@ -9,9 +9,11 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
+from msgspec import structs
 
 from headrace import AlertNotFound, Headrace, InvalidAlert
 from headrace.core import alerts as core
+from headrace.core.pages import Group
 from headrace.core.shelf import Paper
 from headrace.core.shipped_rules import SHIPPED
 from headrace.core.states import State
@@ -86,6 +88,9 @@ def test_an_alert_from_its_beginning_to_its_end(
     )
     assert app.alerts.active(pending=True) == []
     assert deeds(app) == ["raised", "acknowledged", "resolved"]
+    groups = [group for _, page in app.engine.events.read(None, 100) for group in page]
+    told = [(group.type, group.queue, group.data[0]["id"]) for group in groups if group.type.startswith("alert.")]
+    assert told == [("alert.raised", "mail", raised.id), ("alert.cleared", "mail", raised.id)]
     clock.advance(60)
     app.alerts.evaluate()
     with pytest.raises(AlertNotFound, match="there is no alert"):
@@ -280,7 +285,41 @@ def test_the_store_tells_what_it_can_at_this_moment(app: Headrace, clock: Virtua
     assert (read("partition_errors"), read("archive_errors"), read("stale")) == (0, None, None)
     assert (read("store_bytes") or 0) > 0
     assert read("error_rate", 60_000) is None, "nothing was measured"
+    assert read("enqueued", 60_000) is not None
+    off = StoreReadings(app.engine, structs.replace(app.settings, metrics=False))
+    assert off.value("enqueued", {}, 60_000) is None, "what nobody counts is not zero"
+    assert off.labels(("task",)) == []
     assert StoreReadings(app.engine, app.settings).labels(("queue",)) == [{"queue": "mail"}, {"queue": "slow"}]
+
+
+def test_what_was_measured_is_told_apart_and_has_a_usual_value(app: Headrace, clock: VirtualClock) -> None:
+    def work(well: int, ill: int) -> None:
+        ids, now = [f"job{n}" for n in range(well + ill)], clock.now()
+        who: dict[str, Any] = {"at": now, "queue": "mail", "task": "send", "worker": "w"}
+        app.engine.events.tell(
+            [
+                Group("job.started", **who, jobs=ids, waits=[5] * len(ids)),
+                Group("job.completed", **who, jobs=ids[:well], runs=[9] * well),
+                *([Group("job.attempt_failed", **who, jobs=ids[well:], runs=[9] * ill)] if ill else []),
+                Group("job.completed", now, "other", "other", "w", ["x"], runs=[1000]),
+            ]
+        )
+
+    fill(app, 1)
+    work(30, 0)
+    clock.advance(3 * 3600)
+    work(18, 2)
+    app.alerts.rules.delete("error_rate")
+    app.alerts.rules.create("fewer", when="completed[5m] < baseline(completed)", per="task", for_=0)
+    fired = {(alert.rule, *alert.labels.values()): alert.figures for alert in app.alerts.evaluate()}
+    assert fired == {
+        ("error_rate", "mail"): {"error_rate[5m]": 0.1, "started[5m]": 20},
+        ("fewer", "send"): {"completed[5m]": 18, "baseline(completed[5m])": 30},
+    }
+    tried = app.alerts.rules.test(when="run_p99{task='other'}[5m] < 1h and started{worker='nobody'} == 0")
+    assert [one.holds for one in tried] == [True]
+    clock.advance(600)
+    assert {alert.rule for alert in app.alerts.evaluate() if alert.state == "resolved"} == {"error_rate"}
 
 
 def test_dead_letters_are_told_for_each_task_and_reason(app: Headrace, clock: VirtualClock) -> None:

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
+from headrace.core import figures
 from headrace.core.alerts import (
     Alert,
     Rule,
@@ -22,6 +23,7 @@ from headrace.core.alerts import (
 )
 from headrace.core.conditions import Answer
 from headrace.core.expressions import parsed
+from headrace.core.measures import MEASURES
 from headrace.core.shipped_rules import SHIPPED
 from tests.unit.test_expressions import Figures
 
@@ -193,6 +195,10 @@ def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() ->
 def test_keys_tell_label_sets_apart() -> None:
     assert key_of("r", {"a": "1", "b": "2"}) == key_of("r", {"b": "2", "a": "1"})
     assert key_of("r", {"a": "1"}) != key_of("r", {"a": "2"}) != key_of("r", {})
+
+
+def test_every_metric_can_be_asked_for() -> None:
+    assert set(figures.NAMES) - set(MEASURES) == set()
 
 
 @pytest.mark.parametrize("name", SHIPPED)

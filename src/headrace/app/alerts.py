@@ -30,6 +30,7 @@ from headrace.errors import AlertNotFound, EngineUnavailable, InvalidAlert
 from headrace.runtime.alert_desk import SILENCE, AlertDesk
 from headrace.runtime.alerting import Round, is_muted, open_alerts
 from headrace.runtime.courier import Courier
+from headrace.runtime.meter import Meter
 from headrace.runtime.readings import StoreReadings
 from headrace.runtime.twin import twin
 
@@ -60,6 +61,7 @@ class Alerts:
         return AlertDesk(self._hub.engine, self._settings, self._hub.seal)
 
     def _readings(self) -> Readings:
+        Meter(self._hub.engine, self._settings).catch_up()
         return StoreReadings(self._hub.engine, self._settings)
 
     # -- looking

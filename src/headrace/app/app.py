@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
-from weakref import WeakSet
 
 from msgspec import structs
 
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
+from headrace.app.forking import start_afresh_after_fork
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
@@ -38,6 +37,7 @@ if TYPE_CHECKING:
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
     from headrace.app.lifecycle import Lifecycles
+    from headrace.app.metrics import Metrics
     from headrace.app.schedules import Schedules
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
@@ -72,7 +72,7 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
-        _apps.add(self)
+        start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
 
@@ -144,6 +144,13 @@ class Headrace:
         from headrace.app.alerts import Alerts  # as above
 
         return Alerts(self._hub, self.settings)
+
+    @functools.cached_property
+    def metrics(self) -> Metrics:
+        """How this app's store does: what became of jobs, how fast, and what waits."""
+        from headrace.app.metrics import Metrics  # as above
+
+        return Metrics(self._hub, self.settings)
 
     @functools.cached_property
     def admin(self) -> Admin:
@@ -345,7 +352,7 @@ class Headrace:
         self._hub.attach(engine, clock, spool)
         self._submitter.attach(engine, clock, spool)
 
-    def _start_afresh(self) -> None:
+    def start_afresh(self) -> None:
         """In a forked child: threads and locks of the parent are not ours, nor are its workers."""
         self._workers = []
         if self.spool is not None:
@@ -381,15 +388,3 @@ class Headrace:
 
     def __repr__(self) -> str:
         return f"<Headrace {self.engine.url}>"
-
-
-_apps: WeakSet[Headrace] = WeakSet()
-
-
-def _start_all_afresh() -> None:
-    for app in list(_apps):
-        app._start_afresh()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_all_afresh)

@@ -9,10 +9,12 @@ from typing import Literal
 
 from msgspec import Struct
 
+from headrace.core.states import OPEN
+
 Unit = Literal["", "share", "seconds", "bytes", "per second"]
 LABELS = ("queue", "task", "worker", "reason")
 _WORK = ("queue", "task", "worker")
-_STATES = ("scheduled", "waiting", "pending", "running", "retrying", "completed", "failed", "cancelled")
+_HOW = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", "p95": "p95", "p99": "p99"}
 
 
 class Measure(Struct, frozen=True):
@@ -48,20 +50,28 @@ _ALL = (
     _counted("enqueued", "jobs that were submitted"),
     _counted("started", "attempts that began"),
     _counted("completed", "jobs that completed"),
+    _counted("errors", "attempts that failed, whether or not they are tried again"),
     _counted("failed", "jobs that failed for good"),
     _counted("retried", "attempts that failed and are tried again"),
     _counted("cancelled", "jobs that were cancelled"),
     _timed("throughput", "jobs completed", "per second"),
     _timed("enqueue_rate", "jobs submitted", "per second"),
+    _timed("start_rate", "attempts that began", "per second"),
     _timed("failure_rate", "jobs failed for good", "per second"),
     _timed("error_rate", "failed attempts, of all that ended", "share"),
     *(
-        _timed(f"wait_{which}", f"time from due to start ({which})", "seconds")
-        for which in ("avg", "p50", "p95", "p99")
+        _timed(f"wait_{how}", f"from when a job could run to its start, {word}", "seconds")
+        for how, word in _HOW.items()
     ),
-    *(_timed(f"run_{which}", f"time of an attempt ({which})", "seconds") for which in ("avg", "p50", "p95", "p99")),
+    *(_timed(f"run_{how}", f"time of an attempt, {word}", "seconds") for how, word in _HOW.items()),
+    _counted("stalled", "jobs whose worker was lost or let its lease run out"),
+    _counted("dead_resolved", "dead letters that were dealt with"),
+    Measure("workers_lost", "workers that died", timed=True),
+    Measure("schedules_fired", "runs of schedules that became jobs", timed=True),
+    Measure("schedules_missed", "runs of schedules that did not", timed=True),
     Measure("depth", "jobs that are ready and not taken", ("queue",)),
-    *(Measure(f"depth.{state}", f"jobs that are {state}", ("queue",)) for state in _STATES),
+    *(Measure(f"depth.{state}", f"jobs that are {state}", ("queue",)) for state in sorted(OPEN)),
+    Measure("depth_max", "the most jobs that were ready and not taken", ("queue",), timed=True),
     Measure("oldest", "age of the oldest pending job; 0 without any", ("queue",), unit="seconds"),
     Measure("fullness", "jobs that wait, of the max_length of their queue", ("queue",), unit="share"),
     Measure("workers", "workers that are alive", ("queue",)),

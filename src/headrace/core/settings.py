@@ -72,6 +72,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
     max_size: int | None = None
+    events: bool = True
+    events_keep: float = 259_200.0
+    events_limit: int = 1_000_000
+    metrics: bool = True
+    metrics_keep_fine: float | None = 604_800.0
+    metrics_keep_minutes: float | None = 2_592_000.0
+    metrics_keep_hours: float | None = 7_776_000.0
     alert_check: float | None = 15.0
     alert_notify: tuple[str, ...] = ("log",)
     alert_channels: tuple[str, ...] = ()
@@ -102,7 +109,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
 _SECRET = ("encryption_keys", "alert_channels")
 _LONGEST = 100 * 366 * 86_400
-_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep")
+_METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
+_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
 _STALE = tuple(f"stale_{what}" for what in ("scheduled", "waiting", "pending", "retrying", "running", "age"))
 
 
@@ -127,6 +135,8 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"history_limit: {s.history_limit} must be at least 20, or none", _is_at_least(20, s.history_limit)),
         (f"log_limit: {s.log_limit} must be at least 20, or none", _is_at_least(20, s.log_limit)),
         (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
+        (f"events_keep: {s.events_keep:g} must be at least 1 second", 1 <= s.events_keep <= _LONGEST),
+        (f"events_limit: {s.events_limit} must be at least 1000 events", s.events_limit >= 1000),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
         (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
         *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),

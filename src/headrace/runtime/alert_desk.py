@@ -20,6 +20,7 @@ from msgspec import Struct, structs
 
 from headrace.core import ids
 from headrace.core.alerts import Alert, Change, News, Rule, Silence, Step, key_of
+from headrace.core.pages import Group
 from headrace.core.seal import Seal, opened
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
@@ -56,6 +57,7 @@ class AlertDesk:
 
     def __init__(self, engine: Engine, settings: Settings, seal: Seal | None) -> None:
         self._shelf = engine.shelf
+        self._events = engine.events
         self._clock = engine.clock
         self._settings = settings
         self._seal = seal
@@ -112,7 +114,20 @@ class AlertDesk:
             papers.append(Paper(HISTORY, f"{now:015d} {ids.new_id(now)}", 0, _text(change)))
             if step.tell:
                 papers += self._posts((step.deed, step.alert), now)
-        return self._shelf.put(papers)
+        if not self._shelf.put(papers):
+            return False
+        self._tell_all(before, step.alert, now)
+        return True
+
+    def _tell_all(self, before: Paper | None, alert: Alert, now: int) -> None:
+        """Tell it as an event, if it began or ended. Who dies just before has told his channels all the same."""
+        was = None if before is None else decoded(before, Alert).state
+        kind = {"firing": "alert.raised", "resolved": "alert.cleared"}.get(alert.state)
+        if kind is None or was == alert.state or not self._settings.events:
+            return
+        told = {"id": alert.id, "rule": alert.rule, "severity": alert.severity, "summary": alert.summary}
+        who = {name: alert.series.get(name) for name in ("queue", "task", "worker")}
+        self._events.tell([Group(kind, now, **who, data=[{**told, "labels": alert.all_labels}])])
 
     def _posts(self, news: News, now: int) -> Iterator[Paper]:
         names = self._settings.alert_notify if news[1].notify is None else news[1].notify

@@ -9,6 +9,7 @@ from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.runtime.alerting import Alerting
 from headrace.runtime.caring import Capping, Caring
+from headrace.runtime.gathering import Gathering
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.staleness import Staleness
@@ -35,6 +36,8 @@ def chores_of(
         chores.append(Alerting(engine, settings, settings.alert_check))
     if settings.stale_check:
         chores.append(Staleness(engine, settings, settings.stale_check))
+    if settings.metrics:
+        chores.append(Gathering(engine, settings))
     chores.append(Caring(engine, settings))
     if settings.history_limit is not None:
         chores.append(Capping(engine, "history", settings.history_limit))

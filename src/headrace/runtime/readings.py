@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Protocol
 
 import msgspec
 from msgspec import structs
 
+from headrace.core.care import Strain
 from headrace.core.expressions import USUAL_WINDOW
 from headrace.core.letters import LetterFilter
 from headrace.core.model import Depth, WorkerRow
@@ -19,71 +19,52 @@ from headrace.core.regulation import QueueRules
 from headrace.core.settings import Settings
 from headrace.core.states import NOT_STARTED, OPEN, State
 from headrace.engines.protocol import Engine
+from headrace.runtime.measured import Measured
+from headrace.runtime.meter import Meter
 from headrace.runtime.staleness import last_survey
 
 _rules = msgspec.json.Decoder(QueueRules)
 _MOST_LETTERS = 200
 
 
-class Measured(Protocol):
-    """What was counted and timed while jobs ran."""
-
-    def value(
-        self, name: str, *, queue: str | None, task: str | None, worker: str | None, window: float
-    ) -> float | None: ...
-
-    def baseline(
-        self, name: str, *, queue: str | None, task: str | None, worker: str | None, window: float
-    ) -> float | None: ...
-
-    def names(self, label: str) -> list[str]:
-        """The queues, tasks or workers of which there are any figures lately."""
-        ...
-
-
 class StoreReadings:
     """Reads one store, and what was measured there, if anything is."""
 
-    def __init__(self, engine: Engine, settings: Settings, measured: Measured | None = None) -> None:
+    def __init__(self, engine: Engine, settings: Settings) -> None:
         self._engine = engine
         self._settings = settings
-        self._measured = measured
         self._now = engine.clock.now()
+        is_measured = settings.metrics and settings.events
+        self._measured = Measured(Meter(engine, settings), self._now) if is_measured else None
 
     def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
-        if name.startswith("depth"):
+        if name.startswith("depth") and window is None:
             return self._depth(name, labels.get("queue"))
         if name in _OF_QUEUES:
             return _OF_QUEUES[name](self, labels.get("queue"))
         if name in _OF_STORE:
             return _OF_STORE[name](self)
-        if name.startswith("dead"):
+        if name in ("dead", "dead_entered"):
             return self._letters(labels, window)
-        return self._asked(None if self._measured is None else self._measured.value, name, labels, window)
+        if self._measured is None:
+            return None
+        return self._measured.value(name, labels, window or USUAL_WINDOW)
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
-        return self._asked(None if self._measured is None else self._measured.baseline, name, labels, window)
-
-    def _asked(
-        self, ask: Callable[..., float | None] | None, name: str, labels: Mapping[str, str], window: int | None
-    ) -> float | None:
-        who = {label: labels.get(label) for label in ("queue", "task", "worker")}
-        return None if ask is None else ask(name, **who, window=(window or USUAL_WINDOW) / 1000)
+        return None if self._measured is None else self._measured.baseline(name, labels)
 
     def labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
         if per == ("queue",):
             return [{"queue": name} for name in sorted(self._queues)]
         if "reason" in per:
             return self._letter_labels(per)
-        if len(per) == 1 and self._measured is not None:
-            return [{per[0]: name} for name in self._measured.names(per[0])]
-        return []
+        return [] if self._measured is None else self._measured.labels(per)
 
     # -- what the store tells
 
     @cached_property
     def _depths(self) -> list[Depth]:
-        return self._engine.desk.depths()
+        return self._engine.desk.depths(open_only=True)
 
     @cached_property
     def _queues(self) -> dict[str, QueueRules]:
@@ -94,6 +75,10 @@ class StoreReadings:
     @cached_property
     def _workers(self) -> list[WorkerRow]:
         return self._engine.desk.workers()
+
+    @cached_property
+    def _strain(self) -> Strain:
+        return self._engine.care.strain(self._now)
 
     @cached_property
     def _facts(self) -> dict[str, str | int]:
@@ -164,13 +149,15 @@ class StoreReadings:
         return float(self._facts.get("partitions_missing", 0))
 
     def _store_bytes(self) -> float | None:
-        return self._number("size")
+        return float(self._strain.size)
+
+    def _busy(self) -> float | None:
+        return self._strain.busy
 
     def _store_share(self) -> float | None:
         own = self._settings.max_size
         limit = own * 2**20 if own else self._number("size_limit")
-        used = self._number("size")
-        return used / limit if limit and used is not None else None
+        return self._strain.size / limit if limit else None
 
     def _disk_free(self) -> float | None:
         return self._number("disk_free")
@@ -196,4 +183,5 @@ _OF_STORE: dict[str, Callable[[StoreReadings], float | None]] = {
     "store_bytes": StoreReadings._store_bytes,
     "store_share": StoreReadings._store_share,
     "disk_free": StoreReadings._disk_free,
+    "busy": StoreReadings._busy,
 }
