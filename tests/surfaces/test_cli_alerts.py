@@ -130,6 +130,7 @@ def test_one_is_raised_by_hand(shell: Shell, app: Headrace) -> None:
         (["silence", "--for", "soon"], 2, "'soon' is not a time"),
         (["trigger", "x", "y", "--label", "host"], 2, "'host' is not NAME=TEXT"),
         (["channel", "add", "x", "--kind", "slack"], 2, "needs one that begins with https://"),
+        (["channel", "add", "x", "--hook", "https://x"], 2, "say with --kind"),
         (["channel", "set", "log", "--disabled"], 2, "is built in"),
         (["channel", "test", "nobody"], 1, "there is no alert channel 'nobody'"),
     ],

@@ -97,13 +97,15 @@ def channel() -> None:
     ),
 )
 @click.argument("name")
-@click.option("--kind", type=click.Choice(get_args(Kind)), required=True, help="How it is told.")
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="How it is told.")
 @_fields
 @as_json_option
 @shared
 @click.pass_obj
-def add(session: Session, /, name: str, kind: str, as_json: bool, **fields: Any) -> None:
+def add(session: Session, /, name: str, kind: str | None, as_json: bool, **fields: Any) -> None:
     """Make a channel. Rules name it, or the setting `alert_notify` for those that name none."""
+    if kind is None:
+        raise click.UsageError(f"say with --kind how it is told: {', '.join(get_args(Kind))}")
     _tell(session.store().alerts.channels.create(name, kind=kind, **_given(fields)), as_json)
 
 

@@ -229,7 +229,15 @@ def evaluate(session: Session, as_json: bool) -> int:
 @alerts.command("silence", epilog=example("headrace alerts silence queue_depth --label queue=mail --for 2h --by kim"))
 @click.argument("rule_name", metavar="[RULE]", required=False)
 @labels_option
-@click.option("--for", "length", metavar="TIME", callback=duration, required=True, help="For so long: 30m, 2h, 1d.")
+@click.option(
+    "--for",
+    "length",
+    metavar="TIME",
+    callback=duration,
+    default="1h",
+    show_default=True,
+    help="For so long: 30m, 2h, 1d.",
+)
 @_by
 @_note
 @as_json_option

@@ -126,8 +126,8 @@ class AlertDesk:
         if kind is None or was == alert.state or not self._settings.events:
             return
         told = {"id": alert.id, "rule": alert.rule, "severity": alert.severity, "summary": alert.summary}
-        who = {name: alert.series.get(name) for name in ("queue", "task", "worker")}
-        self._events.tell([Group(kind, now, **who, data=[{**told, "labels": alert.all_labels}])])
+        queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
+        self._events.tell([Group(kind, now, queue, task, worker, data=[{**told, "labels": alert.all_labels}])])
 
     def _posts(self, news: News, now: int) -> Iterator[Paper]:
         names = self._settings.alert_notify if news[1].notify is None else news[1].notify
