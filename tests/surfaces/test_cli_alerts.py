@@ -68,6 +68,8 @@ def test_rules_are_made_changed_tried_and_deleted(shell: Shell, app: Headrace) -
     assert shell("alerts", "rule", "delete", "busy").code == 1
     names = [line.split()[0] for line in shell("alerts", "rules").out.splitlines()[1:]]
     assert {"queue_depth", "no_worker", "store_space"} <= set(names)
+    assert shell("alerts", "rule").out == shell("alerts", "rules").out
+    assert shell("alerts", "channel").out == shell("alerts", "channels").out
 
 
 def test_a_broken_rule_is_told_wherever_one_looks(shell: Shell, app: Headrace) -> None:

@@ -84,9 +84,13 @@ def _row(one: AlertChannel) -> list[str]:
     return [one.name, one.kind, one.origin, state, str(one.waiting), one.target]
 
 
-@click.group("channel", epilog=example("headrace alerts channel test ops"))
-def channel() -> None:
-    """Make, change, try or delete a channel."""
+@click.group("channel", invoke_without_command=True, epilog=example("headrace alerts channel test ops"))
+@shared
+@click.pass_context
+def channel(ctx: click.Context) -> None:
+    """Make, change, try or delete a channel. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(channels, as_json=False)
 
 
 @channel.command(

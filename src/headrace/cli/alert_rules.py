@@ -88,9 +88,17 @@ def _time(seconds: float) -> str:
     return span(seconds) if seconds else "-"
 
 
-@click.group("rule", epilog=example("headrace alerts rule set queue_depth --when 'depth > 5000'"))
-def rule() -> None:
-    """Look at one rule, make, change, try or delete it."""
+@click.group(
+    "rule",
+    invoke_without_command=True,
+    epilog=example("headrace alerts rule set queue_depth --when 'depth > 5000'"),
+)
+@shared
+@click.pass_context
+def rule(ctx: click.Context) -> None:
+    """Look at one rule, make, change, try or delete it. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(rules, as_json=False)
 
 
 @rule.command("show", epilog=example("headrace alerts rule show queue_depth"))
