@@ -156,9 +156,13 @@ def test_a_rule_that_breaks_is_told_once_and_holds_up_no_other(app: Headrace, ca
     assert bad.state == "broken"
     assert "did you mean 'depth'?" in (bad.error or "")
     assert [alert.rule for alert in app.alerts.active()] == ["deep"]
-    app.alerts.rules.update("bad", when="depth > 99")
+    app.engine.shelf.put([Paper(RULE, "worse", 0, "no json at all")])
     app.alerts.evaluate()
-    assert app.alerts.rules.get("bad").state == "ok"
+    assert app.alerts.rules.get("worse").state == "broken"
+    for name in ("bad", "worse"):
+        app.alerts.rules.update(name, when="depth > 99")
+    app.alerts.evaluate()
+    assert {app.alerts.rules.get(name).state for name in ("bad", "worse")} == {"ok"}
 
 
 def test_what_has_no_figure_is_neither_well_nor_ill(app: Headrace) -> None:

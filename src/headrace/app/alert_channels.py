@@ -65,6 +65,8 @@ class AlertChannels:
         """Change fields of a channel that is stored; what is not named stays, also what is secret."""
         before = self._known(name)
         self._ensure_free(name)
+        if before.trouble is not None:
+            raise InvalidAlert(f"channel: {name!r} can't be read: {before.trouble}; delete it, and make it anew")
         paper = self._desk.get(CHANNEL, name)
         if paper is None or not self._desk.keep_channel(changed(before, fields), paper.version):
             raise InvalidAlert(f"channel: {name!r} was changed or deleted by somebody else; look at it, and try again")

@@ -192,7 +192,7 @@ def shown_channel(channel: Channel, is_set: bool, health: Health | None, waiting
         enabled=channel.enabled,
         signed=channel.secret is not None,
         origin="setting" if is_set else "built-in" if channel is BUILT_IN else "store",
-        error=None if health is None else health.error,
+        error=channel.trouble or (None if health is None else health.error),
         failing_since=None if health is None else to_datetime(health.since),
         failures=0 if health is None else health.count,
         waiting=waiting,

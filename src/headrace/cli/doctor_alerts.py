@@ -13,13 +13,19 @@ def look_at_alerts(app: Headrace, findings: list[str], remarks: list[str]) -> No
             remarks.append(f"{told}; {alert.acknowledged_by or 'somebody'} sees to it")
         else:
             findings.append(f"{told}; say that you see to it with `headrace alerts ack {alert.id}`")
+    channels = {channel.name: channel for channel in app.alerts.channels.list()}
+    for name in app.settings.alert_notify:
+        if name not in channels:
+            findings.append(
+                f"alert_notify names the channel {name!r}, which is not there: nobody is told of alerts there"
+            )
     for rule in app.alerts.rules.list():
         if rule.state == "broken":
             findings.append(
                 f"alert rule {rule.name!r} can't be evaluated: {rule.error}; change it with "
                 f"`headrace alerts rule set {rule.name}`"
             )
-    for channel in app.alerts.channels.list():
+    for channel in channels.values():
         if channel.error:
             findings.append(
                 f"channel {channel.name!r} can't be told of alerts: {channel.error}; {channel.waiting} wait for it"

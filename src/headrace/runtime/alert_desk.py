@@ -26,7 +26,8 @@ from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
 from headrace.core.shipped_rules import SHIPPED
 from headrace.engines.protocol import Engine
-from headrace.runtime.channels import BUILT_IN, Channel, from_setting
+from headrace.errors import CorruptPayload, InvalidAlert
+from headrace.runtime.channels import BUILT_IN, Channel, from_setting, unusable
 
 RULE, CHANNEL, SILENCE = "alert.rule", "alert.channel", "alert.silence"
 ALERT, HISTORY, HEALTH, POST, TURN = "alert", "alert.history", "alert.health", "~alert.post", "~alert.turn"
@@ -69,14 +70,14 @@ class AlertDesk:
         return {**SHIPPED, **self.own_rules()}
 
     def own_rules(self) -> dict[str, Rule]:
-        return {paper.key: decoded(paper, Rule) for paper in self.browse(RULE)}
+        return {paper.key: readable(paper) for paper in self.browse(RULE)}
 
     # -- channels
 
     def channels(self) -> dict[str, Channel]:
         """Every channel by its name. One of the settings holds over one that is stored."""
         stored = {paper.key: self._open(paper) for paper in self.browse(CHANNEL)}
-        told = (from_setting(text) for text in self._settings.alert_channels)
+        told = [_said(text) for text in self._settings.alert_channels]
         return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in told}}
 
     def keep_channel(self, channel: Channel, version: int) -> bool:
@@ -86,8 +87,11 @@ class AlertDesk:
         return self._shelf.put([Paper(CHANNEL, channel.name, version, text)])
 
     def _open(self, paper: Paper) -> Channel:
-        text = opened(self._seal, paper.value, "channel", paper.key)
-        return msgspec.json.decode(text, type=Channel)
+        try:
+            text = opened(self._seal, paper.value, "channel", paper.key)
+            return msgspec.json.decode(text, type=Channel)
+        except (CorruptPayload, msgspec.MsgspecError) as error:
+            return unusable(paper.key, str(error))
 
     # -- alerts
 
@@ -145,8 +149,9 @@ class AlertDesk:
         papers = self._shelf.browse(HISTORY, last=last, limit=limit, newest_first=True)
         return [decoded(paper, Change) for paper in papers]
 
-    def trim(self, before: int) -> int:
-        return self._shelf.drop(HISTORY, f"{max(before, 0):015d}", _PAGE)
+    def trim(self, before: int) -> bool:
+        """Forget some of what happened before; whether that was all."""
+        return self._shelf.drop(HISTORY, f"{max(before, 0):015d}", _PAGE) < _PAGE
 
     # -- silences
 
@@ -196,6 +201,21 @@ class AlertDesk:
 
     def remove_all(self, papers: Sequence[Paper]) -> bool:
         return self._shelf.remove(papers)
+
+
+def _said(text: str) -> Channel:
+    try:
+        return from_setting(text)
+    except InvalidAlert as error:
+        return unusable(text.partition("=")[0], str(error))
+
+
+def readable(paper: Paper) -> Rule:
+    """The rule on a paper; one that can't be read is a rule that can't be evaluated, and holds up no other."""
+    try:
+        return decoded(paper, Rule)
+    except msgspec.MsgspecError:
+        return Rule(name=paper.key, when="")
 
 
 def decoded(paper: Paper, kind: type[T]) -> T:

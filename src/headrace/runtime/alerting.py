@@ -28,6 +28,7 @@ from headrace.runtime.readings import StoreReadings
 log = logging.getLogger("headrace.alerts")
 
 _TRIM_EVERY = 3_600_000
+_SOON = 1.0  # seconds until what is on the way is asked for
 _Known = dict[str, tuple[Paper, Alert]]
 
 
@@ -159,8 +160,7 @@ class Alerting:
         if pause is None:
             Round(self._desk, self._readings(), now).walk()
             pause = self._every
-        self._courier.set_out()
-        return pause
+        return min(pause, _SOON) if self._courier.set_out() else pause
 
     def _take_turn(self, now: int) -> float | None:
         """Seconds until the next turn; None if it is ours, now."""
@@ -171,9 +171,9 @@ class Alerting:
             return wait / 1000
         mine = structs.replace(last, at=now)
         if now - last.trimmed_at >= _TRIM_EVERY:
-            self._desk.trim(now - to_ms(self._settings.alert_keep))
             self._forget_silences(now)
-            mine = structs.replace(mine, trimmed_at=now)
+            is_all = self._desk.trim(now - to_ms(self._settings.alert_keep))
+            mine = structs.replace(mine, trimmed_at=now if is_all else last.trimmed_at)
         is_ours = self._desk.put(TURN, TURN, 0 if paper is None else paper.version, mine)
         return None if is_ours else self._every
 

@@ -49,6 +49,7 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     password: str | None = None
     sender: str | None = None
     to: tuple[str, ...] = ()
+    trouble: str | None = None  # why nothing else is known of it
 
     def is_told_of(self, severity: Severity) -> bool:
         return self.enabled and SEVERITIES.index(severity) >= SEVERITIES.index(self.severity)
@@ -56,6 +57,8 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     @property
     def target(self) -> str:
         """Where it leads, as it may be shown: paths and queries of webhooks are secrets."""
+        if self.trouble is not None:
+            return "unknown"
         if self.kind == "log":
             return "the log of a worker"
         if self.kind == "email":
@@ -80,7 +83,6 @@ class Undelivered(Exception):
 
 
 BUILT_IN = Channel(name=LOG, kind="log")
-FIELDS = tuple(name for name in Channel.__struct_fields__ if name != "name")
 _OWN = {
     "log": {"severity", "enabled"},
     "webhook": {"severity", "enabled", "url", "secret"},
@@ -88,6 +90,11 @@ _OWN = {
     "email": {"severity", "enabled", "host", "port", "security", "user", "password", "sender", "to"},
 }
 _TYPES = {field.name: field.type for field in structs.fields(Channel)}
+
+
+def unusable(name: str, trouble: str) -> Channel:
+    """What stands for a channel that can't be read: it can be seen, and whatever is to be told there waits."""
+    return Channel(name=name, kind="log", trouble=trouble)
 
 
 def channel(name: Any, kind: Any, fields: Mapping[str, Any]) -> Channel:

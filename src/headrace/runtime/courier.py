@@ -1,4 +1,4 @@
-"""Brings posts to their channels: whoever takes some for a minute, tells the channel, and removes them.
+"""Brings posts to their channels: whoever takes some for a while, tells the channel, and removes them.
 
 A post that nobody could deliver is tried again later and later; what is wrong with a channel is kept for all to see. A
 process that dies in between leaves its posts to others, so a channel may be told twice, but not never.
@@ -15,47 +15,92 @@ from msgspec import structs
 
 from headrace.core.clock import Clock
 from headrace.core.shelf import Paper
-from headrace.errors import CorruptPayload, HeadraceError, InvalidAlert
+from headrace.core.words import why
 from headrace.runtime.alert_desk import POST, AlertDesk, Post, decoded, rewritten
 from headrace.runtime.channels import Channel, Undelivered
 from headrace.runtime.notifying import deliver
 
 log = logging.getLogger("headrace.alerts")
 
-_TAKEN_FOR = 60_000  # milliseconds: longer than one message may take
+_TAKEN_FOR = 120_000  # milliseconds: longer than one message may take
 _FIRST, _LONGEST, _TRIES = 15_000, 3_600_000, 8
 _AT_ONCE = 100
 
 _Posts = list[tuple[Paper, Post]]
 
 
+class Errand:
+    """One way to one channel with all that it is to be told. In a thread of its own it never touches the store."""
+
+    def __init__(self, name: str, channel: Channel | None, posts: _Posts, now: int) -> None:
+        self.name = name
+        self.posts = posts
+        self.error: str | None = None
+        self._channel = channel
+        self._now = now
+        self.news = [post.news for _, post in posts if channel is None or channel.is_told_of(post.news[1].severity)]
+        self._thread = threading.Thread(target=self.run, name="headrace-courier", daemon=True)
+
+    @property
+    def is_short(self) -> bool:
+        """Whether it leads to no other host."""
+        return self._channel is None or self._channel.kind == "log"
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def is_over(self) -> bool:
+        return not self._thread.is_alive()
+
+    def run(self) -> None:
+        try:
+            if self._channel is None:
+                raise Undelivered("there is no such channel")
+            if self.news:
+                deliver(self._channel, self.news, self.posts[0][0].key, self._now)
+        except Undelivered as error:
+            self.error = str(error)
+        except Exception as error:  # whatever it is, the post is tried again
+            self.error = why(error) if self._channel is None else self._channel.without_secrets(why(error))
+
+
 class Courier:
-    """Delivers in a thread of its own, which is there while anything is due: no chore waits for a mail server."""
+    """Sends errands, and keeps what became of them. Each channel has one at a time: none waits for another."""
 
     def __init__(self, desk: AlertDesk, clock: Clock) -> None:
         self._desk = desk
         self._clock = clock
-        self._thread: threading.Thread | None = None
+        self._on_the_way: dict[str, Errand] = {}
 
-    def set_out(self) -> None:
-        """Deliver what is due, in the background; whoever is on the way already sees to it."""
-        if (self._thread is None or not self._thread.is_alive()) and self._due():
-            self._thread = threading.Thread(target=self._run, name="headrace-courier", daemon=True)
-            self._thread.start()
-
-    def _run(self) -> None:
-        try:
-            self.deliver()
-        except HeadraceError as error:
-            log.warning("alerts could not be delivered now: %s", error)
-        except Exception:
-            log.exception("alerts could not be delivered; it is tried again")
+    def set_out(self) -> bool:
+        """Send what is due, in the background, and keep what has come back; whether any is on the way."""
+        for name in [name for name, errand in self._on_the_way.items() if errand.is_over]:
+            self._settle(self._on_the_way.pop(name))
+        for errand in self._errands():
+            if errand.is_short:
+                errand.run()
+                self._settle(errand)
+            else:
+                self._on_the_way[errand.name] = errand
+                errand.start()
+        return bool(self._on_the_way)
 
     def deliver(self) -> int:
-        """Deliver what is due now; how many posts were."""
+        """Deliver what is due, here and now; of how many alerts somebody was told."""
+        told = 0
+        for errand in self._errands():
+            errand.run()
+            self._settle(errand)
+            told += len(errand.news) if errand.error is None else 0
+        return told
+
+    def _errands(self) -> list[Errand]:
         due = self._due()
-        channels = self._channels() if due else {}
-        return sum(self._bring(name, posts, channels) for name, posts in due.items())
+        channels = self._desk.channels() if due else {}
+        taken = {name: self._take(posts) for name, posts in due.items() if name not in self._on_the_way}
+        now = self._clock.now()
+        return [Errand(name, channels.get(name), posts, now) for name, posts in taken.items() if posts]
 
     def _due(self) -> dict[str, _Posts]:
         now, due = self._clock.now(), defaultdict[str, _Posts](list)
@@ -66,39 +111,21 @@ class Courier:
                 due[post.channel].append((paper, post))
         return {name: posts for name, posts in due.items() if posts}
 
-    def _channels(self) -> dict[str, Channel]:
-        try:
-            return self._desk.channels()
-        except (CorruptPayload, InvalidAlert) as error:
-            log.error("no alert can be delivered: %s", error)
-            raise
-
-    def _bring(self, name: str, posts: _Posts, channels: dict[str, Channel]) -> int:
-        taken = self._take(posts)
-        if not taken:
-            return 0
-        channel = channels.get(name)
-        wanted = [one for one in taken if channel is None or channel.is_told_of(one[1].news[1].severity)]
-        try:
-            if channel is None:
-                raise Undelivered("there is no such channel")
-            if wanted:
-                deliver(channel, [post.news for _, post in wanted], taken[0][0].key, self._clock.now())
-        except Undelivered as error:
-            self._put_off(name, taken, str(error))
-            return 0
-        self._desk.remove_all([paper for paper, _ in taken])
-        if wanted:
-            self._desk.tell_health(f"channel {name}", None)
-        return len(wanted)
-
     def _take(self, posts: _Posts) -> _Posts:
-        """Have them for a minute; none if somebody was quicker."""
+        """Have them for a while; none if somebody was quicker."""
         until = self._clock.now() + _TAKEN_FOR
         mine = [(paper, structs.replace(post, due=until, tries=post.tries + 1)) for paper, post in posts]
         if not self._desk.put_all([rewritten(paper, post) for paper, post in mine]):
             return []
         return [(structs.replace(paper, version=paper.version + 1), post) for paper, post in mine]
+
+    def _settle(self, errand: Errand) -> None:
+        if errand.error is not None:
+            self._put_off(errand.name, errand.posts, errand.error)
+            return
+        self._desk.remove_all([paper for paper, _ in errand.posts])
+        if errand.news:
+            self._desk.tell_health(f"channel {errand.name}", None)
 
     def _put_off(self, name: str, posts: _Posts, error: str) -> None:
         if self._desk.tell_health(f"channel {name}", "failing", error):

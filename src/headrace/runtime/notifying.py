@@ -24,6 +24,8 @@ Way = Callable[[Channel, Sequence[News], str, int], None]
 def deliver(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
     """Tell one channel of all of it. The same `message_id` is the same message: a receiver may drop a second one."""
     try:
+        if channel.trouble is not None:
+            raise Undelivered(channel.trouble)
         _way(channel.kind)(channel, news, message_id, now)
     except (Undelivered, OSError, ValueError) as error:
         told = str(error) if isinstance(error, Undelivered) else why(error)
