@@ -4,16 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
-from weakref import WeakSet
 
 from msgspec import structs
 
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
+from headrace.app.forking import start_afresh_after_fork
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
@@ -33,6 +32,7 @@ from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
     from headrace.app.admin import Admin
+    from headrace.app.alerts import Alerts
     from headrace.app.dead import Dead
     from headrace.app.events import EventStream
     from headrace.app.flows import Flows
@@ -74,7 +74,7 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
-        _apps.add(self)
+        start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
 
@@ -139,6 +139,13 @@ class Headrace:
         from headrace.app.lifecycle import Lifecycles  # as above
 
         return Lifecycles(self._hub, self.settings, self.tasks)
+
+    @functools.cached_property
+    def alerts(self) -> Alerts:
+        """What is wrong now and who is told: rules, alerts, channels, silences."""
+        from headrace.app.alerts import Alerts  # as above
+
+        return Alerts(self._hub, self.settings)
 
     @functools.cached_property
     def metrics(self) -> Metrics:
@@ -348,7 +355,7 @@ class Headrace:
         self._hub.attach(engine, clock, spool)
         self._submitter.attach(engine, clock, spool)
 
-    def _start_afresh(self) -> None:
+    def start_afresh(self) -> None:
         """In a forked child: threads and locks of the parent are not ours, nor are its workers."""
         self._workers = []
         if self.spool is not None:
@@ -384,15 +391,3 @@ class Headrace:
 
     def __repr__(self) -> str:
         return f"<Headrace {self.engine.url}>"
-
-
-_apps: WeakSet[Headrace] = WeakSet()
-
-
-def _start_all_afresh() -> None:
-    for app in list(_apps):
-        app._start_afresh()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_all_afresh)
