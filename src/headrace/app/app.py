@@ -13,12 +13,12 @@ from weakref import WeakSet
 from msgspec import structs
 
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
+from headrace.app.extensions import extend
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.workers import WorkerInfo
-from headrace.core import codec
 from headrace.core.clock import Clock
 from headrace.core.options import check_name, check_task_name, check_text
 from headrace.core.regulation import TaskRules
@@ -30,6 +30,8 @@ from headrace.errors import EngineUnavailable, InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
 from headrace.runtime.task import Call, Task
+from headrace.runtime.tracing import Tracer
+from headrace.runtime.trails import correlated
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
@@ -74,6 +76,7 @@ class Headrace:
         _apps.add(self)
         if self.spool is not None:
             self.spool.start()
+        extend(self, self.settings)
 
     # -- tasks
 
@@ -187,12 +190,17 @@ class Headrace:
         It need not wait for it yet: events are kept for it, in the order they came. `job` may be its id.
         """
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
-        limit = self.settings.max_payload
-        text = None if data is None else codec.encode(data, models=True, limit=limit, where="data")
-        if text is not None:
-            text = self._hub.sealed(text, f"event {check_name('event', name)}", job_id)
-        checksum = None if text is None else codec.checksum(text)
-        return self._hub.signal(job_id, check_name("event", name), text, checksum)
+        return self._hub.signal(job_id, check_name("event", name), data)
+
+    # -- watching
+
+    def correlation(self, correlation_id: str) -> contextlib.AbstractContextManager[None]:
+        """Inside a `with`, jobs that are enqueued, all that come of them, and lines that are logged carry this id."""
+        return correlated(correlation_id)
+
+    def trace(self, tracer: Tracer | None) -> None:
+        """Have a tracer around whatever is enqueued from here on, and run by workers that start from here on."""
+        self._submitter.tracer = tracer
 
     # -- looking
 

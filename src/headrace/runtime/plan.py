@@ -24,6 +24,7 @@ from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResu
 from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
+from headrace.runtime.tracing import Tracer
 
 _LONGEST_TRACEBACK = 20_000
 _LONGEST_MESSAGE = 5_000
@@ -44,6 +45,7 @@ class Plan(Struct, frozen=True):
     preemptible: bool = False
     removes: bool = False  # whether the call asks to be removed when it is over
     seal: Seal | None = None
+    tracer: Tracer | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
@@ -204,6 +206,7 @@ class Planner:
             _first(options.preemptible, own.preemptible, False),
             bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
             self.seal,
+            task.submits.tracer,
         )
 
     def _seconds(self, ms: Any) -> float | None:

@@ -132,7 +132,13 @@ def _errand(run: Run) -> Errand:
     # In clear: a child gets no keys, for its job could read them.
     stored = msgspec.structs.replace(opened_claim(plan.seal, claim), options=msgspec.json.encode(options).decode())
     return Errand(
-        stored, function.__module__, function.__qualname__, plan.max_result, plan.timeout, run.context.keeper.now()
+        stored if run.trace is None else run.trace.handed_on(stored),
+        function.__module__,
+        function.__qualname__,
+        plan.max_result,
+        plan.timeout,
+        run.context.keeper.now(),
+        run.context.worker,
     )
 
 

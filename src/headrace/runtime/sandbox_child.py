@@ -29,7 +29,7 @@ _clock = SystemClock()
 
 
 class Errand(msgspec.Struct, frozen=True):
-    """One job, where its function is found, and the time by the worker's clock."""
+    """One job, where its function is found, the time by the worker's clock, and who that is."""
 
     claim: Claim
     module: str
@@ -37,6 +37,7 @@ class Errand(msgspec.Struct, frozen=True):
     max_result: int
     timeout: float | None
     now: int
+    worker: str
 
 
 class _Parent:
@@ -50,6 +51,7 @@ class _Parent:
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         self._ahead = 0
         self.largest = 0
+        self.worker = ""
 
     def listen(self) -> None:
         """Read what the worker sends. When the worker is gone, so are we."""
@@ -80,6 +82,7 @@ class _Parent:
         """Go by the worker's clock, which is the store's: a sleep must not seem unfinished here that is over there."""
         self._ahead = errand.now - _clock.now()
         self.largest = errand.max_result
+        self.worker = errand.worker
 
     def now(self) -> int:
         return _clock.now() + self._ahead
@@ -111,7 +114,12 @@ def serve(pipe: Connection) -> None:
         except Exception as error:  # whatever the import of user code raises is told
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
-        parent.send(b"O", msgspec.json.encode(_run(errand, task, parent)))
+        tracer = task.submits.tracer
+        with contextlib.nullcontext() if tracer is None else tracer.inside(errand.claim):
+            outcome = _run(errand, task, parent)
+        parent.send(b"O", msgspec.json.encode(outcome))
+        if tracer is not None:
+            tracer.flush()
 
 
 def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
@@ -143,6 +151,7 @@ def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
 class _Nowhere:
     """A plain function has no app to submit to."""
 
+    tracer = None
     words = WORDS
 
     def submit(self, call: Any) -> Any:

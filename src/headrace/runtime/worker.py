@@ -68,7 +68,7 @@ class Worker:
         at_most: int | None = None,
         seal: Seal | None = None,
     ) -> None:
-        self.id = _worker_id()
+        self.worker = self.id = _worker_id()
         self._engine = engine
         self._settings = settings
         self._task_names = task_names
