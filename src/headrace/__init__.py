@@ -7,9 +7,10 @@ The house has five floors, and a floor imports only the ones below it:
     engines/      where jobs live: the seam (protocol.py), SQLite, PostgreSQL, Redis, group commit, the bells
     runtime/      running jobs: tasks, handles, workers, sandboxes, the supervisor
     app/          Headrace and its facades
-    cli/ testing/ surfaces; nothing imports them
+    cli/ testing/ contrib/ surfaces; nothing imports them
 
-Everything public is importable from here (and from `headrace.testing`); all other modules are private.
+Everything public is importable from here, from `headrace.testing` and from `headrace.contrib`; all other modules are
+private.
 """
 
 from __future__ import annotations
@@ -78,6 +79,7 @@ if TYPE_CHECKING:
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
     from headrace.runtime.flow_run import FlowRun
+    from headrace.runtime.logs import HumanLines, JobFields, JsonLines, configure_logs
     from headrace.runtime.worker import Worker
 
 __version__ = "0.1.0"
@@ -110,15 +112,18 @@ __all__ = [
     "FlowRun",
     "Headrace",
     "HeadraceError",
+    "HumanLines",
     "InvalidJob",
     "InvalidSchedule",
     "Job",
     "JobCancelled",
     "JobContext",
     "JobFailed",
+    "JobFields",
     "JobNotFound",
     "JobPage",
     "JobTimeout",
+    "JsonLines",
     "LeaseLost",
     "Lifecycle",
     "LifecycleTerms",
@@ -152,6 +157,7 @@ __all__ = [
     "Worker",
     "WorkerInfo",
     "chain",
+    "configure_logs",
     "current_job",
     "group",
 ]
@@ -172,6 +178,9 @@ _LATER = {
     "Finding": "headrace.core.care",
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
+    "HumanLines": "headrace.runtime.logs",
+    "JobFields": "headrace.runtime.logs",
+    "JsonLines": "headrace.runtime.logs",
     "LifecycleTerms": "headrace.app.lifecycle_records",
     "RequeueResult": "headrace.app.dead_records",
     "Restored": "headrace.app.backups",
@@ -182,6 +191,7 @@ _LATER = {
     "TaskDurations": "headrace.app.archive_records",
     "Worker": "headrace.runtime.worker",
     "chain": "headrace.runtime.chains",
+    "configure_logs": "headrace.runtime.logs",
     "group": "headrace.runtime.chains",
 }
 

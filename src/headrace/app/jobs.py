@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from headrace.app import archived as archive
 from headrace.app.hub import AppHub
-from headrace.core.model import Claim, Filter, NewJob
+from headrace.core.model import Filter
 from headrace.core.options import check_limit, check_moment, check_text
 from headrace.core.states import Event, State
 from headrace.core.words import short
@@ -47,26 +47,6 @@ class Jobs:
 
     def __init__(self, hub: AppHub) -> None:
         self._hub = hub
-
-    def held(self, claim: Claim) -> Job[Any]:
-        """For surfaces: the handle of a job that runs, as its worker was given it; the store is not asked."""
-        new = NewJob(
-            claim.id,
-            claim.task,
-            claim.queue,
-            State.RUNNING,
-            claim.priority,
-            claim.run_at,
-            claim.payload,
-            claim.checksum,
-            claim.created_at,
-            claim.run_at,
-            claim.max_attempts,
-            options=claim.options,
-            metadata=claim.metadata,
-            version=claim.version,
-        )
-        return Job(self._hub, new)
 
     def get(self, job_id: str) -> Job[Any]:
         """The job with this id, or JobNotFound."""

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.core.settings import choices_of
 from headrace.core.states import State
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -57,6 +58,21 @@ def shared(function: F) -> F:
 
 def as_json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def log_options(function: F) -> F:
+    """For commands that run on: how much they log, and how."""
+    for option in reversed(_LOGS):
+        function = option(function)
+    return function
+
+
+_LOGS = (
+    click.option(
+        "--log-level", metavar="LEVEL", help="How much to log: INFO, or more of a part: INFO,headrace.worker=DEBUG."
+    ),
+    click.option("--log-format", type=click.Choice(choices_of("log_format")), help="For people or for programs."),
+)
 
 
 def yes_option(function: F) -> F:

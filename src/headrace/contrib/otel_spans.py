@@ -23,12 +23,13 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 from headrace import Call, Headrace, Job
 from headrace.contrib.otel_counts import Counts
-from headrace.contrib.otel_secrets import Veil
 from headrace.core.model import Claim, Outcome
 from headrace.core.states import FINAL, State
 from headrace.core.trail import NO_TRAIL, Trail, correlation_of, marked, trail_of
+from headrace.core.veil import Veil
 from headrace.errors import HeadraceError
 from headrace.runtime.trails import ambient, following
+from headrace.runtime.veiling import veil_over
 
 TRACED = "traced"  # the message of the line that an attempt leaves in its job's log
 _LONGEST_STATE = 512  # characters of a tracestate that are carried on, as the standard asks at least
@@ -125,7 +126,7 @@ class Spans:
 
     def veil(self, claim: Claim) -> Veil:
         """What hides the secrets of this job."""
-        return Veil.of(self._app, claim)
+        return veil_over(claim, self._app.find_task(claim.task), self._app.seal)
 
     def past_of(self, claim: Claim, trail: Trail) -> Iterator[tuple[str, SpanContext]]:
         """What came before this attempt, each with the word for it."""

@@ -17,6 +17,7 @@ from headrace.core.clock import Clock
 from headrace.core.model import Claim, Note, Outcome
 from headrace.engines.protocol import Presence
 from headrace.runtime.context import JobContext, Line
+from headrace.runtime.logs import about
 from headrace.runtime.plan import Plan
 from headrace.runtime.tracing import Traced
 
@@ -54,6 +55,11 @@ class Run:
         self.lost = False
         self.abort: Callable[[str], Any] | None = None
         self.trace: Traced | None = None if plan.tracer is None else plan.tracer.begin(claim, self.context.log)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The `extra` of a line of the log."""
+        return about(self.claim, self.context.worker)
 
     def stop(self, reason: str) -> None:
         """Tell the task to stop, and make it where that is possible."""

@@ -146,7 +146,8 @@ class Loop:
         """A coroutine that does not obey its cancellation must not keep its slot for ever."""
         run = self._tasks.pop(task, None)
         if run is not None:
-            log.error("job %s (%s) ignores its cancellation; its slot is given away", run.claim.id, run.claim.task)
+            told = "job %s (%s) ignores its cancellation; its slot is given away"
+            log.error(told, run.claim.id, run.claim.task, extra=run.about)
             self._return_slot(run)
 
     def _return_slot(self, run: Run) -> None:

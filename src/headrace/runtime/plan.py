@@ -19,12 +19,14 @@ from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
 from headrace.core.promises import Ending, giver_in
 from headrace.core.retry import Retry, from_policy
 from headrace.core.seal import Seal
+from headrace.core.veil import Veil
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
 from headrace.runtime.tracing import Tracer
+from headrace.runtime.veiling import veil_over
 
 _LONGEST_TRACEBACK = 20_000
 _LONGEST_MESSAGE = 5_000
@@ -186,6 +188,10 @@ class Planner:
         if plan.removes:
             self.removing.add(claim.queue)
         return plan
+
+    def veil(self, claim: Claim) -> Veil:
+        """What hides the job's secrets in whatever is told about it."""
+        return veil_over(claim, self._find(claim.task), self.seal)
 
     def keeps_result(self, job: Ending) -> bool:
         """Whether what this job returns is to be stored, as far as is known here."""

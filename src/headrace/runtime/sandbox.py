@@ -21,6 +21,7 @@ from headrace.core.model import JobOptions, Lease, Note, Outcome
 from headrace.core.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.crew import Run
+from headrace.runtime.logs import handed_on
 from headrace.runtime.plan import conclude
 from headrace.runtime.sandbox_child import Errand, serve
 from headrace.runtime.sealing import opened_claim, sealed_outcome
@@ -46,7 +47,7 @@ class Sandbox:
 
     def __init__(self) -> None:
         self._pipe, theirs = _spawn.Pipe()
-        self._process = _spawn.Process(target=serve, args=(theirs,), name="headrace-sandbox")
+        self._process = _spawn.Process(target=serve, args=(theirs, handed_on()), name="headrace-sandbox")
         self._process.start()
         theirs.close()
         self._lock = threading.Lock()

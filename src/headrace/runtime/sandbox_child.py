@@ -22,6 +22,7 @@ from headrace.core.steps import Step
 from headrace.core.suspicion import WORDS
 from headrace.errors import ConfigError, EngineUnavailable
 from headrace.runtime.context import JobContext, current
+from headrace.runtime.logs import take_over
 from headrace.runtime.plan import Planner, run_inline
 from headrace.runtime.task import Task
 
@@ -100,7 +101,7 @@ class _Parent:
         return self.ask(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
 
 
-def serve(pipe: Connection) -> None:
+def serve(pipe: Connection, logs: bytes = b"") -> None:
     """The child's main: errands until the pipe closes."""
     # Ctrl-C reaches the whole group; the worker decides what becomes of the job.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -114,6 +115,7 @@ def serve(pipe: Connection) -> None:
         except Exception as error:  # whatever the import of user code raises is told
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
+        take_over(logs)  # after the user's code, which may set logging up itself
         tracer = task.submits.tracer
         with contextlib.nullcontext() if tracer is None else tracer.inside(errand.claim):
             outcome = _run(errand, task, parent)

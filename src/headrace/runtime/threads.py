@@ -96,7 +96,7 @@ class Threads:
         try:
             return self._perform(run) if run.trace is None else self._perform_traced(run, run.trace)
         except BaseException as error:  # a defect of ours; but the thread, its slot and the job must not be lost
-            log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task)
+            log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task, extra=run.about)
             told = ErrorInfo(type(error).__name__, "the worker could not run it; its log tells more")
             return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._crew.now())
 

@@ -1,7 +1,6 @@
-"""Keeps the secrets of a job out of what is told about its errors.
+"""Keeps the secrets of a call out of what is told about its errors: a message likes to quote what it complains of.
 
-Whatever of its arguments would be starred out where a job is shown is starred out wherever it stands in the text of an
-error: a message likes to quote what it complains of.
+Whatever of the arguments is starred out where they are shown is starred out wherever it stands in a text.
 """
 
 from __future__ import annotations
@@ -11,27 +10,15 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace import Headrace
-from headrace.core.model import Claim
 from headrace.core.redact import MASK
-from headrace.errors import HeadraceError
 
 _LEAST = 3  # characters: what is shorter stands in any text, and to star it out would only tell it
 
 
 class Veil(Struct, frozen=True):
-    """The secrets of one job, longest first."""
+    """The secrets of one call, longest first."""
 
-    secrets: tuple[str, ...]
-
-    @classmethod
-    def of(cls, app: Headrace, claim: Claim) -> Veil:
-        job = app.jobs.held(claim)
-        try:
-            hidden = _hidden([*job.args, job.kwargs], [*job.redacted_call()[0], job.redacted_call()[1]])
-            return cls(tuple(sorted({text for text in hidden if len(text) >= _LEAST}, key=len, reverse=True)))
-        except HeadraceError:  # its arguments can't be read, so nobody could quote them
-            return cls(())
+    secrets: tuple[str, ...] = ()
 
     def over(self, text: str) -> str:
         for secret in self.secrets:
@@ -39,9 +26,14 @@ class Veil(Struct, frozen=True):
         return text
 
 
+def veil_of(value: Any, shown: Any) -> Veil:
+    """What hides in any text that which is starred out in what is `shown` of a value."""
+    hidden = {text for text in _hidden(value, shown) if len(text) >= _LEAST}
+    return Veil(tuple(sorted(hidden, key=len, reverse=True)))
+
+
 def _hidden(value: Any, shown: Any) -> Iterator[str]:
-    """The texts of a value that are starred out in what is shown of it."""
-    if shown == MASK and value != MASK:
+    if isinstance(shown, str) and shown == MASK and value != MASK:
         yield from _texts(value)
     elif isinstance(value, dict) and isinstance(shown, dict):
         for name, inner in value.items():
