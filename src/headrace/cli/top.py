@@ -32,9 +32,7 @@ _KEY = re.compile(r"\x1b[\[O].|.", re.DOTALL)  # whoever types fast has typed se
 _UP, _DOWN = ("\x1b[A", "\x1bOA", "k"), ("\x1b[B", "\x1bOB", "j")
 
 
-@click.command(
-    "top", epilog=example("headrace top", "headrace top --once", "headrace top --json | jq '.queues[].pending'")
-)
+@click.command("top", epilog=example("headrace top", "headrace top --once", "headrace top --json --interval 5s"))
 @click.option("--interval", "-n", metavar="TIME", default="1s", callback=duration, help="How often to look.")
 @click.option("--sort", type=click.Choice(tuple(SORTS)), default="name", help="The order of queues at first.")
 @click.option("--once", is_flag=True, help="Look for one interval, print that as text and end; so it does in a pipe.")

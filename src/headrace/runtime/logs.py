@@ -109,7 +109,7 @@ def configure_logs(
     whose names sound like secrets are starred out; `redact_words` are more such names, None trusts them all.
     """
     global _setup  # noqa: PLW0603 - logging itself is global
-    levels = _levels_in(level)
+    levels = levels_in(level)
     if format not in ("human", "json"):
         raise ConfigError(f"log_format: {format!r} is not one of human, json")
     words = None if redact_words is None else tuple(redact_words)
@@ -124,7 +124,7 @@ def configure_logs(
 
 def configure_unless_done(format: LogFormat, level: str, redact_words: Iterable[str] | None, *, insist: bool) -> None:
     """The same for a command, which respects what an app has set up itself unless somebody insists."""
-    _levels_in(level)
+    levels_in(level)
     if insist or not logging.getLogger().handlers:
         configure_logs(format, level, redact_words=redact_words)
 
@@ -185,7 +185,7 @@ def _harmless(value: Any) -> Any:
     return value if isinstance(value, int) else repr(value) if not isinstance(value, str) else ascii(value)[1:-1]
 
 
-def _levels_in(text: str) -> dict[str, str]:
+def levels_in(text: str) -> dict[str, str]:
     """The level of each logger that is named in "INFO,headrace.worker=DEBUG"; the one without a name is the root's."""
     found = {"": "INFO"}
     for part in text.split(","):
