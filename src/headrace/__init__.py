@@ -7,9 +7,10 @@ The house has five floors, and a floor imports only the ones below it:
     engines/      where jobs live: the seam (protocol.py), SQLite, PostgreSQL, Redis, group commit, the bells
     runtime/      running jobs: tasks, handles, workers, sandboxes, the supervisor
     app/          Headrace and its facades
-    cli/ testing/ surfaces; nothing imports them
+    cli/ testing/ contrib/ surfaces; nothing imports them
 
-Everything public is importable from here (and from `headrace.testing`); all other modules are private.
+Everything public is importable from here, from `headrace.testing` and from `headrace.contrib`; all other modules are
+private.
 """
 
 from __future__ import annotations
@@ -100,6 +101,7 @@ if TYPE_CHECKING:
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
     from headrace.runtime.flow_run import FlowRun
+    from headrace.runtime.logs import HumanLines, JobFields, JsonLines, configure_logs
     from headrace.runtime.worker import Worker
 
 __version__ = "0.1.0"
@@ -141,6 +143,7 @@ __all__ = [
     "Happening",
     "Headrace",
     "HeadraceError",
+    "HumanLines",
     "InvalidAlert",
     "InvalidJob",
     "InvalidSchedule",
@@ -148,9 +151,11 @@ __all__ = [
     "JobCancelled",
     "JobContext",
     "JobFailed",
+    "JobFields",
     "JobNotFound",
     "JobPage",
     "JobTimeout",
+    "JsonLines",
     "LeaseLost",
     "Lifecycle",
     "LifecycleTerms",
@@ -192,6 +197,7 @@ __all__ = [
     "WorkerInfo",
     "WorkerMetrics",
     "chain",
+    "configure_logs",
     "current_job",
     "group",
 ]
@@ -220,6 +226,9 @@ _LATER = {
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
     "Happening": "headrace.core.happenings",
+    "HumanLines": "headrace.runtime.logs",
+    "JobFields": "headrace.runtime.logs",
+    "JsonLines": "headrace.runtime.logs",
     "LifecycleTerms": "headrace.app.lifecycle_records",
     "MetricDurations": "headrace.app.metric_records",
     "MetricFigures": "headrace.app.metric_records",
@@ -238,6 +247,7 @@ _LATER = {
     "Worker": "headrace.runtime.worker",
     "WorkerMetrics": "headrace.app.metric_records",
     "chain": "headrace.runtime.chains",
+    "configure_logs": "headrace.runtime.logs",
     "group": "headrace.runtime.chains",
 }
 

@@ -174,6 +174,10 @@ def speak() -> None:
         1 / 0
     except ZeroDivisionError:
         logging.getLogger("shop").exception("oh")
+
+@app.task(isolation="process")
+def apart() -> None:
+    logging.getLogger("shop").info("in a process of its own")
 """
 )
 
@@ -187,13 +191,23 @@ def test_json_logs_are_one_object_a_line_and_name_the_job(shell: Shell) -> None:
     assert all(datetime.fromisoformat(line["time"]).utcoffset() == timedelta(0) for line in lines)
     said = next(line for line in lines if line["message"] == "in the task")
     about = {"job": "mine", "task": "speak", "queue": "default", "attempt": 1, "worker": "me"}
+    about["correlation_id"] = "mine"
     assert about.items() <= said.items()
     assert (said["level"], said["logger"]) == ("INFO", "shop")
     assert "ZeroDivisionError" in next(line for line in lines if line["message"] == "oh")["exception"]
     assert not any(line["message"] == "too quiet" for line in lines)
 
 
-def test_text_logs_name_the_job_and_follow_the_settings(shell: Shell) -> None:
+def test_a_job_in_a_process_of_its_own_logs_as_all_others_do(shell: Shell) -> None:
+    with shell.app() as app:
+        app.task_by_name("apart").using(job_id="mine").enqueue()
+        err = shell.run("--app", shell.module(LOGGING), "worker", "--drain", "--log-format", "json").err
+    (said,) = (line for line in map(json.loads, err.splitlines()) if "of its own" in line["message"])
+    assert {"job": "mine", "task": "apart", "correlation_id": "mine", "logger": "shop"}.items() <= said.items()
+    assert said["worker"]
+
+
+def test_human_logs_name_the_job_and_follow_the_settings(shell: Shell) -> None:
     with shell.app() as app:
         app.task_by_name("speak").using(job_id="mine").enqueue()
         err = shell.run("--app", shell.module(LOGGING), "worker", "--drain", env={"HEADRACE_LOG_LEVEL": "debug"}).err

@@ -25,13 +25,14 @@ ROOT = Path(__file__).parents[2]
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead "
-    "lifecycle metrics alerts admin events aevents on listening webhooks",
+    "lifecycle metrics alerts admin events aevents on listening webhooks correlation",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
-    "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
-    "apromote delete adelete update aupdate logs alogs history ahistory why awhy flow parents aparents children "
-    "achildren __await__",
-    "JobContext": "id attempt progress log cancel_requested lease_version deadline metadata heartbeat aheartbeat step "
+    "worker progress tags metadata correlation_id errors refresh arefresh wait result aresult cancel acancel retry "
+    "aretry promote apromote delete adelete update aupdate logs alogs history ahistory why awhy flow parents aparents "
+    "children achildren __await__",
+    "JobContext": "id attempt worker progress log cancel_requested lease_version deadline metadata correlation_id "
+    "heartbeat aheartbeat step "
     "astep sleep asleep wait_event await_event spawn aspawn",
     "Happening": "cursor type at job_id task queue worker attempt data",
     "Flow": "name add enqueue aenqueue",
@@ -88,6 +89,10 @@ PROMISED = {
     "Backup": "path jobs bytes",
     "Restored": "jobs released",
     "Finding": "code sentence advice count repairable note examples",
+    "JobFields": "filter",
+    "HumanLines": "format",
+    "JsonLines": "format",
+    "configure_logs": "",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "Alert": "id rule state severity summary labels figures since fired_at acknowledged_at acknowledged_by resolved_at "
     "resolved_by note runbook told silenced no_data",

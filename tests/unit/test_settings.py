@@ -105,7 +105,7 @@ def test_a_value_of_the_wrong_type_is_an_error_with_its_place(where: str, source
         ("strategy", "?", "use one of priority, fifo, lifo, weighted_random, or none"),
         ("queue_order", "strickt", "use one of weighted, random, strict (did you mean strict?)"),
         ("durability", "maybe", "use one of normal, full"),
-        ("log_format", "xml", "use one of text, json"),
+        ("log_format", "xml", "use one of human, json"),
         ("archive", "no", "use true or false"),
         ("keep_completed", "7d", "use a number, or none"),
         ("max_crashes", "few", "use a whole number, or none"),

@@ -12,15 +12,15 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from msgspec import structs
 
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
+from headrace.app.extensions import extend
 from headrace.app.forking import start_afresh_after_fork
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Decorator, Registry, task_options
-from headrace.app.signaling import send
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock
-from headrace.core.options import check_task_name
+from headrace.core.options import check_name, check_task_name, check_text
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
 from headrace.core.settings import Settings
@@ -28,6 +28,8 @@ from headrace.engines.protocol import Engine
 from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
 from headrace.runtime.task import Call, Task
+from headrace.runtime.tracing import Tracer
+from headrace.runtime.trails import correlated
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
@@ -77,6 +79,7 @@ class Headrace:
         start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
+        extend(self, self.settings)
 
     # -- tasks
 
@@ -199,7 +202,10 @@ class Headrace:
 
         It need not wait for it yet: events are kept for it, in the order they came. `job` may be its id.
         """
-        return send(self._hub, job, name, data, self.settings.max_payload)
+        job_id = check_text("job", job.id if isinstance(job, Job) else job)
+        return self._hub.signal(job_id, check_name("event", name), data)
+
+    # -- watching
 
     @functools.cached_property
     def events(self) -> EventStream:
@@ -222,6 +228,14 @@ class Headrace:
     def listening(self) -> AbstractContextManager[None]:
         """Have this process call handlers of events inside a `with`, as a worker does."""
         return self.events.listening()
+
+    def correlation(self, correlation_id: str) -> contextlib.AbstractContextManager[None]:
+        """Inside a `with`, jobs that are enqueued, all that come of them, and lines that are logged carry this id."""
+        return correlated(correlation_id)
+
+    def trace(self, tracer: Tracer | None) -> None:
+        """Have a tracer around whatever is enqueued from here on, and run by workers that start from here on."""
+        self._submitter.tracer = tracer
 
     # -- looking
 

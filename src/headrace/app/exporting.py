@@ -13,6 +13,7 @@ from headrace.core.archive import ArchiveRow, keepsake_of
 from headrace.core.clock import to_datetime
 from headrace.core.model import JobRow, LogLine
 from headrace.core.story import errors_of, tell
+from headrace.core.trail import plain
 from headrace.errors import ConfigError
 
 _AT_ONCE = 5000
@@ -90,7 +91,7 @@ def record_of(row: ArchiveRow, job: JobRow) -> dict[str, Any]:
         "reason": job.reason,
         "worker": job.worker,
         "tags": msgspec.json.decode(row.tags) if row.tags else [],
-        "metadata": msgspec.Raw(job.metadata.encode()) if job.metadata else None,
+        "metadata": msgspec.Raw(given.encode()) if (given := plain(job.metadata)) else None,
         "args": msgspec.Raw(job.payload.encode()),
         "result": msgspec.Raw(job.result.encode()) if job.result else None,
     }

@@ -132,7 +132,12 @@ class AppHub:
             self._refuse_if_spooled([job_id])
         return changed
 
-    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None) -> bool:
+    def signal(self, job_id: str, name: str, data: Any) -> bool:
+        value, checksum = None, None
+        if data is not None:
+            text = codec.encode(data, models=True, limit=self._settings.max_payload, where="data")
+            value = self.sealed(text, f"event {name}", job_id)
+            checksum = codec.checksum(value)
         left = self.engine.desk.signal(job_id, name, value, checksum)
         if not left:
             self._refuse_if_spooled([job_id])

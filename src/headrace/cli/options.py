@@ -13,7 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
+from headrace.core.settings import choices_of
 from headrace.core.states import State
+from headrace.errors import ConfigError
+from headrace.runtime.logs import levels_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}
@@ -57,6 +60,33 @@ def shared(function: F) -> F:
 
 def as_json_option(function: F) -> F:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(function)
+
+
+def _log_level(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    try:
+        if value is not None:
+            levels_in(value)
+    except ConfigError as error:
+        raise click.BadParameter(str(error).removeprefix("log_level: "), ctx, param) from None
+    return value
+
+
+def log_options(function: F) -> F:
+    """For commands that run on: how much they log, and how."""
+    for option in reversed(_LOGS):
+        function = option(function)
+    return function
+
+
+_LOGS = (
+    click.option(
+        "--log-level",
+        metavar="LEVEL",
+        callback=_log_level,
+        help="How much to log: INFO, or more of a part: INFO,headrace.worker=DEBUG.",
+    ),
+    click.option("--log-format", type=click.Choice(choices_of("log_format")), help="For people or for programs."),
+)
 
 
 def yes_option(function: F) -> F:

@@ -18,6 +18,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.story import AttemptError, Entry
+from headrace.core.trail import plain
 from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.job import LOST_RESULT, Job, LogEntry
 
@@ -65,7 +66,8 @@ def record(job: Job[Any]) -> dict[str, Any]:
         "flow": job.flow,
         "archived": job.archived,
         "tags": job.tags,
-        "metadata": _shown(job, "metadata", job.row.metadata) or {},
+        "metadata": _shown(job, "metadata", plain(job.row.metadata)) or {},
+        "correlation_id": job.correlation_id,
     }
 
 
@@ -204,6 +206,8 @@ def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
         yield "tags", ", ".join(job.tags)
     if job.metadata:
         yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.redacted(job.metadata).items())
+    if job.correlation_id != job.id:
+        yield "correlation", job.correlation_id
     if asked := _asked(job):
         yield "options", asked
     yield from _kin(job)

@@ -24,6 +24,7 @@ from headrace.cli.schedules import schedules
 from headrace.cli.signal import signal
 from headrace.cli.stale import stale
 from headrace.cli.tasks import tasks
+from headrace.cli.top import top
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
 
@@ -77,6 +78,7 @@ for command in (
     lifecycle,
     workers,
     metrics,
+    top,
     doctor,
     check,
     backup,

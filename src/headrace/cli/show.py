@@ -9,10 +9,13 @@ import os
 import sys
 from collections.abc import Iterable, Sequence
 from datetime import UTC, datetime
-from typing import Any, Literal, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import click
 import msgspec
+
+if TYPE_CHECKING:
+    from rich.table import Table
 
 _STATE_COLORS = {
     "scheduled": "blue",
@@ -25,6 +28,7 @@ _STATE_COLORS = {
     "paused": "yellow",
     "stopping": "yellow",
     "silent": "red",
+    "unserved": "red",
 }
 _GAP = 2
 
@@ -146,21 +150,28 @@ def _align(columns: Sequence[Column], rows: list[list[str]]) -> None:
 
 
 def _draw(columns: Sequence[Column], rows: list[list[str]]) -> None:
-    from rich.cells import cell_len  # see the module's docstring
-    from rich.console import Console
+    from rich.console import Console  # see the module's docstring
+
+    console = Console(highlight=False, markup=False)
+    console.print(drawn(columns, rows, console.width))
+
+
+def drawn(columns: Sequence[Column], rows: Sequence[Sequence[str]], room: int, chosen: int | None = None) -> Table:
+    """A table as wide as there is room, with one row marked if it is chosen."""
+    from rich.cells import cell_len  # as above
     from rich.table import Table
     from rich.text import Text
 
-    console = Console(highlight=False, markup=False)
     natural = [max(map(cell_len, (column.title, *(row[n] for row in rows)))) for n, column in enumerate(columns)]
-    widths = fit(columns, natural, console.width)
+    widths = fit(columns, natural, room)
     table = Table(box=None, pad_edge=False, padding=(0, _GAP, 0, 0), header_style="bold")
     for column, width in zip(columns, widths, strict=False):
         side: Literal["left", "right"] = "right" if column.right else "left"
         table.add_column(column.title, justify=side, no_wrap=True, overflow="ellipsis", width=width)
-    for row in rows:
-        table.add_row(*(Text(cell, style=_STATE_COLORS.get(cell, "")) for cell in row[: len(widths)]))
-    console.print(table)
+    for number, row in enumerate(rows):
+        cells = (Text(cell, style=_STATE_COLORS.get(cell, "")) for cell in row[: len(widths)])
+        table.add_row(*cells, style="reverse" if number == chosen else None)
+    return table
 
 
 def fit(columns: Sequence[Column], natural: Sequence[int], room: int) -> list[int]:

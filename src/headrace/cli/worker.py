@@ -12,12 +12,12 @@ import click
 from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
-from headrace.cli.logs import LEVELS, set_up
-from headrace.cli.options import duration, example, names, shared
+from headrace.cli.options import duration, example, log_options, names, shared
 from headrace.cli.reload import run_reloading
 from headrace.cli.session import Session
 from headrace.core.settings import Queues, choices_of, parse_queues
 from headrace.errors import ConfigError
+from headrace.runtime.logs import configure_unless_done
 
 log = logging.getLogger("headrace.cli")
 _TASKS_NAMED = 12
@@ -68,8 +68,7 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
     metavar="NAME,...",
     help="What this worker has for jobs that need it, such as gpu.",
 )
-@click.option("--log-level", type=click.Choice(LEVELS, case_sensitive=False), help="How much to log.")
-@click.option("--log-format", type=click.Choice(("text", "json")), help="For people or for programs.")
+@log_options
 @shared
 @click.pass_obj
 def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **settings: Any) -> int:
@@ -83,7 +82,8 @@ def worker(session: Session, /, drain: bool, once: bool, reloading: bool, **sett
     _check(drain, once, settings)
     app = session.application()
     level, form = settings.pop("log_level"), settings.pop("log_format")
-    set_up(level or app.settings.log_level, form or app.settings.log_format, insist=bool(level or form))
+    chosen = form or app.settings.log_format, level or app.settings.log_level
+    configure_unless_done(*chosen, app.settings.redact_words, insist=bool(level or form))
     _announce(app, session.app_name or "", settings)
     code = app.run_worker(drain=drain or once, at_most=1 if once else None, **settings)
     from headrace.runtime.supervisor import RECYCLED  # loaded with the worker, not for other commands

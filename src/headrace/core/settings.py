@@ -88,7 +88,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
-    log_format: Literal["text", "json"] = "text"
+    otel: bool = False
+    log_format: Literal["human", "json"] = "human"
     log_level: str = "INFO"
 
     def __post_init__(self) -> None:

@@ -12,6 +12,7 @@ from typing import Any, ParamSpec, Protocol, TypeVar, overload
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.model import Claim, Note, Outcome
+from headrace.core.trail import correlation_of, decoded
 from headrace.errors import HeadraceError, InvalidJob, LeaseLost
 from headrace.runtime.flow_run import FlowRun
 from headrace.runtime.job import Job
@@ -28,8 +29,10 @@ _making_memory = threading.Lock()
 
 
 class Line(Keeper, Protocol):
-    """How a context reaches its worker."""
+    """How a context reaches its worker, and who that is."""
 
+    @property
+    def worker(self) -> str: ...
     def note(self, note: Note) -> None: ...
     def renew(self, claim: Claim) -> bool:
         """Renew this one lease now; False if it is lost."""
@@ -73,7 +76,17 @@ class JobContext:
 
     @property
     def metadata(self) -> Mapping[str, Any]:
-        return codec.decode(self._claim.metadata) if self._claim.metadata else {}
+        return decoded(self._claim.metadata)
+
+    @property
+    def correlation_id(self) -> str:
+        """What ties this job to all that its cause set off; jobs that are enqueued here inherit it."""
+        return correlation_of(self._claim.metadata, self._claim.id)
+
+    @property
+    def worker(self) -> str:
+        """The id of the worker that runs it."""
+        return self._line.worker
 
     @property
     def deadline(self) -> datetime | None:

@@ -17,7 +17,9 @@ from headrace.core.clock import Clock
 from headrace.core.model import Claim, Note, Outcome
 from headrace.engines.protocol import Presence
 from headrace.runtime.context import JobContext, Line
+from headrace.runtime.logs import about
 from headrace.runtime.plan import Plan
+from headrace.runtime.tracing import Traced
 
 NEVER = float("inf")
 _numbers = itertools.count(1)
@@ -37,6 +39,7 @@ class Run:
         "slot",
         "started",
         "thread",
+        "trace",
     )
 
     def __init__(self, claim: Claim, plan: Plan, slot: int, line: Line) -> None:
@@ -51,6 +54,12 @@ class Run:
         self.thread: int | None = None
         self.lost = False
         self.abort: Callable[[str], Any] | None = None
+        self.trace: Traced | None = None if plan.tracer is None else plan.tracer.begin(claim, self.context.log)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The `extra` of a line of the log."""
+        return about(self.claim, self.context.worker)
 
     def stop(self, reason: str) -> None:
         """Tell the task to stop, and make it where that is possible."""
@@ -109,6 +118,8 @@ class Crew:
                 self.done.append(outcome)
                 self.ring()
             return False
+        if run.trace is not None:
+            run.trace.end(outcome)
         if outcome is not None:
             self.done.append(outcome)
         if self.presence is not None:

@@ -19,6 +19,7 @@ from headrace.core.model import NewJob
 from headrace.core.schedule import GRACE, Due, Timing, due, due_at, occurrence_id
 from headrace.core.states import State
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+from headrace.core.trail import decoded
 from headrace.core.words import why
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
@@ -85,8 +86,7 @@ def job_for(row: ScheduleRow, occurrence: int, now: int, job_id: str | None = No
 def _metadata(call: NewJob, schedule_id: str, occurrence: int) -> str:
     moment = to_datetime(occurrence)
     assert moment is not None
-    given = codec.decode(call.metadata) if call.metadata else {}
-    return codec.encode({**given, "schedule_id": schedule_id, "scheduled_for": moment.isoformat()})
+    return codec.encode({**decoded(call.metadata), "schedule_id": schedule_id, "scheduled_for": moment.isoformat()})
 
 
 # -- what becomes of a schedule that is due

@@ -57,11 +57,21 @@ class Flow:
 
     def enqueue(self) -> FlowRun:
         """Store all of its jobs in one commit, or none."""
-        return self._run(self._submitter.plant(self._prepared()))
+        if (tracer := self._submitter.tracer) is None:
+            return self._run(self._submitter.plant(self._prepared()))
+        with tracer.submitting(self) as tell:
+            jobs = self._submitter.plant(self._prepared())
+            tell(jobs)
+        return self._run(jobs)
 
     async def aenqueue(self) -> FlowRun:
         """Like enqueue(), without blocking the event loop."""
-        return self._run(await self._submitter.aplant(await in_thread(self._prepared)))
+        if (tracer := self._submitter.tracer) is None:
+            return self._run(await self._submitter.aplant(await in_thread(self._prepared)))
+        with tracer.submitting(self) as tell:
+            jobs = await self._submitter.aplant(await in_thread(self._prepared))
+            tell(jobs)
+        return self._run(jobs)
 
     def _prepared(self) -> Planting:
         """The same records each time, so that a call whose answer was lost can be repeated and stores nothing twice."""

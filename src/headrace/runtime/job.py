@@ -17,6 +17,7 @@ from headrace.core.redact import MASK, redact, redact_call
 from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
+from headrace.core.trail import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
 from headrace.runtime.twin import twin
 
@@ -155,7 +156,12 @@ class Job(Generic[R]):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return codec.decode(self._record.metadata) if self._record.metadata else {}
+        return decoded(self._record.metadata)
+
+    @property
+    def correlation_id(self) -> str:
+        """What ties it to all that its cause set off: given, inherited, or else its own id."""
+        return correlation_of(self._record.metadata, self.id)
 
     @property
     def flow(self) -> str | None:

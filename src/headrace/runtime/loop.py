@@ -14,6 +14,8 @@ from headrace.core.outcomes import release
 from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
 from headrace.runtime.plan import broken_backoff, settle_delay
+from headrace.runtime.tracing import Traced
+from headrace.runtime.twin import in_thread
 
 log = logging.getLogger("headrace.worker")
 
@@ -144,7 +146,8 @@ class Loop:
         """A coroutine that does not obey its cancellation must not keep its slot for ever."""
         run = self._tasks.pop(task, None)
         if run is not None:
-            log.error("job %s (%s) ignores its cancellation; its slot is given away", run.claim.id, run.claim.task)
+            told = "job %s (%s) ignores its cancellation; its slot is given away"
+            log.error(told, run.claim.id, run.claim.task, extra=run.about)
             self._return_slot(run)
 
     def _return_slot(self, run: Run) -> None:
@@ -160,8 +163,14 @@ class Loop:
 
     async def _perform(self, run: Run) -> None:
         current.set(run.context)
-        outcome = await self._outcome(run)
+        outcome = await (self._outcome(run) if run.trace is None else self._outcome_traced(run, run.trace))
         self._crew.end(run, outcome)
+
+    async def _outcome_traced(self, run: Run, trace: Traced) -> Outcome:
+        if trace.has_past:
+            await in_thread(trace.look_back)
+        with trace:
+            return await self._outcome(run)
 
     async def _outcome(self, run: Run) -> Outcome:
         claim, plan, now = run.claim, run.plan, self._crew.now

@@ -19,11 +19,14 @@ from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
 from headrace.core.promises import Ending, giver_in
 from headrace.core.retry import Retry, from_policy
 from headrace.core.seal import Seal
+from headrace.core.veil import Veil
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.runtime.job import LOST_RESULT
 from headrace.runtime.steps import Suspended, suspension_in
 from headrace.runtime.task import Task
+from headrace.runtime.tracing import Tracer
+from headrace.runtime.veiling import veil_over
 
 _LONGEST_TRACEBACK = 20_000
 _LONGEST_MESSAGE = 5_000
@@ -44,6 +47,7 @@ class Plan(Struct, frozen=True):
     preemptible: bool = False
     removes: bool = False  # whether the call asks to be removed when it is over
     seal: Seal | None = None
+    tracer: Tracer | None = None
 
     def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The call's arguments as the task wants them, or CorruptPayload."""
@@ -185,6 +189,10 @@ class Planner:
             self.removing.add(claim.queue)
         return plan
 
+    def veil(self, claim: Claim) -> Veil:
+        """What hides the job's secrets in whatever is told about it."""
+        return veil_over(claim, self._find(claim.task), self.seal)
+
     def keeps_result(self, job: Ending) -> bool:
         """Whether what this job returns is to be stored, as far as is known here."""
         asked = _options.decode(job.options).keep_result if job.options else UNSET
@@ -204,6 +212,7 @@ class Planner:
             _first(options.preemptible, own.preemptible, False),
             bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
             self.seal,
+            task.submits.tracer,
         )
 
     def _seconds(self, ms: Any) -> float | None:

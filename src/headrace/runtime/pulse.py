@@ -20,6 +20,7 @@ from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, JobTimeout
 from headrace.runtime.crew import NEVER, Crew, Run
 from headrace.runtime.loop import Loop
+from headrace.runtime.memory import resident_megabytes
 from headrace.runtime.plan import conclude, is_worker_frame
 from headrace.runtime.threads import Threads
 
@@ -120,12 +121,23 @@ class Pulse:
             self._missed(error)
             return False
         self._renewed_at = begun
+        if log.isEnabledFor(logging.DEBUG):
+            self._tell_health(reported)
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
         self._reports.obey(renewal.wish, begun)
         if self._reports.describe().state != reported.state:
             self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
         return True
+
+    def _tell_health(self, row: WorkerRow) -> None:
+        log.debug(
+            "worker %s is %s: %d of %d busy, %d completed, %d failed, up for %d s, uses %d MB",
+            *(row.id, row.state, row.running, row.concurrency, row.completed, row.failed),
+            (row.seen_at - row.started_at) // 1000,
+            resident_megabytes(),
+            extra={"worker": row.id},
+        )
 
     def _missed(self, error: EngineUnavailable) -> None:
         """Not the number of failures counts, but whether the leases can still hold."""
@@ -141,7 +153,10 @@ class Pulse:
         self._withdraw(lost)
         for run in list(self._crew.running.values()):
             if lease_of(run.claim) in lost:
-                log.warning("job %s (%s): %s; its result will hardly count", run.claim.id, run.claim.task, reason)
+                claim = run.claim
+                log.warning(
+                    "job %s (%s): %s; its result will hardly count", claim.id, claim.task, reason, extra=run.about
+                )
                 run.lost = True
                 self._end(run, None, reason)
         for lease in lost:
@@ -169,7 +184,7 @@ class Pulse:
             self._record_timeout(run, error)
 
     def _record_timeout(self, run: Run, error: JobTimeout) -> None:
-        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error)
+        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=run.about)
         self._end(run, conclude(run.plan, run.claim, error, self._crew.now), "timed out")
 
     def _end(self, run: Run, outcome: Outcome | None, reason: str) -> None:
@@ -195,6 +210,7 @@ class Pulse:
                 run.claim.task,
                 seconds,
                 stack_of(thread) or "(unknown)",
+                extra=run.about,
             )
 
 

@@ -21,6 +21,7 @@ from headrace.core.model import JobOptions, Lease, Note, Outcome
 from headrace.core.steps import Step
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.crew import Run
+from headrace.runtime.logs import handed_on
 from headrace.runtime.plan import conclude
 from headrace.runtime.sandbox_child import Errand, serve
 from headrace.runtime.sealing import opened_claim, sealed_outcome
@@ -46,7 +47,7 @@ class Sandbox:
 
     def __init__(self) -> None:
         self._pipe, theirs = _spawn.Pipe()
-        self._process = _spawn.Process(target=serve, args=(theirs,), name="headrace-sandbox")
+        self._process = _spawn.Process(target=serve, args=(theirs, handed_on()), name="headrace-sandbox")
         self._process.start()
         theirs.close()
         self._lock = threading.Lock()
@@ -132,7 +133,13 @@ def _errand(run: Run) -> Errand:
     # In clear: a child gets no keys, for its job could read them.
     stored = msgspec.structs.replace(opened_claim(plan.seal, claim), options=msgspec.json.encode(options).decode())
     return Errand(
-        stored, function.__module__, function.__qualname__, plan.max_result, plan.timeout, run.context.keeper.now()
+        stored if run.trace is None else run.trace.handed_on(stored),
+        function.__module__,
+        function.__qualname__,
+        plan.max_result,
+        plan.timeout,
+        run.context.keeper.now(),
+        run.context.worker,
     )
 
 

@@ -22,6 +22,7 @@ from headrace.core.steps import Step
 from headrace.core.suspicion import WORDS
 from headrace.errors import ConfigError, EngineUnavailable
 from headrace.runtime.context import JobContext, current
+from headrace.runtime.logs import take_over
 from headrace.runtime.plan import Planner, run_inline
 from headrace.runtime.task import Task
 
@@ -29,7 +30,7 @@ _clock = SystemClock()
 
 
 class Errand(msgspec.Struct, frozen=True):
-    """One job, where its function is found, and the time by the worker's clock."""
+    """One job, where its function is found, the time by the worker's clock, and who that is."""
 
     claim: Claim
     module: str
@@ -37,6 +38,7 @@ class Errand(msgspec.Struct, frozen=True):
     max_result: int
     timeout: float | None
     now: int
+    worker: str
 
 
 class _Parent:
@@ -50,6 +52,7 @@ class _Parent:
         self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
         self._ahead = 0
         self.largest = 0
+        self.worker = ""
 
     def listen(self) -> None:
         """Read what the worker sends. When the worker is gone, so are we."""
@@ -80,6 +83,7 @@ class _Parent:
         """Go by the worker's clock, which is the store's: a sleep must not seem unfinished here that is over there."""
         self._ahead = errand.now - _clock.now()
         self.largest = errand.max_result
+        self.worker = errand.worker
 
     def now(self) -> int:
         return _clock.now() + self._ahead
@@ -97,7 +101,7 @@ class _Parent:
         return self.ask(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
 
 
-def serve(pipe: Connection) -> None:
+def serve(pipe: Connection, logs: bytes = b"") -> None:
     """The child's main: errands until the pipe closes."""
     # Ctrl-C reaches the whole group; the worker decides what becomes of the job.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
@@ -111,7 +115,13 @@ def serve(pipe: Connection) -> None:
         except Exception as error:  # whatever the import of user code raises is told
             parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
             continue
-        parent.send(b"O", msgspec.json.encode(_run(errand, task, parent)))
+        take_over(logs)  # after the user's code, which may set logging up itself
+        tracer = task.submits.tracer
+        with contextlib.nullcontext() if tracer is None else tracer.inside(errand.claim):
+            outcome = _run(errand, task, parent)
+        parent.send(b"O", msgspec.json.encode(outcome))
+        if tracer is not None:
+            tracer.flush()
 
 
 def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
@@ -143,6 +153,7 @@ def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
 class _Nowhere:
     """A plain function has no app to submit to."""
 
+    tracer = None
     words = WORDS
 
     def submit(self, call: Any) -> Any:

@@ -35,6 +35,15 @@ class Spawning:
     def spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
         if not isinstance(call, Call):
             raise InvalidJob(f"spawn: expected a call such as task.bind(1, 2), got {short(call)}")
+        tracer = call.task.submits.tracer
+        if tracer is None:
+            return self._spawn(call, now, at_once)
+        with tracer.submitting(call) as tell:
+            job = self._spawn(call, now, at_once)
+            tell([job])
+            return job
+
+    def _spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
         submits, parent = call.task.submits, self._claim.id
         if at_once:
             return submits.sprout_now(call, parent, now, child_id(parent, next(self._numbers)))

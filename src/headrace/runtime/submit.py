@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
 from msgspec import UNSET, structs
@@ -22,30 +22,28 @@ from headrace.core.model import JobRow, NewJob
 from headrace.core.options import Options
 from headrace.core.promises import MARK
 from headrace.core.states import State
+from headrace.core.trail import plain
 from headrace.core.words import short
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
+from headrace.runtime.lanes import lane_here
 from headrace.runtime.planting import Planting, bonds_of, planting
 from headrace.runtime.recipe import Recipe, recipe_of
 from headrace.runtime.refusals import Wording, not_itself, refuse, refuse_too_many_results
 from headrace.runtime.sealing import is_same_call
 from headrace.runtime.task import Call, Task
+from headrace.runtime.tracing import Tracer, atraced, traced
+from headrace.runtime.trails import as_family, mark
 from headrace.runtime.twin import in_thread
 
 if TYPE_CHECKING:
-    from asyncio import AbstractEventLoop
-
     from headrace.core.flow import Node
-    from headrace.runtime.lane import Lane
+    from headrace.runtime.lanes import Lanes
     from headrace.runtime.spool import Fate, Spool
 
     Insert = Callable[..., list[Fate]]
-    Lanes = WeakKeyDictionary[AbstractEventLoop, Lane[Any, Any]]
-
-T = TypeVar("T")
-R = TypeVar("R")
 
 
 class Submitter:
@@ -59,6 +57,7 @@ class Submitter:
         self._hash_key = b"" if hub.seal is None else hub.seal.hash_key
         self._recipes: dict[int, tuple[Task[..., Any, Any], Options, Recipe]] = {}
         self.intercept: Callable[[Job[Any]], None] | None = None
+        self.tracer: Tracer | None = None
         self._home = engine
         self.attach(engine, clock, spool)
 
@@ -83,6 +82,7 @@ class Submitter:
 
     # -- one job
 
+    @traced
     def submit(self, call: Call[Any]) -> Job[Any]:
         """Store one job, in one commit with whatever else is submitted just now."""
         new, rule, bonds = self._new(call, self._clock.now())
@@ -95,6 +95,7 @@ class Submitter:
             return Job(self._hub, new)
         return self._stored(call, new, self._inserts.call(new))
 
+    @atraced
     async def asubmit(self, call: Call[Any]) -> Job[Any]:
         """The same for coroutines, in one commit with what the others of their event loop submit just now."""
         joins = self._joins(call)
@@ -109,7 +110,7 @@ class Submitter:
         if joins:
             await self._engine.joined(call.options.connection).ainsert([new])
             return Job(self._hub, new)
-        return self._stored(call, new, await _lane(self._insert_lanes, self._insert).call(new))
+        return self._stored(call, new, await lane_here(self._insert_lanes, self._insert).call(new))
 
     def _stored(self, call: Call[Any], new: NewJob, fresh: Fate) -> Job[Any]:
         # An id we made ourselves can only be taken by this very job, if an insert had to be repeated.
@@ -149,7 +150,7 @@ class Submitter:
             with Wording([call], [new]):
                 [verdict] = await self._engine.joined(call.options.connection).aadmit([candidate])
         else:
-            verdict = await _lane(self._admission_lanes, self._admit).call(candidate)
+            verdict = await lane_here(self._admission_lanes, self._admit).call(candidate)
         refuse(call, new, verdict)
         if verdict.id == new.id:
             return Job(self._hub, new)
@@ -171,6 +172,7 @@ class Submitter:
 
     # -- many jobs
 
+    @traced
     def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """Store all jobs in one commit, or none if any of them is not valid."""
         listed = list(calls)
@@ -201,6 +203,7 @@ class Submitter:
                 verdicts = self._admit(candidates, whole=True)
         return self._standing(news, verdicts, joins)
 
+    @atraced
     async def asubmit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
         """The same for coroutines."""
         listed = await in_thread(list, calls)
@@ -236,13 +239,15 @@ class Submitter:
         """What it takes to store the calls of these nodes as one flow."""
         self._all_join(list(calls), f"flow {short(flow)}")
         now = self._clock.now()
-        drafts = [
-            self._new(call, now, node.id, node.waits_for, node.policy) for call, node in zip(calls, nodes, strict=True)
-        ]
+        row = FlowRow(ids.new_id(now), flow, now)
+        with as_family(row.id):
+            drafts = [
+                self._new(call, now, node.id, node.waits_for, node.policy)
+                for call, node in zip(calls, nodes, strict=True)
+            ]
         for call, (_, rule, _) in zip(calls, drafts, strict=True):
             if rule is not None:
                 raise not_itself(call)
-        row = FlowRow(ids.new_id(now), flow, now)
         bonds = [bond for _, _, some in drafts for bond in some]
         return planting([new for new, _, _ in drafts], bonds, row, calls[0].options.connection)
 
@@ -313,7 +318,7 @@ class Submitter:
         new, _, bonds = self._new(call, self._clock.now())
         if bonds:
             raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
-        return new
+        return structs.replace(new, metadata=plain(new.metadata))  # its jobs go back to themselves
 
     def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, Rule], list[Bond]]:
         """The jobs, by their places the rules of those that have one, and what they wait for."""
@@ -363,7 +368,7 @@ class Submitter:
             None if recipe.expires is None else now + recipe.expires,
             recipe.options,
             recipe.tags,
-            recipe.metadata,
+            mark(recipe.metadata, kin=has_kin),
             now if recipe.job_id else 1,
             key,
             recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Gate("key", f"unique {key}")]),
@@ -384,12 +389,3 @@ class Submitter:
             self._recipes.clear()
         self._recipes[id(call.options)] = (call.task, call.options, recipe)
         return recipe
-
-
-def _lane(lanes: Lanes, flush: Callable[[list[T]], list[R]]) -> Lane[T, R]:
-    # Deferred, with asyncio: whoever gets here has it loaded anyway.
-    from asyncio import get_running_loop
-
-    from headrace.runtime.lane import Lane
-
-    return lanes.setdefault(get_running_loop(), Lane(flush))

@@ -15,6 +15,7 @@ from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
 from headrace.runtime.plan import conclude
 from headrace.runtime.sandbox import Sandboxes
+from headrace.runtime.tracing import Traced
 
 log = logging.getLogger("headrace.worker")
 
@@ -93,11 +94,16 @@ class Threads:
 
     def _outcome(self, run: Run) -> Outcome:
         try:
-            return self._perform(run)
+            return self._perform(run) if run.trace is None else self._perform_traced(run, run.trace)
         except BaseException as error:  # a defect of ours; but the thread, its slot and the job must not be lost
-            log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task)
+            log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task, extra=run.about)
             told = ErrorInfo(type(error).__name__, "the worker could not run it; its log tells more")
             return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._crew.now())
+
+    def _perform_traced(self, run: Run, trace: Traced) -> Outcome:
+        trace.look_back()
+        with trace:
+            return self._perform(run)
 
     def _perform(self, run: Run) -> Outcome:
         crew, claim, plan = self._crew, run.claim, run.plan

@@ -18,6 +18,7 @@ from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.crew import Crew
 from headrace.runtime.fulfilling import MISSING, Fulfiller, is_promised
+from headrace.runtime.logs import about
 from headrace.runtime.pace import Pace
 from headrace.runtime.plan import Plan, Planner, describe
 from headrace.runtime.planting import in_their_flows
@@ -117,6 +118,7 @@ class Trade:
         if groups or done:
             self._teller.told(done)
         self._last_turn = time.monotonic()
+        log.debug("settled %d jobs, claimed %d of %d, more at %s", len(done), len(answer.claims), room, answer.next_at)
         come_again = answer.next_at is not None and answer.next_at <= crew.now()
         self.store_is_empty = room > 0 and not answer.claims and not come_again
         self._settled(done, answer.refused)
@@ -226,7 +228,9 @@ class Trade:
                 if claim is not None:  # a renewal meanwhile may have found the lease gone, as it is once settled
                     self._tell_failure(claim, outcome)
         for outcome in refused:
-            log.warning("job %s: lease lost, a late %s was refused", outcome.id, outcome.event)
+            log.warning(
+                "job %s: lease lost, a late %s was refused", outcome.id, outcome.event, extra={"job": outcome.id}
+            )
 
     def _tell_failure(self, claim: Claim, outcome: Outcome) -> None:
         final = outcome.state is State.FAILED
@@ -237,14 +241,8 @@ class Trade:
             claim.task,
             f"failed for good, {outcome.reason}" if final else outcome.reason,
             outcome.error_type,
-            outcome.error_message,
-            extra={
-                "job": claim.id,
-                "task": claim.task,
-                "queue": claim.queue,
-                "attempt": claim.attempt,
-                "worker": self._worker_id,
-            },
+            self._planner.veil(claim).over(outcome.error_message or ""),
+            extra=about(claim, self._worker_id),
         )
 
     def _hand_in_one_by_one(self, done: list[Outcome]) -> None:
@@ -271,13 +269,14 @@ class Trade:
         self._settled([outcome], refused)
 
     def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:
-        log.warning("job %s: it can't be run: %s", claim.id, error)
+        log.warning("job %s: it can't be run: %s", claim.id, error, extra=about(claim, self._worker_id))
         told = describe(error)
         self._crew.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._crew.now()))
         self._crew.ring()
 
     def _park(self, claim: Claim) -> None:
-        log.warning("job %s: task %r is not known to this worker; parked for another one", claim.id, claim.task)
+        told = "job %s: task %r is not known to this worker; parked for another one"
+        log.warning(told, claim.id, claim.task, extra=about(claim, self._worker_id))
         reason = f"unknown_task: worker {self._worker_id} does not know {claim.task!r}"
         delay = min(_PARKED_FIRST_MS * 2 ** min(claim.releases, 10), _PARKED_LONGEST_MS)
         self._crew.done.append(outcomes.park(claim, reason, delay, self._crew.now()))

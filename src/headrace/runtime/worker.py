@@ -70,7 +70,7 @@ class Worker:
         at_most: int | None = None,
         seal: Seal | None = None,
     ) -> None:
-        self.id = _worker_id()
+        self.worker = self.id = _worker_id()
         self._engine = engine
         self._settings = settings
         self._task_names = task_names
@@ -319,8 +319,9 @@ class Worker:
         found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
         if found is not None and not self._paused:  # it may have been paused while it looked
             run, urgent = found
-            log.info("job %s (%s) makes way for the more urgent %s", run.claim.id, run.claim.task, urgent.id)
-            outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", self._clock.now())
+            claim, told = run.claim, "job %s (%s) makes way for the more urgent %s"
+            log.info(told, claim.id, claim.task, urgent.id, extra=run.about)
+            outcome = outcomes.release(claim, f"made way for the more urgent {urgent.id}", self._clock.now())
             self._trade.first = urgent.queue
             end_run(self._crew, self._threads, run, outcome, "a more urgent job needs its slot")
 
@@ -363,7 +364,7 @@ class Worker:
 
     def _release_runs(self) -> None:
         for run in list(self._crew.running.values()):
-            log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task)
+            log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=run.about)
             outcome = outcomes.release(run.claim, "its worker was stopped", self._clock.now())
             end_run(self._crew, self._threads, run, outcome, "the worker stops")
 

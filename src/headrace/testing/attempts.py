@@ -7,6 +7,7 @@ Timeouts are not enforced, since there is nobody to enforce them; `current_job()
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import threading
 from collections.abc import Callable, Sequence
@@ -131,12 +132,14 @@ class Attempt:
         self.context = JobContext(claim, None if timeout is None else self.now() + int(timeout * 1000), self)
         self.notes: list[Note] = []
         self.error: BaseException | None = None
+        tracer = self.plan.tracer
+        self.trace = None if tracer is None else tracer.begin(claim, self.context.log)
 
     # -- running it
 
     def run(self) -> None:
         """Perform and settle it here; a coroutine gets an event loop of its own."""
-        with _Job(self):
+        with _Job(self), self.trace or contextlib.nullcontext():
             try:
                 value = self._call()
                 if self.plan.task.is_async:
@@ -144,23 +147,30 @@ class Attempt:
                 outcome = self._success(value)
             except (Exception, SystemExit, asyncio.CancelledError, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
-        self._shift.settle(outcome, notes=self.notes)
+        self._settle(outcome)
 
     async def arun(self) -> None:
         """The same, with coroutines awaited on the running event loop."""
-        with _Job(self):
+        with _Job(self), self.trace or contextlib.nullcontext():
             try:
                 value = self._call()
                 outcome = self._success(await value if self.plan.task.is_async else value)
             except (Exception, SystemExit, *_SUSPENDED) as error:  # recorded, as by a worker
                 outcome = self._failure(error)
-        self._shift.settle(outcome, notes=self.notes)
+        self._settle(outcome)
 
     def give_up(self) -> None:
         """The run was broken off from outside (Ctrl-C, a test's own timeout): put the job back."""
-        self._shift.settle(outcomes.release(self.claim, "its run was broken off", self.now()), notes=self.notes)
+        self._settle(outcomes.release(self.claim, "its run was broken off", self.now()))
+
+    def _settle(self, outcome: Outcome) -> None:
+        if self.trace is not None:
+            self.trace.end(outcome)
+        self._shift.settle(outcome, notes=self.notes)
 
     def _call(self) -> Any:
+        if self.trace is not None:
+            self.trace.look_back()
         args, kwargs = self.plan.arguments(self._shift.fulfilled(self.claim))
         return self.plan.task.function(*args, **kwargs)
 
@@ -172,6 +182,8 @@ class Attempt:
         return in_own_thread_if_looping(lambda: conclude(self.plan, self.claim, error, self.now))
 
     # -- the context's line
+
+    worker = WORKER
 
     def now(self) -> int:
         return self._shift.clock.now()

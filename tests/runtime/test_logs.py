@@ -1,0 +1,147 @@
+"""Whatever is logged tells which job it is about and which cause that goes back to; and no secret."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import logging.config
+from collections.abc import Callable, Iterator
+from io import StringIO
+from typing import Any
+
+import pytest
+
+from headrace import ConfigError, Headrace, PermanentError, Worker, configure_logs, current_job
+from headrace.runtime.logs import JsonLines
+from tests.runtime.kit import PATIENCE, SOON, eventually
+
+pytestmark = pytest.mark.engines("sqlite")
+log = logging.getLogger("shop")
+
+
+@pytest.fixture
+def stream() -> Iterator[StringIO]:
+    """Where logging goes, in place of pytest's own; everything is as before afterwards."""
+    root, tree = logging.getLogger(), logging.getLogger("headrace")
+    before = root.handlers[:], root.level, tree.level
+    yield StringIO()
+    root.handlers[:], level, own = before
+    root.setLevel(level)
+    tree.setLevel(own)
+
+
+def lines(stream: StringIO) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in stream.getvalue().splitlines()]
+
+
+def line(stream: StringIO, message: str) -> dict[str, Any]:
+    return next(line for line in lines(stream) if message in line["message"])
+
+
+def test_lines_of_any_logger_tell_the_job_that_runs_there(
+    app: Headrace, worker: Worker, task: Callable[..., Any], stream: StringIO
+) -> None:
+    configure_logs("json", stream=stream)
+
+    @task(queue="mail", retry=SOON)
+    def speak() -> None:
+        log.info("attempt %d", current_job().attempt, extra={"n": 1, "api_key": "sesame"})
+        if current_job().attempt == 1:
+            raise OSError("again")
+
+    with app.correlation("request-1"):
+        log.info("before")
+        job = speak.enqueue()
+    job.wait(PATIENCE)
+    log.info("after")
+    told = {"job": job.id, "task": "speak", "queue": "mail", "worker": worker.id, "correlation_id": "request-1"}
+    for attempt in (1, 2):
+        said = line(stream, f"attempt {attempt}")
+        assert {**told, "attempt": attempt, "n": 1, "api_key": "***", "logger": "shop"}.items() <= said.items()
+    assert {**told, "attempt": 1}.items() <= line(stream, "OSError: again").items()  # the worker's own
+    assert line(stream, "before")["correlation_id"] == "request-1"
+    assert line(stream, "after").keys() == {"time", "level", "logger", "message"}
+
+
+def test_threads_that_a_coroutine_asks_are_about_its_job_too(app: Headrace, worker: Worker, stream: StringIO) -> None:
+    configure_logs("json", stream=stream)
+
+    @app.task
+    async def ask() -> None:
+        await asyncio.to_thread(log.info, "asked")
+
+    job = ask.enqueue()
+    job.wait(PATIENCE)
+    assert line(stream, "asked")["job"] == job.id
+
+
+def test_an_error_that_quotes_a_secret_is_logged_without_it(app: Headrace, worker: Worker, stream: StringIO) -> None:
+    configure_logs("human", stream=stream)
+
+    @app.task(redact=("pin",))
+    def login(user: str, pin: str, options: dict[str, str]) -> None:
+        raise PermanentError(f"{user} can't enter with {pin} and {options}")
+
+    job = login.enqueue("ann", pin="471123", options={"password": "sesame"})
+    job.wait(PATIENCE)
+    eventually(lambda: "ann can't enter with ***" in stream.getvalue(), "the line")
+    assert "471123" not in stream.getvalue()
+    assert "sesame" not in stream.getvalue()
+
+
+def test_people_read_the_job_behind_the_line(stream: StringIO) -> None:
+    configure_logs(stream=stream)
+    log.info("hello", extra={"job": "j1", "correlation_id": "j1", "token": "sesame", "n": 2})
+    log.info("plain")
+    told, plain = stream.getvalue().splitlines()
+    assert told.endswith("INFO    shop: hello [job=j1 token=*** n=2]")
+    assert plain.endswith("INFO    shop: plain")
+
+
+def test_a_part_may_tell_more_than_the_rest(stream: StringIO) -> None:
+    configure_logs(level="WARNING, headrace=debug", stream=stream)
+    logging.getLogger("headrace.worker").debug("in detail")
+    log.info("in general")
+    assert "in detail" in stream.getvalue()
+    assert "in general" not in stream.getvalue()
+
+
+@pytest.mark.parametrize(("level", "form"), [("LOUD", "json"), ("INFO,headrace", "json"), ("INFO,a=b", "human")])
+def test_a_level_that_is_none_is_named(level: str, form: Any, stream: StringIO) -> None:
+    with pytest.raises(ConfigError, match="log_level"):
+        configure_logs(form, level, stream=stream)
+    with pytest.raises(ConfigError, match="log_format"):
+        configure_logs("xml", stream=stream)  # type: ignore[arg-type]
+
+
+def test_a_handler_of_ones_own_can_have_the_fields_too(
+    app: Headrace, worker: Worker, stream: StringIO, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("sys.stderr", stream)
+    logging.config.dictConfig(
+        {
+            "version": 1,
+            "disable_existing_loggers": False,
+            "filters": {"job": {"()": "headrace.JobFields"}},
+            "formatters": {"own": {"format": "%(job)s/%(attempt)s: %(message)s"}, "json": {"()": "headrace.JsonLines"}},
+            "handlers": {"err": {"class": "logging.StreamHandler", "filters": ["job"], "formatter": "own"}},
+            "root": {"level": "INFO", "handlers": ["err"]},
+        }
+    )
+
+    @app.task
+    def speak() -> None:
+        log.info("inside")
+
+    job = speak.enqueue()
+    job.wait(PATIENCE)
+    log.info("outside")
+    assert f"{job.id}/1: inside" in stream.getvalue()
+    assert "-/-: outside" in stream.getvalue()
+
+
+@pytest.mark.parametrize("odd", [float("nan"), 10**400, "\ud800", {1, 2}, object(), {"deep": "\ud800"}])
+def test_no_value_costs_a_line(odd: Any) -> None:
+    record = logging.makeLogRecord({"msg": "odd", "odd": odd, "name": "shop"})
+    assert json.loads(JsonLines().format(record))["message"] == "odd"

@@ -1,0 +1,287 @@
+"""Whoever watches sees what is there now, in a small terminal and in a pipe, also when the store was away."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import pty
+import re
+import select
+import signal
+import struct
+import subprocess
+import sys
+import termios
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from io import StringIO
+
+import pytest
+from rich.console import Console
+
+from headrace import Headrace, HeadraceError, PermanentError
+from headrace.cli.top import Looker
+from headrace.cli.top_sights import AlertSight, FailureSight, Lookout, QueueSight, Sight, WorkerSight
+from headrace.cli.top_view import Look, screen
+from headrace.testing import drain
+from tests.servers import RedisServer
+from tests.surfaces.command_line import PATIENCE, Shell, _environment, open_shell
+
+NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
+ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
+
+
+# -- a terminal
+
+
+class Terminal:
+    """A pseudo-terminal with `headrace top` on it, and somebody who reads and types."""
+
+    def __init__(self, shell: Shell, *arguments: str, rows: int = 24, columns: int = 80) -> None:
+        self._ours, theirs = pty.openpty()
+        fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
+        self.before = termios.tcgetattr(theirs)
+        self._theirs = theirs
+        self.process = subprocess.Popen(
+            [sys.executable, "-m", "headrace", "top", *arguments],
+            cwd=shell.folder,
+            env={**_environment(), "TERM": "xterm-256color"},
+            stdin=theirs,
+            stdout=theirs,
+            stderr=theirs,
+            start_new_session=True,
+        )
+        self.seen = ""
+
+    def wait_for(self, text: str) -> None:
+        """Read until it is there, after whatever was waited for last."""
+        deadline = time.monotonic() + PATIENCE
+        while text not in self.seen:
+            assert time.monotonic() < deadline, f"{text!r} never came:\n{self.seen[-3000:]}"
+            if select.select([self._ours], [], [], 0.2)[0]:
+                self.seen += ESCAPES.sub("", os.read(self._ours, 65536).decode("utf-8", "replace"))
+        self.seen = self.seen.partition(text)[2]
+
+    def type(self, keys: str) -> None:
+        os.write(self._ours, keys.encode())
+
+    def end(self) -> int:
+        """Its exit code, when the terminal is as it was."""
+        deadline = time.monotonic() + PATIENCE
+        while self.process.poll() is None and time.monotonic() < deadline:
+            if select.select([self._ours], [], [], 0.1)[0]:
+                os.read(self._ours, 65536)
+        assert termios.tcgetattr(self._theirs)[3] == self.before[3]
+        return self.process.wait(0.1)
+
+    def close(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+        os.close(self._theirs)
+
+
+@contextlib.contextmanager
+def watching(shell: Shell, *arguments: str) -> Iterator[Terminal]:
+    terminal = Terminal(shell, *arguments)
+    try:
+        yield terminal
+    finally:
+        terminal.close()
+
+
+def test_keys_choose_a_queue_and_pause_it_and_end(shell: Shell) -> None:
+    with shell.app() as app:
+        app.enqueue("send")
+        app.task_by_name("send").using(queue="mail").enqueue()
+        with watching(shell) as terminal:
+            terminal.wait_for("mail")
+            terminal.type("s")
+            terminal.wait_for("sort: pending")
+            terminal.type("\x1b[Bjp")
+            terminal.wait_for("pause mail? y/n")
+            terminal.type("n")
+            terminal.wait_for("q quit")
+            assert not app.queue("mail").paused
+            terminal.type("p")
+            terminal.wait_for("pause mail? y/n")
+            terminal.type("y")
+            terminal.wait_for("paused")
+            assert app.queue("mail").paused
+            assert not app.queue("default").paused
+            terminal.type("q")
+            assert terminal.end() == 0
+
+
+@pytest.mark.engines("redis")
+def test_it_says_that_the_store_is_away_and_goes_on_when_it_is_back(shell: Shell, engine_name: str) -> None:
+    with RedisServer() as server:
+        with Headrace(server.url) as app:
+            app.task_by_name("send").using(queue="mail").enqueue()
+        with watching(shell, "--url", server.url) as terminal:
+            terminal.wait_for("1 pending")
+            server.stop()
+            terminal.wait_for("the store is away")
+            terminal.wait_for("mail")
+            server.start()
+            terminal.wait_for("1 pending")
+            terminal.process.send_signal(signal.SIGINT)
+            assert terminal.end() == 0
+
+
+# -- a pipe
+
+
+def test_in_a_pipe_it_prints_one_snapshot(shell: Shell) -> None:
+    with shell.app() as app:
+
+        @app.task(queue="mail", retry=0)
+        def send() -> None:
+            raise PermanentError("no \x1b[31mroute")
+
+        send.enqueue()
+        drain(app)
+        app.enqueue("other")
+    ran = shell("top", "--interval", "0")
+    assert ran.code == 0
+    assert "1 pending, 0 running, 0 workers" in ran.out
+    assert re.search(r"default +unserved +1 +0 ", ran.out)
+    assert re.search(r"send +mail +PermanentError: no \\x1b\[31mroute", ran.out)
+    assert "\x1b" not in ran.out
+
+
+def test_json_has_rates_of_what_happened_meanwhile(shell: Shell) -> None:
+    with shell.app() as app:
+        app.task_by_name("send").using(queue="mail").enqueue()
+    found = shell("top", "--json", "--interval", "50ms").json
+    (mail,) = found["queues"]
+    assert (mail["queue"], mail["pending"], mail["arriving"], mail["leaving"]) == ("mail", 1, 0.0, 0.0)
+    assert (found["workers"], found["failures"], found["alerts"]) == ([], [], [])
+    (mail,) = shell("top", "--json", "--interval", "0").json["queues"]
+    assert mail["arriving"] is None
+
+
+def test_a_store_that_is_not_there_is_an_error(shell: Shell) -> None:
+    ran = shell("top", "--once")
+    assert ran.code == 2
+    assert "there is no store" in ran.err
+
+
+# -- what is seen
+
+
+def test_rates_are_what_changed_over_the_last_seconds() -> None:
+    clock = iter([0.0, 2.0, 4.0, 20.0])
+    with Headrace("memory://") as app:
+        lookout = Lookout(app, lambda: next(clock))
+
+        @app.task(queue="mail")
+        def send() -> None: ...
+
+        app.enqueue_many([send.bind() for _ in range(10)])
+        assert lookout.look().queues[0].leaving is None
+        with contextlib.suppress(HeadraceError):  # it has not run all of them
+            drain(app, limit=8)
+        app.enqueue_many([send.bind() for _ in range(4)])
+        (mail,) = lookout.look().queues
+        assert (mail.pending, mail.arriving, mail.leaving, mail.empty_in) == (6, 2.0, 4.0, 3.0)
+        app.jobs.delete(state="completed")
+        (mail,) = lookout.look().queues
+        assert (mail.arriving, mail.leaving) == (0.0, 0.0)
+        (mail,) = lookout.look().queues
+        assert mail.empty_in is None
+
+
+def test_a_look_that_fails_is_told_and_the_last_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    with Headrace("memory://") as app:
+        app.enqueue("send")
+        looker = Looker(app, 1.0, lambda: None)
+        looker.look()
+        with monkeypatch.context() as patch:
+            patch.setattr(app, "queues", broken)
+            looker.look()
+        assert looker.trouble == "gone"
+        assert looker.sight is not None
+        looker.look()
+        assert looker.trouble is None
+
+
+def broken() -> None:
+    raise OSError("gone")
+
+
+def sight(queues: int = 3, workers: int = 2, failures: int = 2, alerts: int = 0) -> Sight:
+    return Sight(
+        at=NOW,
+        store="postgresql://***@db.example/shop",
+        queues=[
+            QueueSight(
+                queue=f"queue-{n:02d}-{'long' * 6}",
+                state="open",
+                pending=1_234_567 - n,
+                running=n,
+                retrying=0,
+                scheduled=2,
+                waiting=3,
+                failed=4,
+                oldest=5.0,
+                arriving=1.5,
+                leaving=1234.0,
+            )
+            for n in range(queues)
+        ],
+        workers=[
+            WorkerSight(
+                id=f"host.example.net-4711-a1b2c{n}",
+                state="running",
+                running=4,
+                concurrency=8,
+                completed=10_000,
+                failed=1,
+                rate=120.0,
+                up=3600.0,
+                jobs=["mail.send", "mail.send", "report"],
+            )
+            for n in range(workers)
+        ],
+        failures=[
+            FailureSight(
+                at=NOW - timedelta(seconds=n), task="mail.send", queue="mail", job_id="j", error="E: x\ny" * 40
+            )
+            for n in range(failures)
+        ],
+        alerts=[AlertSight(severity="critical", summary=f"too much of it {n}") for n in range(alerts)],
+    )
+
+
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (40, 10), (200, 60), (80, 6)])
+@pytest.mark.parametrize("shown", [sight(), sight(0, 0, 0), sight(40, 30, 10, 5), sight(1, 50, 0), None])
+def test_it_fills_the_screen_and_no_more(shown: Sight | None, width: int, height: int) -> None:
+    out = StringIO()
+    console = Console(file=out, width=width, height=height, force_terminal=False, highlight=False)
+    look = Look("pending", "queue-39-" + "long" * 6, trouble=None if shown else "no route to host")
+    console.print(screen(shown, look, width, height))
+    lines = out.getvalue().splitlines()
+    assert len(lines) == height
+    assert max(map(len, lines)) <= width
+    assert "q quit" in lines[-1]
+    if shown is None:
+        assert "the store is away: no route" in lines[0]
+    elif len(shown.queues) > height:
+        assert "more" in out.getvalue()
+        assert "queue-39" in out.getvalue() or height < 10
+
+
+def test_at_80_columns_the_figures_that_matter_are_there() -> None:
+    out = StringIO()
+    Console(file=out, width=80, height=24, highlight=False).print(screen(sight(), Look(), 80, 24))
+    for needed in ("PENDING", "OLDEST", "OUT/s", "1,234", "BUSY", "4/8", "ERROR", "E: x y", "3 running"):
+        assert needed in out.getvalue()

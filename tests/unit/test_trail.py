@@ -1,0 +1,46 @@
+"""A trail goes with a job's metadata and is never seen in it, whatever the user put there."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace.core import codec
+from headrace.core.trail import NO_TRAIL, Trail, correlation_of, decoded, marked, plain, trail_of
+
+PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+TRAIL = Trail(correlation='a "quoted" {id}', traceparent=PARENT, kin=True)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [None, {}, {"a": 1}, {"$trail": "mine"}, {"$trail": 1, "b": {"$set": 2}}, {"said": '{"$trail":{}}'}, {"t": (1, 2)}],
+)
+def test_a_trail_comes_back_and_the_metadata_is_what_it_was(given: dict[str, object] | None) -> None:
+    stored = None if given is None else codec.encode(given)
+    text = marked(stored, TRAIL)
+    assert trail_of(text) == TRAIL
+    assert decoded(text) == (given or {})
+    assert trail_of(stored) == NO_TRAIL
+    assert decoded(stored) == (given or {})
+
+
+def test_a_job_has_one_trail_and_a_new_one_takes_its_place() -> None:
+    text = marked(marked(codec.encode({"a": 1}), TRAIL), Trail(correlation="new"))
+    assert trail_of(text) == Trail(correlation="new")
+    assert plain(text) == '{"a":1}'
+    assert marked(text, NO_TRAIL) == '{"a":1}'
+    assert marked(marked(None, TRAIL), NO_TRAIL) is None
+
+
+def test_a_job_goes_back_to_what_it_says_or_else_inherits_or_else_to_itself() -> None:
+    said = codec.encode({"correlation_id": "said"})
+    assert correlation_of(None, "own") == "own"
+    assert correlation_of(marked(None, TRAIL), "own") == TRAIL.correlation
+    assert correlation_of(marked(said, TRAIL), "own") == "said"
+    assert correlation_of(codec.encode({"correlation_id": 7}), "own") == "own"
+
+
+@pytest.mark.parametrize("damaged", ['{"$trail":7}', '{"$trail":{"correlation":7}}', '{"$trail":', '["$trail"]'])
+def test_a_damaged_trail_is_none(damaged: str) -> None:
+    assert trail_of(damaged) == NO_TRAIL
+    assert correlation_of(damaged, "own") == "own"
