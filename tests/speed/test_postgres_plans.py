@@ -34,11 +34,12 @@ BY_ID, BY_NUMBER, BY_LEASE, IN_LINE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"
 BY_STEP = {"steps_pkey"}
 HOT: dict[str, set[str]] = {
     **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "renew", "lost"], BY_ID),
-    **dict.fromkeys(["get", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
+    **dict.fromkeys(["get", "endings", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
     **dict.fromkeys(["file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
     **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "amend", "pack_jobs"], BY_NUMBER),
     **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
     **dict.fromkeys(["file_reviews", "file_judged", "move_stale", "tasks_of"], BY_NUMBER),
+    **dict.fromkeys(["lock_children", "unblocked", "hold", "unhold"], BY_NUMBER),
     "lock_judged": BY_ID | BY_NUMBER,
     "aged": BY_NUMBER | {"history_job"},
     "unreviewed": BY_NUMBER | {"history_job"},

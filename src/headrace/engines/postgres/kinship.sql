@@ -1,5 +1,6 @@
 -- Which job waits for which. Everything here is for jobs that have kin; the others never come this way. Each statement
--- answers with one value, so that a caller's library can run it as well.
+-- answers with one value, so that a caller's library can run it as well. `coalesce` of a state keeps the planner from
+-- the thought that few jobs wait, and that it might begin with those.
 
 -- name: add_flow
 WITH added AS (
@@ -125,7 +126,7 @@ SELECT count(*) FROM cancelled;
 -- name: hold
 WITH held AS (
     UPDATE headrace_jobs SET reason = 'held'
-    WHERE state = 'waiting'
+    WHERE coalesce(state, '') = 'waiting'
       AND seq = ANY (ARRAY(
           SELECT bond.child FROM headrace_bonds AS bond
           CROSS JOIN LATERAL (SELECT state FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
@@ -140,7 +141,7 @@ SELECT coalesce(json_agg(json_build_array(seq, CASE WHEN finished_at IS NOT NULL
                                                     WHEN run_at > :now THEN 'scheduled'
                                                     ELSE 'pending' END)), '[]')::text
 FROM headrace_jobs AS job
-WHERE state = 'waiting' AND coalesce(reason, '') <> 'held'
+WHERE coalesce(state, '') = 'waiting' AND coalesce(reason, '') <> 'held'
   AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
   AND (SELECT 1 FROM headrace_bonds AS bond WHERE bond.child = job.seq AND bond.blocks LIMIT 1) IS NULL;
 
@@ -198,7 +199,7 @@ SELECT count(*) FROM bound;
 -- name: unhold
 WITH freed AS (
     UPDATE headrace_jobs AS job SET reason = NULL
-    WHERE job.state = 'waiting' AND job.reason = 'held'
+    WHERE coalesce(job.state, '') = 'waiting' AND job.reason = 'held'
       AND job.seq = ANY (ARRAY(SELECT child FROM headrace_bonds
                                WHERE parent = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))))
       AND (SELECT 1 FROM headrace_bonds AS bond

@@ -448,9 +448,8 @@ FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
 
 -- name: endings
-SELECT coalesce(json_agg(json_build_array({Ending})), '[]')::text
-FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
-CROSS JOIN LATERAL (SELECT {Ending} FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
+SELECT coalesce(json_agg(json_build_array({Ending})), '[]')::text FROM headrace_jobs
+WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
 
 -- name: unfinished
 SELECT coalesce(json_agg(id), '[]')::text
