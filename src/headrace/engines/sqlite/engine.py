@@ -90,7 +90,7 @@ class SqliteEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
-        self.sweeper = SqlSweeper(self)
+        self.sweeper = SqlSweeper(self, self.store.write_back)
         self.upkeep = SqlUpkeep(self)
         self.care = SqliteCare(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
