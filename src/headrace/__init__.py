@@ -72,7 +72,7 @@ if TYPE_CHECKING:
         DeadStats,
         RequeueResult,
     )
-    from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
+    from headrace.app.lifecycle_records import LifecycleTerms, SaidTerms, StaleJob, StateAges
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.core.care import Finding
     from headrace.runtime.chains import chain, group
@@ -136,6 +136,7 @@ __all__ = [
     "Retry",
     "RetryLater",
     "RetryableError",
+    "SaidTerms",
     "Schedule",
     "ScheduleRun",
     "SchemaMismatch",
@@ -175,6 +176,7 @@ _LATER = {
     "LifecycleTerms": "headrace.app.lifecycle_records",
     "RequeueResult": "headrace.app.dead_records",
     "Restored": "headrace.app.backups",
+    "SaidTerms": "headrace.app.lifecycle_records",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",
     "StaleJob": "headrace.app.lifecycle_records",

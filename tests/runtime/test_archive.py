@@ -597,6 +597,24 @@ def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
     assert len(app.lifecycle.partitions()) == 3
 
 
+def test_a_dry_run_tells_dead_letters_and_partitions_that_would_go(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    job = work.enqueue(1, fail=True)
+    work.enqueue(2)
+    drain(app)
+    app.dead.resolve(app.dead.get(job.id).id, "manually_resolved")
+    clock.advance(8 * DAY)
+    sweep(app)
+    clock.advance(400 * DAY)
+    told = app.lifecycle.archive()
+    assert app.dead.count(status=None) == 1
+    real = app.lifecycle.archive(dry_run=False)
+    assert (told.dead_letters, told.dropped) == (real.dead_letters, real.dropped)
+    assert told.dead_letters == 1
+    assert told.dropped
+
+
 def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:
