@@ -229,6 +229,28 @@ def test_the_result_of_a_flow_is_read_from_the_archive(
     assert run.result(0) == 5
 
 
+def test_a_job_may_come_after_an_archived_one_that_was_completed(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    done, failed = work.enqueue(1), work.enqueue(2, fail=True)
+    drain(app)
+    app.dead.resolve(app.dead.get(failed.id).id, "manually_resolved")
+    clock.advance(40 * DAY)
+    assert sweep(app).archived == 2
+    live = work.enqueue(3)
+    after_one = work.using(after=[done]).enqueue(4)
+    after_both = work.using(after=[done, live]).enqueue(5)
+    later = work.using(after=[done], delay=60).enqueue(6)
+    assert [job.state for job in (after_one, after_both, later)] == ["pending", "waiting", "scheduled"]
+    drain(app)
+    assert (after_one.result(0), after_both.result(0)) == (4, 5)
+    for parents in ([failed], [done, failed], ["nobody"]):
+        with pytest.raises(InvalidJob, match="to wait for"):
+            work.using(after=parents).enqueue(7)
+    with pytest.raises(InvalidJob, match="to wait for"):
+        work.enqueue(done)  # its result would have to be there
+
+
 # -- removal
 
 
