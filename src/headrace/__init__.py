@@ -83,7 +83,7 @@ if TYPE_CHECKING:
         DeadStats,
         RequeueResult,
     )
-    from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
+    from headrace.app.lifecycle_records import LifecycleTerms, SaidTerms, StaleJob, StateAges
     from headrace.app.metric_records import (
         DayMetrics,
         MetricDurations,
@@ -179,6 +179,7 @@ __all__ = [
     "Retry",
     "RetryLater",
     "RetryableError",
+    "SaidTerms",
     "Schedule",
     "ScheduleRun",
     "SchemaMismatch",
@@ -238,6 +239,7 @@ _LATER = {
     "QueueMetrics": "headrace.app.metric_records",
     "RequeueResult": "headrace.app.dead_records",
     "Restored": "headrace.app.backups",
+    "SaidTerms": "headrace.app.lifecycle_records",
     "Schedule": "headrace.app.schedule_records",
     "ScheduleRun": "headrace.app.schedule_records",
     "StaleJob": "headrace.app.lifecycle_records",

@@ -78,7 +78,10 @@ class FlowNotFound(JobNotFound):
     """There is no flow with this id."""
 
     def __str__(self) -> str:
-        return f"no flow has the id {self.job_id!r}; all of its jobs may have been deleted"
+        return (
+            f"no flow has the id {self.job_id!r}; it goes with the last of its jobs, which may have been deleted, or "
+            "archived: those are found by app.jobs.find(archived=True)"
+        )
 
 
 class DeadLetterNotFound(JobNotFound):

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 
 from headrace.core.fingerprint import fingerprint_of_lost
 from headrace.core.letters import snapshot_of
+from headrace.core.model import Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from tests.conformance.build import (
@@ -18,9 +21,11 @@ from tests.conformance.build import (
     claim_one,
     ids,
     new_job,
+    release,
     retry,
     row,
     settle,
+    snooze,
     states,
     submit_and_claim,
     succeed,
@@ -109,6 +114,22 @@ def test_a_job_under_which_worker_after_worker_dies_is_quarantined_whatever_atte
     assert snapshot.crashes == [(NOW + turn * HOUR + LEASE, f"w{turn}") for turn in (1, 2, 3)]
     assert snapshot.error_message == "3 times its worker died or let its lease run out: w1, w2, w3"
     assert snapshot.error_type == "WorkerLost"
+
+
+@pytest.mark.parametrize("come_back", [retry, snooze, release])
+def test_a_run_that_came_back_begins_the_count_anew(engine: Engine, come_back: Callable[..., Outcome]) -> None:
+    engine.insert([new_job("job", max_attempts=50)], now=NOW)
+    assert [crash(engine, turn) for turn in (1, 2)] == [State.PENDING, State.PENDING]
+    held = claim_one(engine, now=NOW + 3 * HOUR)
+    when = () if come_back is release else (NOW + 3 * HOUR,)
+    assert settle(engine, come_back(held, *when, at=NOW + 3 * HOUR)) == []
+    if come_back is release:  # it was given back unrun, which tells nothing
+        assert crash(engine, 4) is State.FAILED
+        return
+    assert row(engine).crashes == 0
+    assert [crash(engine, turn) for turn in (4, 5, 6)] == [State.PENDING, State.PENDING, State.FAILED]
+    (letter,) = engine.letters.latest(["job"])
+    assert [worker for _, worker in snapshot_of(letter).crashes] == ["w4", "w5", "w6"]
 
 
 def test_a_job_that_has_no_attempt_left_before_that_is_lost_as_ever(engine: Engine) -> None:

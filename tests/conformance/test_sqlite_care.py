@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 
 from headrace.core.care import Pressure
-from headrace.core.model import Filter
+from headrace.core.model import Filter, Lease
 from headrace.core.states import Event, State
+from headrace.engines.relational import sweeper as sweeper_module
+from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.sqlite import care as care_module
 from headrace.engines.sqlite import health
 from headrace.engines.sqlite.engine import SqliteEngine
@@ -56,6 +58,30 @@ def test_a_checkpoint_waits_for_no_reader(engine: SqliteEngine) -> None:
         assert engine.care.checkpoint()["log_after"] > 0
         engine.insert([new_job("and more")], now=NOW)
     assert engine.care.checkpoint()["log_after"] == 0
+
+
+def test_what_a_sweep_removes_is_written_back_while_others_may_write(
+    store: StoreUnderTest, engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Left to a commit, it would be done behind the turnstile."""
+    monkeypatch.setattr(sweeper_module, "EASED_AFTER", 300)
+    fill(engine, 500)
+    engine.desk.move(Filter(queue="default"), Event.CANCEL, 500, now=NOW)
+    leases = [Lease(job.id, job.version) for job in engine.desk.find(Filter(), 500).jobs]
+    engine.care.checkpoint()
+    file, other, written_beside = Path(engine.store.path), store.open(), list[bool]()
+    before, write_back = file.stat().st_mtime_ns, engine.store.write_back
+
+    def beside_others() -> None:
+        written_beside.extend(other.insert([new_job("beside")], now=NOW))
+        write_back()
+
+    engine.sweeper = SqlSweeper(engine, beside_others)
+    assert len(engine.sweeper.clear(leases[:200])) == 200
+    assert (file.stat().st_mtime_ns, written_beside) == (before, [])
+    assert len(engine.sweeper.clear(leases[200:])) == 300
+    assert written_beside == [True]
+    assert file.stat().st_mtime_ns > before
 
 
 def test_upkeep_shortens_a_log_when_nobody_writes_and_a_long_one_always(

@@ -229,6 +229,28 @@ def test_the_result_of_a_flow_is_read_from_the_archive(
     assert run.result(0) == 5
 
 
+def test_a_job_may_come_after_an_archived_one_that_was_completed(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    done, failed = work.enqueue(1), work.enqueue(2, fail=True)
+    drain(app)
+    app.dead.resolve(app.dead.get(failed.id).id, "manually_resolved")
+    clock.advance(40 * DAY)
+    assert sweep(app).archived == 2
+    live = work.enqueue(3)
+    after_one = work.using(after=[done]).enqueue(4)
+    after_both = work.using(after=[done, live]).enqueue(5)
+    later = work.using(after=[done], delay=60).enqueue(6)
+    assert [job.state for job in (after_one, after_both, later)] == ["pending", "waiting", "scheduled"]
+    drain(app)
+    assert (after_one.result(0), after_both.result(0)) == (4, 5)
+    for parents in ([failed], [done, failed], ["nobody"]):
+        with pytest.raises(InvalidJob, match="to wait for"):
+            work.using(after=parents).enqueue(7)
+    with pytest.raises(InvalidJob, match="to wait for"):
+        work.enqueue(done)  # its result would have to be there
+
+
 # -- removal
 
 
@@ -595,6 +617,24 @@ def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
     assert tally.dropped == names
     assert both(app) == ([], [])
     assert len(app.lifecycle.partitions()) == 3
+
+
+def test_a_dry_run_tells_dead_letters_and_partitions_that_would_go(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    job = work.enqueue(1, fail=True)
+    work.enqueue(2)
+    drain(app)
+    app.dead.resolve(app.dead.get(job.id).id, "manually_resolved")
+    clock.advance(8 * DAY)
+    sweep(app)
+    clock.advance(400 * DAY)
+    told = app.lifecycle.archive()
+    assert app.dead.count(status=None) == 1
+    real = app.lifecycle.archive(dry_run=False)
+    assert (told.dead_letters, told.dropped) == (real.dead_letters, real.dropped)
+    assert told.dead_letters == 1
+    assert told.dropped
 
 
 def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(

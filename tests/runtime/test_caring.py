@@ -10,7 +10,7 @@ import pytest
 from headrace import Headrace, current_job
 from headrace.core.care import GONE, TENDINGS
 from headrace.core.settings import Settings
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.chores import chores_of
 from tests.conformance.build import new_job, worker_row
@@ -87,3 +87,16 @@ def test_what_to_do_is_a_setting(app: Headrace, monkeypatch: pytest.MonkeyPatch)
         Headrace("memory://", history_limit=5)
     with pytest.raises(ConfigError, match="max_size"):
         Headrace("memory://", max_size=0)
+
+
+@pytest.mark.engines("sqlite")
+def test_what_can_not_be_meant_is_refused_by_its_name(app: Headrace) -> None:
+    with pytest.raises(ConfigError, match=r"path: expected the path of a file, got b'x'"):
+        app.admin.backup(b"x")  # type: ignore[arg-type]
+    with pytest.raises(ConfigError, match=r"there is no repair of 'banana'; there is of orphan_history, "):
+        app.admin.repair(["banana"])
+    with pytest.raises(ConfigError, match=r"'orphan_log' \(did you mean 'orphan_logs'\?\)"):
+        app.admin.repair(["orphan_log"], dry_run=True)
+    for find in (app.jobs.find, app.jobs.count):
+        with pytest.raises(InvalidJob, match="archived: expected True or False, got 'yes'"):
+            find(archived="yes")  # type: ignore[arg-type]

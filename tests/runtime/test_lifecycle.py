@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace import ConfigError, Headrace, InvalidJob, Lifecycle
+from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, SaidTerms
 from headrace.core.lifecycle import Terms, TermsRow
 from headrace.core.model import JobOptions
 
@@ -19,11 +19,13 @@ def test_a_worker_stores_what_code_declares_and_leaves_what_it_does_not_know(app
     app.task(name="changed")(lambda: None)
     with app.worker():
         pass
-    declared = Terms(max_pending=600_000, keep_failed=3_600_000, remove_on_complete=10, remove_on_fail=True)
+    declared = {"max_pending": 600, "keep_failed": 3600, "remove_on_complete": 10, "remove_on_fail": True}
     assert app.lifecycle.all_terms() == [
-        TermsRow("task", "declared", declared),
-        TermsRow("task", "elsewhere", Terms(max_age=5)),
+        SaidTerms("task", "declared", declared, {}),
+        SaidTerms("task", "elsewhere", {"max_age": 0.005}, {}),
     ]
+    app.lifecycle.configure(queue="mail", max_age=None, keep_failed=1.5)
+    assert app.lifecycle.all_terms()[0] == SaidTerms("queue", "mail", {}, {"max_age": None, "keep_failed": 1.5})
     assert app.lifecycle.sync() == []
 
 

@@ -95,7 +95,9 @@ def test_the_real_run_does_what_the_dry_run_told(app: Headrace, stock: None) -> 
 def test_only_those_of_a_task_or_queue_are_looked_for_and_no_more_than_asked(app: Headrace, stock: None) -> None:
     assert [one.id for one in app.lifecycle.detect_stale(task="strict")] == ["strict"]
     assert app.lifecycle.detect_stale(queue="other", dry_run=False) == []
-    assert len(app.lifecycle.detect_stale(limit=2)) == 2
+    assert [one.id for one in app.lifecycle.detect_stale(limit=2)] == ["strict", "old"], "the stalest"
+    assert [one.id for one in app.lifecycle.detect_stale(limit=1, dry_run=False)] == ["strict"]
+    assert states(app)["old"] == "pending"
 
 
 def test_a_job_that_moved_on_since_it_was_seen_is_left_alone(app: Headrace, stock: None) -> None:

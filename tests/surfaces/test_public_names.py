@@ -49,6 +49,7 @@ PROMISED = {
     "Lifecycle": "max_scheduled max_waiting max_pending max_retrying max_running max_age on_stale keep_completed "
     "keep_failed keep_cancelled archive",
     "LifecycleTerms": "task queue max_pending on_stale keep_failed archive remove_on_complete remove_on_fail origin",
+    "SaidTerms": "kind name declared ordered",
     "LogEntry": "at attempt level message fields",
     "QueueStats": "queue paused scheduled waiting pending running retrying completed failed cancelled oldest_pending "
     "rules starts_left",

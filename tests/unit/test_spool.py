@@ -88,9 +88,12 @@ class Shelf:
     """What of an archive the spool asks for."""
 
     def __init__(self, *jobs: NewJob) -> None:
+        self.away: Exception | None = None
         self._rows = [row_of(Parcel(replace(as_row(job), finished_at=job.created_at + 1), [], [], [])) for job in jobs]
 
     def get(self, ids: Sequence[str]) -> list[ArchiveRow]:
+        if self.away is not None:
+            raise self.away
         return [row for row in self._rows if row.id in ids]
 
 
@@ -125,8 +128,10 @@ def opened(tmp_path: Path) -> Iterator[Callable[..., Spool]]:
     """Opens a spool as an app would, any number of times at the same file."""
     with contextlib.ExitStack() as at_end:
 
-        def open_one(server: Server, limit: int = 100_000, name: str = "spool.db") -> Spool:
-            spool = Spool(tmp_path / name, cast(Engine, server), limit)
+        def open_one(
+            server: Server, limit: int = 100_000, name: str = "spool.db", archive: Server | None = None
+        ) -> Spool:
+            spool = Spool(tmp_path / name, cast(Engine, server), limit, cast(Engine | None, archive))
             at_end.callback(spool.close)
             return spool
 
@@ -295,6 +300,22 @@ def test_a_job_that_was_stored_and_is_archived_by_now_is_not_run_again(spool: Sp
     server.come_back()
     drained(spool)
     assert list(server.stored) == ["mine"]
+
+
+@pytest.mark.parametrize("is_away", [False, True])
+def test_an_archive_elsewhere_is_asked_and_not_waited_for(
+    opened: Callable[..., Spool], server: Server, is_away: bool
+) -> None:
+    elsewhere = Server("sqlite:///archive.db")
+    elsewhere.archive = Shelf(job("made"))
+    if is_away:
+        elsewhere.archive.away = EngineUnavailable("connection refused")
+    spool = opened(server, archive=elsewhere)
+    server.go()
+    spool.insert([job("made"), job("new")])
+    server.come_back()
+    drained(spool)
+    assert list(server.stored) == (["made", "new"] if is_away else ["new"])
 
 
 # -- limits

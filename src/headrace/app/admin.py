@@ -11,10 +11,10 @@ from headrace.app import backups
 from headrace.app.backups import Backup, Progress, Restored
 from headrace.app.hub import AppHub
 from headrace.core import codec
-from headrace.core.care import Finding, Sizes, judge_size
+from headrace.core.care import REPAIRS, Finding, Sizes, judge_size
 from headrace.core.model import Filter, JobRow
 from headrace.core.settings import Settings
-from headrace.core.words import short
+from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, CorruptPayload
 from headrace.runtime.twin import twin
 
@@ -96,10 +96,10 @@ class Admin:
 
         With `dry_run` nothing is changed, and it tells what would be.
         """
+        if codes is not None:
+            _refuse_unknown(codes)
         found = {finding.code: finding.count for finding in self.check() if finding.repairable}
         if codes is not None:
-            if isinstance(codes, str):
-                raise ConfigError(f"codes: expected a list of codes, got {short(codes)}")
             found = {code: count for code, count in found.items() if code in codes}
         if dry_run or not found:
             return found
@@ -155,12 +155,22 @@ class Admin:
 
 def _path(given: str | os.PathLike[str]) -> Path:
     try:
-        text = os.fspath(given)
+        text: str | bytes = os.fspath(given)
     except TypeError:
         raise ConfigError(f"path: expected the path of a file, got {short(given)}") from None
-    if not text or "://" in text or "\0" in text:
+    if not isinstance(text, str) or not text or "://" in text or "\0" in text:
         raise ConfigError(f"path: expected the path of a file, got {short(given)}")
     return Path(text)
+
+
+def _refuse_unknown(codes: Collection[str]) -> None:
+    if isinstance(codes, str) or not isinstance(codes, Collection):
+        raise ConfigError(f"codes: expected a list of codes, got {short(codes)}")
+    for code in codes:
+        if code not in REPAIRS:
+            near = nearest(str(code), REPAIRS)
+            meant = f" (did you mean {near!r}?)" if near else ""
+            raise ConfigError(f"codes: there is no repair of {short(code)}{meant}; there is of {', '.join(REPAIRS)}")
 
 
 def _number(value: str | int | None) -> int:

@@ -66,10 +66,10 @@ class Headrace:
         self.settings_origin = found.origin
         self.engine: Engine = open_engine(self.settings, clock)
         self.clock: Clock = self.engine.clock
-        self.spool: Spool | None = open_spool(self.settings, self.engine)
+        self._archive = open_archive(self.settings)
+        self.spool: Spool | None = open_spool(self.settings, self.engine, self._archive)
         self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self.seal = self._hub.seal
-        self._archive = open_archive(self.settings)
         self._hub.keep_archive_in(self._archive)
         self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
         self._registry = Registry(self._submitter, self.settings.importable)

@@ -73,14 +73,14 @@ def open_archive(settings: Settings) -> Engine | None:
     return open_engine(structs.replace(settings, url=settings.archive_url, spool=None))
 
 
-def open_spool(settings: Settings, engine: Engine) -> Spool | None:
-    """Where jobs go while the server is away, if they may."""
+def open_spool(settings: Settings, engine: Engine, archive: Engine | None = None) -> Spool | None:
+    """Where jobs go while the server is away, if they may; `archive` is the store that has their archive."""
     if settings.spool is None:
         return None
     # Deferred, with logging and the file's own needs: most programs have none.
     from headrace.runtime.spool import Spool
 
-    return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit)
+    return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit, archive)
 
 
 _REDIS = (

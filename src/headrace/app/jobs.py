@@ -61,7 +61,7 @@ class Jobs:
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned")
         which, most = as_filter(filters), check_limit("limit", limit)
-        if archived:
+        if _checked(archived):
             page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
         else:
             page = self._hub.engine.desk.find(which, most, cursor)
@@ -70,7 +70,7 @@ class Jobs:
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
         """How many jobs match; with `archived`, of those in the archive."""
         which = as_filter(filters)
-        if not archived:
+        if not _checked(archived):
             return self._hub.engine.desk.count(which)
         archive.refuse_what_is_not_there(which)
         return 0 if self._hub.archive is None else self._hub.archive.count(which)
@@ -109,6 +109,12 @@ class Jobs:
 
 
 _NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "until", "ids")
+
+
+def _checked(archived: bool) -> bool:
+    if not isinstance(archived, bool):
+        raise InvalidJob(f"archived: expected True or False, got {short(archived)}")
+    return archived
 
 
 def as_filter(given: dict[str, Any]) -> Filter:

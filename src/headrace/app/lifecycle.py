@@ -13,8 +13,10 @@ from headrace.app.archiving import Archiving
 from headrace.app.hub import AppHub
 from headrace.app.lifecycle_records import (
     LifecycleTerms,
+    SaidTerms,
     StaleJob,
     StateAges,
+    said_terms,
     stale_job,
     state_ages,
     terms_of,
@@ -51,9 +53,9 @@ class Lifecycles:
             check_queue("queue", queue)
         return terms_of(self._book(), task, queue)
 
-    def all_terms(self) -> list[TermsRow]:
-        """Every task and queue of which anything is said, by its code or by an operator; times in milliseconds."""
-        return self._hub.engine.upkeep.terms()
+    def all_terms(self) -> list[SaidTerms]:
+        """Every task and queue of which anything is said, by its code or by an operator."""
+        return [said_terms(row) for row in self._hub.engine.upkeep.terms()]
 
     def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecycleTerms:
         """Order terms for a task or a queue, over what code and settings say; all that holds then.
@@ -91,6 +93,11 @@ class Lifecycles:
         Workers do it by themselves. With `dry_run`, which is the default, nothing is changed: it tells what would go.
         """
         return self._archiving.run(dry_run)
+
+    @property
+    def has_archive(self) -> bool:
+        """Whether jobs that leave the store can go into an archive: Redis has none unless `archive_url` names one."""
+        return self._hub.archive is not None
 
     def partitions(self) -> list[ArchivePartition]:
         """The partitions of the archive, the oldest first."""

@@ -6,7 +6,7 @@ from typing import Any, Literal
 
 from msgspec import UNSET, Struct, structs
 
-from headrace.core.lifecycle import OnStale, Terms, TermsBook
+from headrace.core.lifecycle import Kind, OnStale, Terms, TermsBook, TermsRow
 from headrace.core.staleness import Ages, Finding
 from headrace.core.states import State
 
@@ -34,6 +34,24 @@ class LifecycleTerms(Struct, frozen=True, kw_only=True):
     remove_on_complete: bool | int
     remove_on_fail: bool | int
     origin: dict[str, str]
+
+
+class SaidTerms(Struct, frozen=True):
+    """What is said of the jobs of a task or of a queue: `declared` by its code, `ordered` by an operator. Seconds."""
+
+    kind: Kind
+    name: str
+    declared: dict[str, Any]
+    ordered: dict[str, Any]
+
+
+def said_terms(row: TermsRow) -> SaidTerms:
+    return SaidTerms(row.kind, row.name, _said(row.declared), _said(row.ordered))
+
+
+def _said(terms: Terms) -> dict[str, Any]:
+    """Only what is said, as people write it."""
+    return {name: in_seconds(name, value) for name, value in structs.asdict(terms).items() if value is not UNSET}
 
 
 SPANS = tuple(name for name in Terms.__struct_fields__ if name.startswith(("max_", "keep_")))

@@ -14,6 +14,7 @@ from headrace.cli.session import Session
 from headrace.cli.show import Column, clean, print_facts, print_json, print_table, remark, say, span, stamp
 from headrace.core.states import FINAL
 
+NO_ARCHIVE = "this store has no archive; name one in SQL with `archive_url`, such as sqlite:///archive.db"
 _ID = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
 _COLUMNS = (
     Column("PARTITION"),
@@ -102,7 +103,7 @@ def durations(session: Session, /, as_json: bool, **given: Any) -> None:
         print_json([msgspec.structs.asdict(one) for one in found])
         return
     if not found:
-        remark("no archived jobs match")
+        remark("no archived jobs match" if session.store().lifecycle.has_archive else NO_ARCHIVE)
         return
     rows = [[one.task, str(one.jobs), *map(span, (one.average, one.p95, one.longest))] for one in found]
     print_table(_DURATIONS, rows)
@@ -148,7 +149,7 @@ def partitions(session: Session, as_json: bool) -> None:
         print_json([msgspec.structs.asdict(one) for one in found])
         return
     if not found:
-        remark("the archive has no partitions")
+        remark("the archive has no partitions" if session.store().lifecycle.has_archive else NO_ARCHIVE)
         return
     print_table(
         _COLUMNS, [[one.name, _day(one.since), _day(one.until), str(one.jobs), _size(one.bytes)] for one in found]
@@ -159,9 +160,9 @@ def _in_words(run: ArchiveRun) -> str:
     would = "would be " if run.dry_run else ""
     parts = [f"{_jobs(run.archived)} {would}archived", f"{run.deleted} {would}deleted"]
     if run.dead_letters:
-        parts.append(f"{run.dead_letters} dead letters removed")
+        parts.append(f"{run.dead_letters} dead letters {would}removed")
     if run.dropped:
-        parts.append(f"dropped {', '.join(run.dropped)}")
+        parts.append(f"{would}dropped: {', '.join(run.dropped)}")
     return f"{', '.join(parts)} (looked for {span(run.seconds)})"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import click
 
 from headrace.cli import portrait
+from headrace.cli.archive import NO_ARCHIVE
 from headrace.cli.moves import cancel, delete, promote, retry, update
 from headrace.cli.options import as_json_option, chosen, example, filters, shared
 from headrace.cli.pick import job_of
@@ -67,6 +68,9 @@ def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: boo
         remark("note: --text does not look into encrypted arguments; only into ids, tasks, reasons and metadata")
     if as_json:
         print_json({"jobs": [portrait.record(job) for job in page], "cursor": page.cursor})
+        return
+    if archived and not app.lifecycle.has_archive:
+        remark(NO_ARCHIVE)
         return
     if not page:
         remark("no jobs match" if chosen(given) else f"there are no {'archived ' if archived else ''}jobs")

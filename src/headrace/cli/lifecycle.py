@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any, TypeVar
 
 import click
-from msgspec import UNSET, structs
+from msgspec import structs
 
 from headrace.app.lifecycle_records import SPANS, LifecycleTerms
 from headrace.cli.options import as_json_option, example, parse_seconds, shared
 from headrace.cli.session import Session
 from headrace.cli.show import Column, print_facts, print_json, print_table, remark
-from headrace.core.lifecycle import DEFAULT, TERMS_NAMES, Terms, TermsRow, changed_terms
+from headrace.core.lifecycle import DEFAULT, TERMS_NAMES, Terms, changed_terms
 from headrace.core.staleness import in_words
 from headrace.errors import InvalidJob
 
@@ -51,22 +51,17 @@ def list_terms(session: Session, as_json: bool) -> None:
     """List the tasks and queues that say anything of it, by their code or by an operator."""
     found = session.store().lifecycle.all_terms()
     if as_json:
-        print_json([{"kind": row.kind, "name": row.name, **{w: _plain(t) for w, t in _said(row)}} for row in found])
+        print_json([structs.asdict(row) for row in found])
     elif not found:
         remark("no task and no queue says anything of it; `headrace lifecycle show` tells what holds for all")
     else:
         rows = [
-            [row.kind, row.name, "its code" if who == "declared" else "an operator", _in_words(terms)]
+            [row.kind, row.name, who, " ".join(f"{name}={_word(name, value)}" for name, value in said.items())]
             for row in found
-            for who, terms in _said(row)
-            if terms != Terms()
+            for who, said in (("its code", row.declared), ("an operator", row.ordered))
+            if said
         ]
         print_table(_COLUMNS, rows)
-
-
-def _said(row: TermsRow) -> Iterator[tuple[str, Terms]]:
-    yield "declared", row.declared
-    yield "ordered", row.ordered
 
 
 @lifecycle.command(
@@ -159,20 +154,9 @@ def configure(
     _print(app.lifecycle.terms(task=task, queue=queue), as_json)
 
 
-def _in_words(terms: Terms) -> str:
-    said = ((name, value) for name, value in structs.asdict(terms).items() if value is not UNSET)
-    return " ".join(f"{name}={_word(name, value, 1)}" for name, value in said)
-
-
-def _plain(terms: Terms) -> dict[str, Any]:
-    """In seconds, as everywhere outside."""
-    said = ((name, value) for name, value in structs.asdict(terms).items() if value is not UNSET)
-    return {name: value / 1000 if name in SPANS and value is not None else value for name, value in said}
-
-
-def _word(name: str, value: Any, unit: int = 1000) -> str:
+def _word(name: str, value: Any) -> str:
     if value is None:
         return "none"
     if isinstance(value, bool):
         return "yes" if value else "no"
-    return in_words(round(unit * value)).replace(" ", "") if name in SPANS else str(value)
+    return in_words(round(1000 * value)).replace(" ", "") if name in SPANS else str(value)

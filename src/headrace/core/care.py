@@ -94,6 +94,7 @@ _ORPHANS = {
     "flows": ("flow has no job", "flows have no job"),
     "index": ("index entry leads to no job", "index entries lead to no job"),
 }
+REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed")  # codes of what can be put right
 
 
 def _of_zombies(census: Census, now: int) -> Iterator[Finding]:

@@ -20,7 +20,7 @@ from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 
 _SMALLEST, _LARGEST = 20, 500  # jobs of one piece
-_SHORT, _LONG = 0.015, 0.04  # seconds that a piece should take of the store's time
+_SHORT, _LONG = 0.006, 0.02  # seconds that a piece should take of the store's time: a claim may wait for all of it
 _ARCHIVED_AT_ONCE, _BYTES_AT_ONCE = 2000, 8_000_000
 _LISTED = 10_000
 

@@ -15,6 +15,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 
+from headrace.core.archive import ArchiveRow
 from headrace.core.model import JobRow, NewJob
 from headrace.core.words import why
 from headrace.engines.protocol import Engine
@@ -53,11 +54,12 @@ class _Stop:
 
 
 class Forwarder:
-    """Empties one spool into one store."""
+    """Empties one spool into one store. `elsewhere` is the store that has its archive, if it is another one."""
 
-    def __init__(self, file: SpoolFile, engine: Engine) -> None:
+    def __init__(self, file: SpoolFile, engine: Engine, elsewhere: Engine | None = None) -> None:
         self._file = file
         self._engine = engine
+        self._elsewhere = elsewhere
         self._turnstiles: set[Turnstile] = set()
         self.start_afresh()
 
@@ -216,11 +218,19 @@ class Forwarder:
         """Those that were sent before by somebody who did not live to tell, and are over and gone from the store.
 
         Those that are to be removed when they are over are gone in seconds, and what waits here may wait for days.
+        Where there is no archive to ask, or it is away, such a job runs once more rather than perhaps never.
         """
-        if self._engine.archive is None:
-            return set()
         made = {job.id: job.created_at for job in jobs}
-        return {row.id for row in self._engine.archive.get(list(made)) if row.created_at == made[row.id]}
+        return {row.id for row in self._rows_in_archive(list(made)) if row.created_at == made[row.id]}
+
+    def _rows_in_archive(self, ids: list[str]) -> list[ArchiveRow]:
+        if self._elsewhere is None:
+            return self._engine.archive.get(ids) if self._engine.archive is not None else []
+        try:
+            return self._elsewhere.archive.get(ids) if self._elsewhere.archive is not None else []
+        except EngineUnavailable as error:
+            log.warning("jobs of the spool %s are forwarded without a look at the archive: %s", self._file.path, error)
+            return []
 
     def _blame(self, spooled: Spooled, error: Exception) -> None:
         """Set the job aside, unless it may have been an accident of the store: then it gets another chance."""

@@ -38,11 +38,11 @@ Fate = bool | Literal["spooled"]
 class Spool:
     """The jobs of one app that its server has not got yet."""
 
-    def __init__(self, path: Path, engine: Engine, limit: int) -> None:
+    def __init__(self, path: Path, engine: Engine, limit: int, archive: Engine | None = None) -> None:
         self._engine = engine
         self._file = SpoolFile(path, address_of(engine.url), limit)
         self._desk = SpoolDesk(self._file)
-        self._forwarder = Forwarder(self._file, engine)
+        self._forwarder = Forwarder(self._file, engine, archive)
         self._waiter: Waiter | None = None
         self._looked = False
 

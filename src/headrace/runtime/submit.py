@@ -27,6 +27,7 @@ from headrace.core.words import short
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
+from headrace.runtime import past_parents
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
 from headrace.runtime.lanes import lane_here
 from headrace.runtime.planting import Planting, bonds_of, planting
@@ -256,7 +257,7 @@ class Submitter:
         if self._leads_here(plants.connection):
             self._engine.joined(plants.connection).plant(plants.news, plants.bonds, plants.flow)
         else:
-            self._engine.plant(plants.news, plants.bonds, plants.flow)
+            plants = past_parents.plant(self._engine, self._hub, plants)
         jobs: list[Job[Any]] = [Job(self._hub, new) for new in plants.news]
         return [self._handed(job) for job in jobs]
 

@@ -12,9 +12,9 @@ from collections.abc import Collection, Iterator, Sequence
 
 from msgspec import Struct
 
-from headrace.core.archive import partition_of, span_of
+from headrace.core.archive import is_past, partition_of, span_of
 from headrace.core.clock import to_ms
-from headrace.core.letters import Status
+from headrace.core.letters import LetterFilter, Status
 from headrace.core.lifecycle import Terms, TermsBook, usual_terms
 from headrace.core.retention import Fate, Finished, asks_for_removal, fate, removal_of, shortest
 from headrace.core.settings import Settings
@@ -143,17 +143,31 @@ class Sweep:
     # -- what else is over
 
     def _letters(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
-        if self._settings.dead_keep is None or dry_run:
+        if self._settings.dead_keep is None:
             return
         before = now - to_ms(self._settings.dead_keep)
+        if dry_run:
+            tally.letters += self._closed_before(before)
+            return
         removed = _LETTERS_AT_ONCE
         while removed == _LETTERS_AT_ONCE:
             removed = self._engine.letters.purge(CLOSED, before, _LETTERS_AT_ONCE)
             tally.letters += removed
             yield
 
+    def _closed_before(self, before: int) -> int:
+        which, last, count = LetterFilter(statuses=CLOSED, until=before), None, 0
+        while page := self._engine.letters.find(which, _LETTERS_AT_ONCE, last):
+            count += sum((letter.resolved_at or letter.entered_at) < before for letter in page)
+            last = page[-1].id
+        return count
+
     def _partitions(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
-        if self._archive is None or dry_run:
+        if self._archive is None:
+            return
+        if dry_run:
+            names = [one.name for one in self._archive.partitions()] if self._settings.archive_keep is not None else []
+            tally.dropped += [name for name in names if is_past(name, self._cutoff(now))]
             return
         if self._settings.archive:
             tally.prepared += self._archive.prepare(now, self._settings.archive_partition)

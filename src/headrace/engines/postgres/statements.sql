@@ -151,6 +151,7 @@ WITH o AS MATERIALIZED (
         version = job.version + 1,
         attempt = job.attempt - o.refund,
         releases = job.releases + o.refund,
+        crashes = CASE WHEN o.event IN ('retry', 'snooze') THEN 0 ELSE job.crashes END,
         run_at = coalesce(o.run_at, job.run_at),
         rank = CASE WHEN o.run_at IS NULL THEN job.rank WHEN job.rank < 0 THEN -o.run_at ELSE o.run_at END,
         max_attempts = coalesce(o.max_attempts, job.max_attempts),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -22,6 +22,7 @@ _swept = msgspec.json.Decoder(Swept)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 _finished = msgspec.json.Decoder(list[Finished])
+EASED_AFTER = 2000  # jobs
 _END = 1 << 62  # beyond every time and every number of a job
 
 
@@ -39,10 +40,12 @@ _leaving = msgspec.json.Decoder(list[Leaving])
 
 
 class SqlSweeper:
-    """Tells and removes."""
+    """Tells and removes. `ease` is called between two removals, after every few thousand jobs."""
 
-    def __init__(self, office: Office) -> None:
+    def __init__(self, office: Office, ease: Callable[[], None] | None = None) -> None:
         self._office = office
+        self._ease = ease
+        self._since_ease = 0
 
     def finished(
         self, queue: str, state: State, before: int, limit: int, after: Finished | None = None, *, newest: bool = False
@@ -86,6 +89,10 @@ class SqlSweeper:
         gone = self._office.write(remove) if leases else []
         if gone:
             self._office.ring("done")
+        self._since_ease += len(gone)
+        if self._ease is not None and self._since_ease >= EASED_AFTER:
+            self._since_ease = 0
+            self._ease()
         return gone
 
     def last(self) -> Swept | None:

@@ -98,8 +98,7 @@ class SqliteCare:
 
     def _shorten_log(self) -> None:
         # Most of it without a lock; to cut the rest off nobody may write, and whoever reads is not waited for.
-        with self._store.reading() as db:
-            db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+        self._store.write_back()
         with self._store.alone() as db:
             db.execute("PRAGMA busy_timeout=0")
             try:

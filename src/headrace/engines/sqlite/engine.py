@@ -94,7 +94,7 @@ class SqliteEngine:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.letters = SqlLetters(self)
-        self.sweeper = SqlSweeper(self)
+        self.sweeper = SqlSweeper(self, self.store.write_back)
         self.upkeep = SqlUpkeep(self)
         self.shelf = SqlShelf(self)
         self.care = SqliteCare(self)

@@ -43,6 +43,7 @@ UPDATE headrace_jobs SET
     version = headrace_jobs.version + 1,
     attempt = attempt - o.refund,
     releases = releases + o.refund,
+    crashes = CASE WHEN o.event IN ('retry', 'snooze') THEN 0 ELSE crashes END,
     run_at = coalesce(o.run_at, headrace_jobs.run_at),
     rank = CASE WHEN o.run_at IS NULL THEN rank WHEN rank < 0 THEN -o.run_at ELSE o.run_at END,
     max_attempts = coalesce(o.max_attempts, headrace_jobs.max_attempts),

@@ -51,6 +51,7 @@ local function settle_unusual(member, j, o)
   move(member, j, function()
     j.state = o.state
     j.attempt, j.releases = j.attempt - o.refund, j.releases + o.refund
+    if o.event == 'retry' or o.event == 'snooze' then j.crashes = 0 end -- a run that came back: it is in no loop
     if o.run_at then j.run_at, j.rank = o.run_at, rank_at(j, o.run_at) end
     j.max_attempts = o.max_attempts or j.max_attempts
     j.result, j.result_checksum, j.reason, j.finished_at = o.result, o.result_checksum, o.reason, o.finished_at
