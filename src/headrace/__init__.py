@@ -55,6 +55,7 @@ from headrace.errors import (
     Snooze,
     UnknownTask,
     UnsupportedByEngine,
+    WebhookNotFound,
 )
 from headrace.runtime.context import JobContext, current_job
 from headrace.runtime.job import Job, LogEntry
@@ -74,6 +75,7 @@ if TYPE_CHECKING:
     )
     from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
     from headrace.app.schedule_records import Schedule, ScheduleRun
+    from headrace.app.webhooks import Webhook
     from headrace.core.care import Finding
     from headrace.core.happenings import Happening
     from headrace.runtime.chains import chain, group
@@ -151,6 +153,8 @@ __all__ = [
     "Unique",
     "UnknownTask",
     "UnsupportedByEngine",
+    "Webhook",
+    "WebhookNotFound",
     "Worker",
     "WorkerInfo",
     "chain",
@@ -183,6 +187,7 @@ _LATER = {
     "StaleJob": "headrace.app.lifecycle_records",
     "StateAges": "headrace.app.lifecycle_records",
     "TaskDurations": "headrace.app.archive_records",
+    "Webhook": "headrace.app.webhooks",
     "Worker": "headrace.runtime.worker",
     "chain": "headrace.runtime.chains",
     "group": "headrace.runtime.chains",
