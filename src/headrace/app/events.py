@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
@@ -96,7 +97,7 @@ class EventStream:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Have handlers called by a thread of this process, inside the `with`."""
-        listener = self.listener(f"{socket.gethostname()}-{os.getpid()}")
+        listener = self.listener(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
         listener.start()
         try:
             yield

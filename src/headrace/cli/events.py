@@ -35,9 +35,9 @@ def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> str
     ),
 )
 @click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on.")
-@click.option("--type", "-t", "types", multiple=True, metavar="TYPE", help="Only of this type, or like job.*; repeat.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type, or like job.*; repeat.")
 @click.option("--queue", "-q", help="Only of this queue.")
-@click.option("--task", help="Only of this task.")
+@click.option("--task", "-t", help="Only of this task.")
 @click.option(
     "--since", callback=_since, metavar="WHEN", help="From this time on, 10m or an ISO time; or behind this cursor."
 )

@@ -48,17 +48,17 @@ def list_webhooks(session: Session, as_json: bool) -> None:
 @webhooks.command(
     "create", epilog=example("headrace webhooks create https://example.com/hooks --type 'dead.*' --queue emails")
 )
-@click.argument("url")
-@click.option("--type", "-t", "types", multiple=True, default=("job.failed",), help="Of this type, or like job.*.")
+@click.argument("address", metavar="URL")
+@click.option("--type", "types", multiple=True, default=("job.failed",), help="Of this type, or like job.*.")
 @click.option("--queue", "-q", help="Only of this queue.")
-@click.option("--task", help="Only of this task.")
+@click.option("--task", "-t", help="Only of this task.")
 @click.option("--insecure", is_flag=True, help="Allow http to another machine.")
 @as_json_option
 @shared
 @click.pass_obj
 def create(
     session: Session,
-    url: str,
+    address: str,
     types: tuple[str, ...],
     queue: str | None,
     task: str | None,
@@ -66,7 +66,7 @@ def create(
     as_json: bool,
 ) -> None:
     """Send events to URL from now on, and show the secret that signs them: once, so keep it."""
-    hook = session.store().webhooks.create(url, types, queue=queue, task=task, insecure=insecure)
+    hook = session.store().webhooks.create(address, types, queue=queue, task=task, insecure=insecure)
     if as_json:
         print_json({**_plain(hook), "secret": hook.secret})
     else:
