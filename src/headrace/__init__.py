@@ -58,6 +58,7 @@ from headrace.errors import (
     Snooze,
     UnknownTask,
     UnsupportedByEngine,
+    WebhookNotFound,
 )
 from headrace.runtime.context import JobContext, current_job
 from headrace.runtime.job import Job, LogEntry
@@ -96,6 +97,7 @@ if TYPE_CHECKING:
         WorkerMetrics,
     )
     from headrace.app.schedule_records import Schedule, ScheduleRun
+    from headrace.app.webhooks import Webhook
     from headrace.core.care import Finding
     from headrace.core.happenings import Happening
     from headrace.runtime.chains import chain, group
@@ -194,6 +196,8 @@ __all__ = [
     "Unique",
     "UnknownTask",
     "UnsupportedByEngine",
+    "Webhook",
+    "WebhookNotFound",
     "Worker",
     "WorkerInfo",
     "WorkerMetrics",
@@ -246,6 +250,7 @@ _LATER = {
     "StateAges": "headrace.app.lifecycle_records",
     "TaskDurations": "headrace.app.archive_records",
     "TaskMetrics": "headrace.app.metric_records",
+    "Webhook": "headrace.app.webhooks",
     "Worker": "headrace.runtime.worker",
     "WorkerMetrics": "headrace.app.metric_records",
     "chain": "headrace.runtime.chains",

@@ -9,6 +9,7 @@ HeadraceError
 ├── JobNotFound (KeyError)
 │   ├── FlowNotFound
 │   └── DeadLetterNotFound
+├── WebhookNotFound (KeyError)
 ├── DeadLetterClosed                somebody has dealt with this dead letter already
 ├── JobFailed                       result() of a job that failed for good
 ├── JobCancelled                    result() of a job that was cancelled or expired
@@ -82,6 +83,16 @@ class FlowNotFound(JobNotFound):
             f"no flow has the id {self.job_id!r}; it goes with the last of its jobs, which may have been deleted, or "
             "archived: those are found by app.jobs.find(archived=True)"
         )
+
+
+class WebhookNotFound(HeadraceError, KeyError):
+    """There is no webhook of this id."""
+
+    def __init__(self, webhook_id: str) -> None:
+        super().__init__(f"there is no webhook {webhook_id!r}; app.webhooks.list() tells those there are")
+
+    def __str__(self) -> str:
+        return str(self.args[0])
 
 
 class DeadLetterNotFound(JobNotFound):

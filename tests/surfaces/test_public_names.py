@@ -43,6 +43,7 @@ PROMISED = {
     "group": "",
     "Queue": "pause apause resume aresume stats astats length alength peek apeek clear aclear configure "
     "aconfigure rules",
+    "Webhook": "id url types queue task paused reason created_at secret",
     "Worker": "start stop pause resume join id",
     "AttemptError": "at attempt type message traceback",
     "Entry": "at event from_state to_state version attempt worker message",

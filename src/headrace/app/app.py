@@ -41,6 +41,7 @@ if TYPE_CHECKING:
     from headrace.app.lifecycle import Lifecycles
     from headrace.app.metrics import Metrics
     from headrace.app.schedules import Schedules
+    from headrace.app.webhooks import Webhooks
     from headrace.core.happenings import Happening
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
@@ -168,7 +169,7 @@ class Headrace:
 
     def find_task(self, name: str) -> Task[..., Any, Any] | None:
         """The task of that name: registered, or a function of a module in the setting `importable`."""
-        return self._registry.find(name)
+        return self.webhooks.task() if name == "headrace.webhook" else self._registry.find(name)
 
     def task_by_name(self, name: str) -> Task[..., Any, Any]:
         """A task to enqueue by name; its code need not be known here, then its arguments are not checked here."""
@@ -212,7 +213,14 @@ class Headrace:
         """What happens in this app's store: `for event in app.events(): ...`."""
         from headrace.app.events import EventStream  # deferred: most programs only enqueue
 
-        return EventStream(lambda: self.engine)
+        return EventStream(lambda: self.engine, self.webhooks)
+
+    @functools.cached_property
+    def webhooks(self) -> Webhooks:
+        """Who is told of which events over the web."""
+        from headrace.app.webhooks import Webhooks  # as above
+
+        return Webhooks(self._hub, self._registry.builtin)
 
     def aevents(self, since: str | datetime | None = None, **which: Any) -> AsyncIterator[Happening]:
         """Like events(), for `async for`."""

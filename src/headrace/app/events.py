@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import socket
 from collections.abc import AsyncIterator, Callable, Iterable, Iterator
 from datetime import datetime
 from typing import Any, TypeVar
 
+from headrace.app.webhooks import Webhooks
 from headrace.core.clock import instant_ms, to_datetime
 from headrace.core.happenings import Happening, Interest, interest, page_of
 from headrace.core.options import check_name
@@ -25,8 +27,9 @@ H = TypeVar("H", bound=Callable[[Happening], Any])
 class EventStream:
     """What happens in a store, in the order in which it was committed, from any process."""
 
-    def __init__(self, engine: Callable[[], Engine]) -> None:
+    def __init__(self, engine: Callable[[], Engine], webhooks: Webhooks) -> None:
         self._engine = engine
+        self._webhooks = webhooks
         self._subscriptions: dict[str, Subscription] = {}
 
     def __call__(
@@ -94,7 +97,7 @@ class EventStream:
     @contextlib.contextmanager
     def listening(self) -> Iterator[None]:
         """Have handlers called by a thread of this process, inside the `with`."""
-        listener = self.listener(f"{socket.gethostname()}-{os.getpid()}")
+        listener = self.listener(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
         listener.start()
         try:
             yield
@@ -104,7 +107,7 @@ class EventStream:
     def listener(self, who: str) -> Listener:
         """What calls the handlers, in the name of this worker."""
         engine = self._engine()
-        return Listener(engine, engine.clock, who, list(self._subscriptions.values()))
+        return Listener(engine, engine.clock, who, [*self._subscriptions.values(), self._webhooks.subscription])
 
     def _follower(self, since: Any, wanted: Interest, forever: bool) -> tuple[Follower, datetime | None]:
         events = self._engine().events

@@ -51,6 +51,10 @@ class Registry:
         self.tasks[task.name] = task
         return task
 
+    def builtin(self, function: Callable[..., Any], *, name: str, **options: Any) -> Task[..., Any, Any]:
+        """A task of our own, which is not among those of the app."""
+        return Task(function, name, task_options(options), self._submits)
+
     def find(self, name: str) -> Task[..., Any, Any] | None:
         """The task of that name: registered, or a function of a module that may be imported from."""
         return self.tasks.get(name) or self._importable(name)

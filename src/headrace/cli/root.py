@@ -14,6 +14,7 @@ from headrace.cli.dead import dead
 from headrace.cli.demo import demo
 from headrace.cli.doctor import doctor, migrate
 from headrace.cli.enqueue import enqueue
+from headrace.cli.events import events
 from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
 from headrace.cli.lifecycle import lifecycle
@@ -25,6 +26,7 @@ from headrace.cli.signal import signal
 from headrace.cli.stale import stale
 from headrace.cli.tasks import tasks
 from headrace.cli.top import top
+from headrace.cli.webhooks import webhooks
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
 
@@ -78,6 +80,8 @@ for command in (
     lifecycle,
     workers,
     metrics,
+    events,
+    webhooks,
     top,
     doctor,
     check,

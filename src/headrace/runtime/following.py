@@ -26,7 +26,7 @@ class Follower:
 
     def __init__(self, events: Events, wanted: Interest, cursor: str | None) -> None:
         self._events = events
-        self._wanted = wanted
+        self.wanted = wanted
         self.cursor = cursor
         self.is_at_end = False
 
@@ -34,7 +34,7 @@ class Follower:
         """The next events that are wanted; there may be none among many that are not."""
         read = self._events.read(self.cursor, pages)
         found = [
-            event for place, groups in read for event in events_of(place, groups, self.cursor, self._wanted)
+            event for place, groups in read for event in events_of(place, groups, self.cursor, self.wanted)
         ]  # the cursor is that of before: it may be inside of the first page
         self.is_at_end = len(read) < pages
         if read:

@@ -38,12 +38,16 @@ _OUTAGE = 1.0
 
 
 class Subscription(Struct, frozen=True):
-    """A handler, what it wants, and its name. One that is `everywhere` has no place in the store."""
+    """A handler, what it wants, and its name. One that is `everywhere` has no place in the store.
+
+    What is wanted may change: then it is asked for, and None means that nothing is, for now.
+    """
 
     name: str
     handler: Callable[[Happening], Any]
     wanted: Interest
     everywhere: bool = False
+    ask: Callable[[], Interest | None] | None = None
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
@@ -122,13 +126,18 @@ class _Seat:
         now = self._engine.events.last()
         if self._subscription.everywhere:
             self._follower.cursor = now
-        elif not self._engine.shelf.get(KIND, [self.name]):
+        elif self._subscription.ask is None and not self._engine.shelf.get(KIND, [self.name]):
             self._engine.shelf.put([Paper(KIND, self.name, 0, _text(Place(now)))])  # unless somebody just did
 
     def advance(self, runner: asyncio.Runner) -> None:
         """Handle what has come since the last time."""
         if time.monotonic() < self._wait_until:
             return
+        if self._subscription.ask is not None:
+            wanted = self._subscription.ask()
+            if wanted is None:
+                return
+            self._follower.wanted = wanted
         newest = self._engine.events.last()
         if newest != self._seen and self._is_ours():
             while not self._stopping.is_set():

@@ -39,9 +39,9 @@ def _way(kind: Kind) -> Way:
 
         return mail
     if kind in ("webhook", "slack"):
-        from headrace.runtime import posting
+        from headrace.runtime import alert_posts
 
-        return posting.webhook if kind == "webhook" else posting.slack
+        return alert_posts.webhook if kind == "webhook" else alert_posts.slack
     return _log
 
 

@@ -1,0 +1,60 @@
+"""What a filed transition is told as: every event of the table has its words, or none on purpose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace.core.filed import happened, run_of
+from headrace.core.happenings import TYPES
+from headrace.core.states import TRANSITIONS, Event
+
+# These are told by others, with more than the history knows of them.
+TOLD_ELSEWHERE = {Event.SUBMIT, Event.PROMOTE, Event.CLAIM, Event.SUCCEED, Event.DELETE}
+
+
+def _entry(event: str, source: str = "running", target: str = "pending", **more: Any) -> dict[str, Any]:
+    return {"event": event, "source": source, "target": target, **more}
+
+
+@pytest.mark.parametrize("event", sorted(set(TRANSITIONS) - TOLD_ELSEWHERE))
+def test_every_transition_is_told(event: Event) -> None:
+    row = TRANSITIONS[event]
+    for source in row.sources:
+        for target in row.targets:
+            told = [kind for kind, _ in happened(_entry(event, source, target))]
+            assert told
+            assert set(told) <= set(TYPES)
+
+
+@pytest.mark.parametrize("event", ["step", "sleep", "event", "succeed", "anything"])
+def test_what_concerns_the_job_alone_is_not_told(event: str) -> None:
+    assert happened(_entry(event)) == []
+
+
+def test_a_failure_of_an_attempt_is_told_apart_from_that_of_the_job() -> None:
+    error = {"error_type": "OSError", "error_message": "x" * 900, "detail": "attempts used up"}
+    assert [kind for kind, _ in happened(_entry("retry", **error))] == ["job.attempt_failed", "job.retry_scheduled"]
+    attempt, final = happened(_entry("fail", target="failed", **error))
+    assert (attempt[0], final[0]) == ("job.attempt_failed", "job.failed")
+    assert len(attempt[1]["message"]) == 500
+    assert final[1]["reason"] == "attempts used up"
+    assert [kind for kind, _ in happened(_entry("fail", "waiting", "failed"))] == ["job.failed"]
+
+
+def test_a_stall_that_was_the_last_is_a_failure_too() -> None:
+    assert [kind for kind, _ in happened(_entry("expire"))] == ["job.stalled"]
+    assert [kind for kind, _ in happened(_entry("expire", target="failed"))] == ["job.stalled", "job.failed"]
+
+
+def test_a_job_that_only_waited_for_others_is_completed_with_the_last_of_them() -> None:
+    told = happened(_entry("unblock", "waiting", "completed"))
+    assert [kind for kind, _ in told] == ["job.dependencies_met", "job.completed"]
+
+
+def test_a_run_lasts_from_its_start_to_its_end() -> None:
+    assert run_of({"started_at": 10}, 25) == 15
+    assert run_of({"started_at": 10, "finished_at": 12}, 25) == 2
+    assert run_of({"started_at": 30}, 25) == 0
+    assert run_of({}, 25) is None
