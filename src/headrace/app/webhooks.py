@@ -198,7 +198,8 @@ class Webhooks:
             return post(hook.url, body.encode(), headers, _TIMEOUT)
         except NotTaken as error:
             where = hook.url.partition("?")[0]  # a query may hold a token
-            raise (_Gone if error.status == _GONE else RetryableError)(f"{where}: {error}") from None
+            told = ": ".join(part for part in (where, str(error), error.said) if part)
+            raise (_Gone if error.status == _GONE else RetryableError)(told) from None
 
     # -- on the shelf
 

@@ -11,11 +11,12 @@ _LONGEST = 300  # characters of an answer that are worth a note
 
 
 class NotTaken(Exception):
-    """The message was not taken. `status` is that of the answer, None if there was none."""
+    """The message was not taken. `status` is that of the answer, None if there was none, and `said` how it begins."""
 
-    def __init__(self, why: str, status: int | None = None) -> None:
+    def __init__(self, why: str, status: int | None = None, said: str = "") -> None:
         super().__init__(why)
         self.status = status
+        self.said = said
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> int:
@@ -30,7 +31,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
             answer.read(_LONGEST)
             return int(answer.status)
     except urllib.error.HTTPError as error:
-        raise NotTaken(_refusal(error), error.code) from None
+        raise _refusal(error) from None
     except urllib.error.URLError as error:
         raise NotTaken(str(error.reason) or type(error).__name__) from None
     except http.client.HTTPException as error:
@@ -39,11 +40,11 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
         raise NotTaken(str(error) or type(error).__name__) from None
 
 
-def _refusal(error: urllib.error.HTTPError) -> str:
+def _refusal(error: urllib.error.HTTPError) -> NotTaken:
     with error:
         said = error.read(_LONGEST).decode("utf-8", "replace").strip()
     moved = " (it leads elsewhere, where nothing is sent)" if 300 <= error.code < 400 else ""
-    return f"the server answered {error.code}{moved}" + (f": {said}" if said else "")
+    return NotTaken(f"the server answered {error.code}{moved}", error.code, said)
 
 
 def _opener() -> urllib.request.OpenerDirector:
