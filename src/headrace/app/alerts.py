@@ -165,10 +165,9 @@ class Alerts:
         The answer are the alerts to which something happened.
         """
         clock, desk = self._hub.clock, self._desk
-        round_ = Round(desk, self._readings(), clock.now())
-        round_.walk()
+        steps = Round(desk, self._readings(), clock.now()).finish()
         Courier(desk, clock).deliver()
-        return self._shown([step.alert for step in round_.steps if step.alert is not None])
+        return self._shown([step.alert for step in steps if step.alert is not None])
 
     # -- silences
 

@@ -41,8 +41,14 @@ class Round(Struct):
     steps: list[Step] = []
     silences: list[Silence] = []
 
-    def walk(self) -> None:
-        """Look at every rule, and at the alerts that no rule is for any more."""
+    def finish(self) -> list[Step]:
+        """Walk without a rest; what happened."""
+        for _ in self.walk():
+            pass
+        return self.steps
+
+    def walk(self) -> Iterator[None]:
+        """Look at every rule, a piece of work each, and at the alerts that no rule is for any more."""
         self.silences = [silence for _, silence in self.desk.silences() if silence.until > self.now]
         rules = self.desk.rules()
         health = self.desk.health()
@@ -54,6 +60,7 @@ class Round(Struct):
                 self._look_at(rule, known.pop(rule.name, {}), f"rule {rule.name}" in health)
             elif f"rule {rule.name}" in health:
                 self.desk.tell_health(f"rule {rule.name}", None)
+            yield
         for left in known.values():
             self._end(left, rules)
 
@@ -153,13 +160,25 @@ class Alerting:
         self._desk = AlertDesk(engine, settings, seal)
         self._courier = Courier(self._desk, engine.clock)
         self._readings = readings or (lambda: StoreReadings(engine, settings))
+        self._pieces: Iterator[None] | None = None
 
     def do(self) -> float:
-        now = self._engine.clock.now()
-        pause = self._take_turn(now)
-        if pause is None:
-            Round(self._desk, self._readings(), now).walk()
-            pause = self._every
+        if self._pieces is None:
+            now = self._engine.clock.now()
+            if (pause := self._take_turn(now)) is not None:
+                return self._rest(pause)
+            self._pieces = Round(self._desk, self._readings(), now).walk()
+        try:
+            next(self._pieces)
+            return 0.0
+        except StopIteration:
+            self._pieces = None
+            return self._rest(self._every)
+        except Exception:
+            self._pieces = None  # a round that was cut off begins anew, with the next turn
+            raise
+
+    def _rest(self, pause: float) -> float:
         return min(pause, _SOON) if self._courier.set_out() else pause
 
     def _take_turn(self, now: int) -> float | None:
