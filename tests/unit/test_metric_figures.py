@@ -124,6 +124,7 @@ def test_a_queue_that_was_emptied_has_nothing_left_in_it() -> None:
 
 def test_a_server_does_not_tell_how_busy_it_is() -> None:
     assert figures.gauged("busy", None, [gauges(1)]) is None
+    assert figures.gauged("stale", None, [gauges(1)]) is None
 
 
 # -- times

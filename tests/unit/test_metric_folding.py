@@ -118,5 +118,5 @@ def test_buckets_begin_at_multiples_of_their_width() -> None:
     assert TEN_SECONDS.start(NOON + 12_345) == NOON + 10_000
     assert MINUTE.start(NOON + 119_999) == NOON + 60_000
     assert HOUR.start(NOON + 3_599_999) == NOON
-    assert list(MINUTE.starts(NOON + 59_999, NOON + 120_000)) == [NOON, NOON + 60_000]
-    assert list(MINUTE.starts(NOON, NOON + 120_001))[-1] == NOON + 120_000
+    assert list(MINUTE.starts(NOON + 59_999, NOON + 119_999)) == [NOON, NOON + 60_000]
+    assert list(MINUTE.starts(NOON, NOON + 120_000))[-1] == NOON + 120_000

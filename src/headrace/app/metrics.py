@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 from headrace.app.hub import AppHub
 from headrace.app.metric_records import (
-    DayTotals,
+    DayMetrics,
+    MetricPoint,
+    MetricSeries,
     MetricsSnapshot,
-    Point,
-    QueueFigures,
-    Series,
-    TaskFigures,
-    WorkerFigures,
+    QueueMetrics,
+    TaskMetrics,
+    WorkerMetrics,
     figures_of,
 )
 from headrace.core import buckets, figures
@@ -29,7 +29,7 @@ from headrace.core.tally import EMPTY, Cell, add, total
 from headrace.core.windows import window_ms
 from headrace.core.words import short
 from headrace.engines.protocol import Engine
-from headrace.errors import InvalidJob
+from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.meter import Label, Meter
 from headrace.runtime.metric_reading import Place
 from headrace.runtime.twin import twin
@@ -82,7 +82,7 @@ class Metrics:
             sampled_at=None if read is None else _moment(read[0]),
         )
 
-    def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskFigures]:
+    def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskMetrics]:
         """The tasks of a queue, or of all: those with the most failed attempts first, and then the busiest."""
         span, most = window_ms("window", window), check_limit("limit", limit)
         now = self.meter.catch_up()
@@ -113,6 +113,19 @@ class Metrics:
             raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}")
         return self.meter.labels(label, window=window_ms("window", window))
 
+    def prometheus(self, accept: str = "") -> tuple[str, bytes]:
+        """All metrics as Prometheus reads them: the content type, by what the reader accepts, and the text."""
+        try:  # deferred: an extra, and many never need it
+            from headrace.app.prometheus import exposition
+        except ImportError as error:
+            raise ConfigError(
+                f"metrics for Prometheus need a package ({error}); install it: pip install 'headrace[web]'"
+            ) from None
+        now, ever = self.snapshot(), dict[Place, Cell]()
+        for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
+            add(ever, cells)
+        return exposition(ever, now, accept)
+
     # -- over time
 
     def series(
@@ -125,7 +138,7 @@ class Metrics:
         window: Window = 3600.0,
         step: Window | None = None,
         until: datetime | None = None,
-    ) -> Series:
+    ) -> MetricSeries:
         """A metric over time: a point for each `step`, which is some hundredth of the window unless it is given.
 
         Steps are multiples of ten seconds and begin at multiples of themselves, in UTC; the last one may not be over.
@@ -134,21 +147,21 @@ class Metrics:
         span = window_ms("window", window)
         size = buckets.checked_step(buckets.usual_step(span) if step is None else window_ms("step", step), span)
         now = self.meter.catch_up()
-        end = now if until is None else min(_instant("until", until), now)
-        first = max(end - span, 0) // size * size
+        end = now if until is None else min(_instant("until", until) - 1, now)
+        first = max(end + 1 - span, 0) // size * size
         values = (
             self._gauged(name, _queue(queue), first, end, size)
             if name in figures.GAUGED
             else self._tallied(name, first, end, size, queue=_queue(queue), task=task, worker=worker)
         )
-        points = [Point(_moment(start), values.get(start)) for start in range(first, end, size)]
-        return Series(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
+        points = [MetricPoint(_moment(start), values.get(start)) for start in range(first, end + 1, size)]
+        return MetricSeries(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
 
     def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
         cells: defaultdict[int, Cell] = defaultdict(Cell)
         for start, cell in self.meter.cells(buckets.width_for(size), first, end, **which):
             cells[start // size * size] = cells[start // size * size].plus(cell)
-        spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end, size)}
+        spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end + 1, size)}
         return {start: figures.tallied(name, cells[start], seconds) for start, seconds in spans.items()}
 
     def _gauged(self, name: str, queue: str | None, first: int, end: int, size: int) -> dict[int, float | None]:
@@ -157,34 +170,33 @@ class Metrics:
             found[start // size * size].append(gauges)
         return {start: figures.gauged(name, queue, some) for start, some in found.items()}
 
-    def totals(self, day: date | str | None = None, *, queue: str | None = None, task: str | None = None) -> DayTotals:
+    def totals(self, day: date | str | None = None, *, queue: str | None = None, task: str | None = None) -> DayMetrics:
         """What became of jobs on a day in UTC, today unless it is given; hours are kept for 90 days by default."""
         chosen = _day(day, self._hub.clock.now())
         [found] = self._days(chosen, 1, _queue(queue), task)
         return found
 
-    def days(self, count: int = 7, *, queue: str | None = None, task: str | None = None) -> list[DayTotals]:
+    def days(self, count: int = 7, *, queue: str | None = None, task: str | None = None) -> list[DayMetrics]:
         """What became of jobs on each of the last days in UTC, today last."""
         most = check_limit("count", count)
         if most > _MOST_DAYS:
             raise InvalidJob(f"count: {most} days are more than {_MOST_DAYS}")
         return self._days(_day(None, self._hub.clock.now()) - timedelta(days=most - 1), most, _queue(queue), task)
 
-    def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayTotals]:
+    def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayMetrics]:
         if task is not None:
             check_task_name(task)
         now, since = self.meter.catch_up(), _midnight(first)
+        until = since + count * DAY - 1
         cells: defaultdict[int, Cell] = defaultdict(Cell)
         depths: dict[int, float] = {}
-        for start, cell in self.meter.cells(
-            buckets.HOUR, since, since + count * DAY, queue=queue, task=task, worker=None
-        ):
+        for start, cell in self.meter.cells(buckets.HOUR, since, until, queue=queue, task=task, worker=None):
             cells[start // DAY] = cells[start // DAY].plus(cell)
-        for start, gauges in self.meter.gauges(buckets.HOUR, since, since + count * DAY):
+        for start, gauges in self.meter.gauges(buckets.HOUR, since, until):
             most = figures.reading(gauges, "depth_max", queue).most
             depths[start // DAY] = max(depths.get(start // DAY, 0.0), most)
         return [
-            DayTotals(
+            DayMetrics(
                 day=first + timedelta(days=number),
                 figures=figures_of(cells[place], max(min(DAY, now - place * DAY), 1000) / 1000),
                 max_depth=round(depths[place]) if place in depths and task is None else None,
@@ -204,25 +216,26 @@ class Metrics:
             add(found, cells)
         return since, found
 
-    def _workers(self, window: int, now: int) -> list[WorkerFigures]:
+    def _workers(self, window: int, now: int) -> list[WorkerMetrics]:
         width = buckets.width_within(window)
         since, found = buckets.since(width, window, now), dict[str, Cell]()
         for _, cells in self.meter.workers(width, since, now):
             add(found, cells)
         seconds = (now - since) / 1000
-        return [WorkerFigures(worker=name, figures=figures_of(found[name], seconds)) for name in sorted(found)]
+        return [WorkerMetrics(worker=name, figures=figures_of(found[name], seconds)) for name in sorted(found)]
 
     asnapshot = twin(snapshot)
     atasks = twin(tasks)
     avalue = twin(value)
     abaseline = twin(baseline)
     alabels = twin(labels)
+    aprometheus = twin(prometheus)
     aseries = twin(series)
     atotals = twin(totals)
     adays = twin(days)
 
 
-def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[QueueFigures]:
+def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[QueueMetrics]:
     by_queue: dict[str, Cell] = {}
     for (queue, _), cell in jobs.items():
         add(by_queue, {queue: cell})
@@ -230,10 +243,10 @@ def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[
     return [_queue_figures(name, by_queue.get(name, EMPTY), gauges.get(name, {}), seconds) for name in names]
 
 
-def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: float) -> QueueFigures:
+def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: float) -> QueueMetrics:
     told, depth = figures_of(cell, seconds), _depth(gauges)
     going = (cell.completed + cell.failed + cell.cancelled) / seconds
-    return QueueFigures(
+    return QueueMetrics(
         queue=name,
         figures=told,
         depth=depth,
@@ -243,10 +256,10 @@ def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: 
     )
 
 
-def _tasks(jobs: Mapping[Place, Cell], seconds: float) -> list[TaskFigures]:
+def _tasks(jobs: Mapping[Place, Cell], seconds: float) -> list[TaskMetrics]:
     named = {place: cell for place, cell in jobs.items() if place[1]}
     return [
-        TaskFigures(task=place[1], queue=place[0], figures=figures_of(named[place], seconds))
+        TaskMetrics(task=place[1], queue=place[0], figures=figures_of(named[place], seconds))
         for place in figures.worst_first(named)
     ]
 
@@ -274,7 +287,7 @@ def _moment(ms: int) -> datetime:
 def _instant(name: str, value: Any) -> int:
     if not isinstance(value, datetime) or value.utcoffset() is None:
         raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
-    return max(instant_ms(value), 0)
+    return max(instant_ms(value), 1)
 
 
 def _midnight(day: date) -> int:

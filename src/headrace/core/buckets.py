@@ -30,8 +30,8 @@ class Width(Struct, frozen=True):
         return at // self.span * self.span if self.span else 0
 
     def starts(self, since: int, until: int) -> range:
-        """The beginnings of the buckets that hold anything of since <= moment < until."""
-        return range(self.start(since), until, self.span) if self.span else range(1)
+        """The beginnings of the buckets that hold anything of since <= moment <= until."""
+        return range(self.start(since), until + 1, self.span) if self.span else range(1)
 
 
 TEN_SECONDS: Final = Width("metrics.10s", 10_000)

@@ -97,8 +97,8 @@ def gauged(name: str, queue: str | None, buckets: Iterable[Gauges]) -> float | N
         return None
     if name == "depth_max":
         return max(reading(gauges, name, queue).most for gauges in read)
-    if name == "busy" and "busy" not in read[-1].get(STORE, {}):
-        return None  # of a file only: a server does not tell
+    if name in OF_STORE and name not in read[-1].get(STORE, {}):
+        return None  # how busy it is, a server does not tell, and nobody may have looked for stale jobs yet
     return reading(read[-1], name, queue).last
 
 

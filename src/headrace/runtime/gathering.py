@@ -40,7 +40,7 @@ class Gathering:
         """Have everything counted that was told until now, or much of it if nobody did so for long."""
         pieces = range(_CATCH_UP if self._settings.events else 0)
         all(self._folder.fold() for _ in pieces)
-        self._sampler.sample()
+        self._sampler.sample(to_read=True)
 
     def drop(self, now: int) -> bool:
         """Forget buckets that are no longer kept, some at a time; whether there are more of them."""

@@ -64,8 +64,8 @@ class Meter:
     ) -> float | None:
         """What is usual: the metric over the last day, without the hour that is not over; None without any data."""
         figures.check_metric(name, queue=queue, task=task, worker=worker)
-        until = HOUR.start(self.catch_up())
-        since = max(until - DAY, 0)
+        until = HOUR.start(self.catch_up()) - 1
+        since = max(until + 1 - DAY, 0)
         if name in figures.GAUGED:
             means = [figures.reading(found, name, queue).mean for _, found in self.gauges(HOUR, since, until)]
             return sum(means) / len(means) if means else None

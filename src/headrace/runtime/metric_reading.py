@@ -1,4 +1,4 @@
-"""Reads the buckets of metrics from the shelf: of one queue or all of them, over a span of time."""
+"""Reads the buckets of metrics from the shelf: of one queue or all of them, from one moment up to another."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _named(
 
 def _browse(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[Paper]:
     first = buckets.range_of(width.start(since))
-    last = buckets.range_of(until + 999) if width.span else None  # the bucket of this second is meant too
+    last = buckets.range_of(until + 1000) if width.span else None
     while True:
         papers = shelf.browse(width.kind, first, last, _AT_ONCE)
         yield from papers

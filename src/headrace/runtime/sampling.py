@@ -18,8 +18,11 @@ from headrace.core.gauges import STORE, Gauges, Sample, as_gauges, sample_of_job
 from headrace.core.letters import LetterFilter
 from headrace.core.shelf import Paper
 from headrace.engines.protocol import Engine
+from headrace.runtime.staleness import last_survey
 
-_REST = 20  # times as long as it took
+# Times as long as it took that is rested: a fiftieth of a core at most. Who waits for an answer rather takes one that
+# somebody else has read, up to two minutes ago.
+_REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
 
 gauges_of = msgspec.json.Decoder(Gauges).decode
 _PENDING = LetterFilter(statuses=("pending",))
@@ -31,10 +34,10 @@ class Mark(Struct, frozen=True, array_like=True):
     at: int = 0
     took: int = 0
 
-    def is_due(self, now: int) -> bool:
-        """Once in each of the finest buckets. A time to come is of a clock that was wrong."""
-        rested = now >= self.at + _REST * self.took and TEN_SECONDS.start(now) > TEN_SECONDS.start(self.at)
-        return rested or self.at > now
+    def is_due(self, now: int, *, to_read: bool = False) -> bool:
+        """Once in each of the finest buckets, if it had its rest. A time to come is of a clock that was wrong."""
+        rest = min(_REST_OF_READERS * self.took, _LONGEST_REST_OF_READERS) if to_read else _REST * self.took
+        return self.at > now or (now >= self.at + rest and TEN_SECONDS.start(now) > TEN_SECONDS.start(self.at))
 
 
 _mark_of = msgspec.json.Decoder(Mark).decode
@@ -46,11 +49,11 @@ class Sampler:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
 
-    def sample(self, now: int | None = None) -> bool:
-        """Read the gauges if it is time; whether it was."""
+    def sample(self, now: int | None = None, *, to_read: bool = False) -> bool:
+        """Read the gauges if it is time; whether it was. With `to_read` somebody waits for it."""
         now = self._engine.clock.now() if now is None else now
         version, mark = self._read_mark()
-        if not mark.is_due(now):
+        if not mark.is_due(now, to_read=to_read):
             return False
         began = time.perf_counter()
         gauges = as_gauges(self._read(now))
@@ -72,6 +75,8 @@ class Sampler:
         sample[STORE]["store_bytes"] = float(strain.size)
         if strain.busy is not None:
             sample[STORE]["busy"] = strain.busy
+        if (survey := last_survey(self._engine)) is not None:
+            sample[STORE]["stale"] = float(survey.stale)
         return sample
 
     def _added(self, gauges: Gauges, now: int) -> Iterator[Paper]:
