@@ -319,11 +319,12 @@ def test_what_was_measured_is_told_apart_and_has_a_usual_value(app: Headrace, cl
     clock.advance(3 * 3600)
     work(18, 2)
     app.alerts.rules.delete("error_rate")
-    app.alerts.rules.create("fewer", when="completed[5m] < baseline(completed)", per="task", for_=0)
+    sent = 'completed{task="send"}[1h]'
+    app.alerts.rules.create("more", when=f"{sent} > baseline({sent})")
     fired = {(alert.rule, *alert.labels.values()): alert.figures for alert in app.alerts.evaluate()}
     assert fired == {
         ("error_rate", "mail"): {"error_rate[5m]": 0.1, "started[5m]": 20},
-        ("fewer", "send"): {"completed[5m]": 18, "baseline(completed[5m])": 30},
+        ("more",): {sent: 18, f"baseline({sent})": 10},
     }
     tried = app.alerts.rules.test(when="run_p99{task='other'}[5m] < 1h and started{worker='nobody'} == 0")
     assert [one.holds for one in tried] == [True]

@@ -6,6 +6,7 @@ from collections.abc import Container, Mapping
 
 from headrace.core import buckets, figures
 from headrace.core.buckets import DAY, HOUR, Width, width_within
+from headrace.core.measures import MEASURES
 from headrace.core.tally import EMPTY, Cell
 from headrace.runtime.meter import Meter
 
@@ -52,14 +53,19 @@ class Measured:
         cell = span.told_apart(_shape(labels)).get(_who(labels), EMPTY)
         return figures.tallied(name, cell, (self._now - since) / 1000)
 
-    def baseline(self, name: str, labels: Mapping[str, str]) -> float | None:
-        """What is usual: the metric over the last day, without the hour that is not over; None without any data."""
+    def baseline(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
+        """What is usual: the metric over the last day, without the hour that is not over; None without any data.
+
+        A count is what there would be of it in such a window.
+        """
         if name in figures.GAUGED:
             return self._meter.baseline(name, queue=labels.get("queue"))
-        until = HOUR.start(self._now)
-        span = self._within(HOUR, max(until - DAY, 0), until)
+        end = HOUR.start(self._now)
+        span = self._within(HOUR, max(end - DAY, 0), end - 1)
         cell = span.told_apart(_shape(labels)).get(_who(labels))
-        return None if cell is None else figures.tallied(name, cell, (until - span.began) / 1000)
+        lasted = end - span.began
+        usual = None if cell is None else figures.tallied(name, cell, lasted / 1000)
+        return usual * window / lasted if usual is not None and MEASURES[name].is_count else usual
 
     def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """The queues, tasks or workers, or pairs of them, of which anything was counted in this time."""

@@ -51,7 +51,7 @@ class StoreReadings:
         return self._measured.value(name, labels, window or USUAL_WINDOW)
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
-        return None if self._measured is None else self._measured.baseline(name, labels)
+        return None if self._measured is None else self._measured.baseline(name, labels, window or USUAL_WINDOW)
 
     def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
         if per == ("queue",):
