@@ -7,6 +7,7 @@ one who is first at its version stores the next state, and with it, in one commi
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterator
 
 from msgspec import Struct, structs
@@ -161,8 +162,12 @@ class Alerting:
         self._courier = Courier(self._desk, engine.clock)
         self._readings = readings or (lambda: StoreReadings(engine, settings))
         self._pieces: Iterator[None] | None = None
+        self._is_first = True
 
     def do(self) -> float:
+        if self._is_first:  # not all workers of a deploy at the same moment
+            self._is_first = False
+            return random.uniform(0.0, self._every)
         if self._pieces is None:
             now = self._engine.clock.now()
             if (pause := self._take_turn(now)) is not None:
