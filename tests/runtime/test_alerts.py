@@ -454,6 +454,7 @@ def test_what_is_asked_for_wrongly_is_told(app: Headrace) -> None:
         (lambda: alerts.silence("x", until=datetime(2000, 1, 1, tzinfo=UTC)), "ends within 90 days"),
         (lambda: alerts.silence("x", for_=5, by="a\nb"), "by: expected a text of one line"),
         (lambda: alerts.trigger("x", ""), "summary: expected a text"),
+        (lambda: alerts.trigger("x", "y", notify="nobody"), "there is no channel 'nobody'"),
     ):
         with pytest.raises((InvalidAlert, AlertNotFound)) as raised:
             call()

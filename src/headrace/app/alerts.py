@@ -151,6 +151,7 @@ class Alerts:
         made = rule(name, {**how, "summary": summary, "when": "1 > 0"})
         if check_rule_name(name) in self._desk.rules():
             raise InvalidAlert(f"name: {name!r} is the name of a rule, which raises its alerts itself; use another")
+        self._desk.ensure_channels(made.notify)
         for _ in range(_ATTEMPTS):
             now, known = self._hub.clock.now(), self._desk.alert(name, series)
             muted = is_muted([silence for _, silence in self._desk.silences()], made, series, now)

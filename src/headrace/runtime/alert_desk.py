@@ -80,6 +80,13 @@ class AlertDesk:
         told = [_said(text) for text in self._settings.alert_channels]
         return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in told}}
 
+    def ensure_channels(self, names: Sequence[str] | None) -> None:
+        """InvalidAlert if one of these is not there."""
+        channels = self.channels() if names else {}
+        for name in names or ():
+            if name not in channels:
+                raise InvalidAlert(f"notify: there is no channel {name!r}; there are {', '.join(channels)}")
+
     def keep_channel(self, channel: Channel, version: int) -> bool:
         text = msgspec.json.encode(channel).decode()
         if self._seal is not None:
