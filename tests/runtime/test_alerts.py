@@ -282,6 +282,9 @@ def test_what_no_rule_can_see_is_raised_by_hand(app: Headrace, clock: VirtualClo
     assert [alert.id for alert in app.alerts.active()] == [first.id], "no look at rules ends it"
     app.alerts.resolve(first.id, by="kim")
     assert deeds(app) == ["raised", "resolved"]
+    app.alerts.trigger("manual", "x")
+    app.alerts.rules.create("manual", when="depth > 5")
+    assert [(one.rule, one.state) for one in app.alerts.evaluate()] == [("manual", "resolved")], "the rule takes over"
     with pytest.raises(InvalidAlert, match="is the name of a rule"):
         app.alerts.trigger("queue_depth", "no")
 
@@ -294,7 +297,14 @@ def test_history_comes_in_pages_and_old_entries_go(app: Headrace, clock: Virtual
     assert [change.alert.rule for change in newest] == ["t4", "t3"]
     assert [change.alert.rule for change in app.alerts.history(limit=2, before=newest[-1].at)] == ["t2", "t1"]
     assert [change.alert.rule for change in app.alerts.history(limit=1, rule="t0")] == ["t0"]
-    clock.advance(app.settings.alert_keep)
+    for place in range(5, 9):  # all of them at one moment
+        app.alerts.trigger(f"t{place}", "x")
+    seen, page = list[str](), app.alerts.history(limit=2)
+    while page:
+        seen += [change.alert.rule for change in page]
+        page = app.alerts.history(limit=2, cursor=page[-1].cursor)
+    assert sorted(seen) == [f"t{place}" for place in range(9)]
+    clock.advance(app.settings.alert_keep + 1)
     until_it_rests(chore_of(app))
     assert app.alerts.history() == []
 
@@ -479,6 +489,8 @@ def test_everything_can_be_awaited(app: Headrace) -> None:
 @pytest.mark.engines("sqlite")
 def test_a_state_that_is_written_is_read_as_it_was(app: Headrace) -> None:
     desk = AlertDesk(app.engine, app.settings, None)
+    app.engine.shelf.put([Paper("many", f"{n:04d}", 0, "") for n in range(3500)])
+    assert [paper.key for paper in desk.browse("many")] == [f"{n:04d}" for n in range(3500)]
     rule = core.Rule(name="x", when="depth > 1", for_=5, notify=("log",))
     assert desk.put(RULE, "x", 0, rule)
     assert desk.rules()["x"] == rule

@@ -155,6 +155,7 @@ def step(
         figures=answer.figures,
         summary=in_words(rule, series, answer.figures),
         no_data_since=None,
+        by_hand=False,
     )
     return _held(rule, current, now, muted)
 
