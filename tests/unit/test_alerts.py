@@ -147,16 +147,13 @@ def test_while_it_is_silenced_nobody_is_told_and_afterwards_at_once() -> None:
 
 
 def test_a_silence_mutes_what_matches_until_it_is_over() -> None:
-    alert = Alert(
-        id="a", rule="depth", series={"queue": "mail"}, labels={"team": "ops"}, severity="info", state="firing",
-        since=0, summary=""
-    )  # fmt: skip
+    whom = ("depth", {"queue": "mail", "team": "ops"})
     silence = Silence(id="s", at=0, until=100, rule="depth", labels={"queue": "mail", "team": "ops"})
-    assert silence.mutes(alert, 99)
-    assert not silence.mutes(alert, 100)
-    assert not Silence(id="s", at=0, until=100, rule="other").mutes(alert, 1)
-    assert not Silence(id="s", at=0, until=100, labels={"queue": "other"}).mutes(alert, 1)
-    assert Silence(id="s", at=0, until=100).mutes(alert, 1)
+    assert silence.mutes(*whom, 99)
+    assert not silence.mutes(*whom, 100)
+    assert not Silence(id="s", at=0, until=100, rule="other").mutes(*whom, 1)
+    assert not Silence(id="s", at=0, until=100, labels={"queue": "other"}).mutes(*whom, 1)
+    assert Silence(id="s", at=0, until=100).mutes(*whom, 1)
 
 
 def test_one_that_is_over_is_remembered_for_its_cooldown() -> None:

@@ -148,7 +148,7 @@ def shown_alert(alert: core.Alert, silences: list[core.Silence], now: int) -> Al
         note=alert.note,
         runbook=alert.runbook,
         told=alert.told,
-        silenced=any(silence.mutes(alert, now) for silence in silences),
+        silenced=any(silence.mutes(alert.rule, alert.all_labels, now) for silence in silences),
         no_data=alert.no_data_since is not None,
     )
 

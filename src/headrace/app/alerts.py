@@ -28,7 +28,7 @@ from headrace.core.shelf import Paper
 from headrace.core.words import short
 from headrace.errors import AlertNotFound, EngineUnavailable, InvalidAlert
 from headrace.runtime.alert_desk import SILENCE, AlertDesk, cursor_of
-from headrace.runtime.alerting import Round, is_muted, open_alerts
+from headrace.runtime.alerting import Round, open_alerts
 from headrace.runtime.courier import Courier
 from headrace.runtime.meter import Meter
 from headrace.runtime.readings import StoreReadings
@@ -163,7 +163,7 @@ class Alerts:
         self._desk.ensure_channels(made.notify)
         for _ in range(_ATTEMPTS):
             now, known = self._hub.clock.now(), self._desk.alert(name, series)
-            muted = is_muted([silence for _, silence in self._desk.silences()], made, series, now)
+            muted = any(silence.mutes(name, series, now) for _, silence in self._desk.silences())
             step = core.trigger(made, series, known and known[1], now, ids.new_id(now), muted)
             if self._desk.keep(known and known[0], step) and step.alert is not None:
                 return self._shown([step.alert])[0]

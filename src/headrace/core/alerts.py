@@ -100,10 +100,10 @@ class Silence(Struct, frozen=True, kw_only=True, omit_defaults=True):
     by: str | None = None
     note: str | None = None
 
-    def mutes(self, alert: Alert, now: int) -> bool:
-        labels = alert.all_labels
+    def mutes(self, rule: str, labels: Mapping[str, str], now: int) -> bool:
+        """Whether nobody is told of alerts of this rule with these labels."""
         matches = all(labels.get(name) == value for name, value in self.labels.items())
-        return now < self.until and self.rule in (None, alert.rule) and matches
+        return now < self.until and self.rule in (None, rule) and matches
 
 
 class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):

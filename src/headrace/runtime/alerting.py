@@ -84,7 +84,12 @@ class Round(Struct):
                 yield
         for paper, alert in by_series.values():  # over for long, or of labels that the rule had before
             if alert.is_open:
-                self._keep(paper, resolve(alert, self.now, by="its rule was changed", muted=self._is_muted(alert)))
+                self._keep(
+                    paper,
+                    resolve(
+                        alert, self.now, by="its rule was changed", muted=self._is_muted(alert.rule, alert.all_labels)
+                    ),
+                )
             elif is_forgotten(alert, rule.cooldown, self.now):
                 self.desk.forget([paper])
 
@@ -92,7 +97,15 @@ class Round(Struct):
         paper, before = known or (None, None)
         if before is None and not answer.holds:
             return
-        done = step(rule, series, before, answer, self.now, ids.new_id(self.now), self._would_mute(rule, series))
+        done = step(
+            rule,
+            series,
+            before,
+            answer,
+            self.now,
+            ids.new_id(self.now),
+            self._is_muted(rule.name, {**rule.labels, **series}),
+        )
         if done.alert is not None and is_forgotten(done.alert, rule.cooldown, self.now) and paper and not done.deed:
             self.desk.forget([paper])
             return
@@ -106,7 +119,7 @@ class Round(Struct):
         for paper, alert in left.values():
             if alert.is_open and not alert.by_hand:
                 by = "its rule was switched off" if alert.rule in rules else "its rule was deleted"
-                self._keep(paper, resolve(alert, self.now, by=by, muted=self._is_muted(alert)))
+                self._keep(paper, resolve(alert, self.now, by=by, muted=self._is_muted(alert.rule, alert.all_labels)))
             elif is_forgotten(alert, _TRIM_EVERY, self.now):
                 self.desk.forget([paper])
 
@@ -116,26 +129,8 @@ class Round(Struct):
         if state != (None if health is None else health.state):
             self.desk.tell_health(f"rule {rule.name}", state)
 
-    def _would_mute(self, rule: Rule, series: dict[str, str]) -> bool:
-        return is_muted(self.silences, rule, series, self.now)
-
-    def _is_muted(self, alert: Alert) -> bool:
-        return any(silence.mutes(alert, self.now) for silence in self.silences)
-
-
-def is_muted(silences: list[Silence], rule: Rule, series: dict[str, str], now: int) -> bool:
-    """Whether an alert of this rule with these labels would be silenced."""
-    shape = Alert(
-        id="",
-        rule=rule.name,
-        series=series,
-        labels=rule.labels,
-        severity=rule.severity,
-        state="pending",
-        since=now,
-        summary="",
-    )
-    return any(silence.mutes(shape, now) for silence in silences)
+    def _is_muted(self, rule: str, labels: dict[str, str]) -> bool:
+        return any(silence.mutes(rule, labels, self.now) for silence in self.silences)
 
 
 def _key(series: dict[str, str]) -> tuple[tuple[str, str], ...]:
