@@ -147,16 +147,13 @@ def test_while_it_is_silenced_nobody_is_told_and_afterwards_at_once() -> None:
 
 
 def test_a_silence_mutes_what_matches_until_it_is_over() -> None:
-    alert = Alert(
-        id="a", rule="depth", series={"queue": "mail"}, labels={"team": "ops"}, severity="info", state="firing",
-        since=0, summary=""
-    )  # fmt: skip
+    whom = ("depth", {"queue": "mail", "team": "ops"})
     silence = Silence(id="s", at=0, until=100, rule="depth", labels={"queue": "mail", "team": "ops"})
-    assert silence.mutes(alert, 99)
-    assert not silence.mutes(alert, 100)
-    assert not Silence(id="s", at=0, until=100, rule="other").mutes(alert, 1)
-    assert not Silence(id="s", at=0, until=100, labels={"queue": "other"}).mutes(alert, 1)
-    assert Silence(id="s", at=0, until=100).mutes(alert, 1)
+    assert silence.mutes(*whom, 99)
+    assert not silence.mutes(*whom, 100)
+    assert not Silence(id="s", at=0, until=100, rule="other").mutes(*whom, 1)
+    assert not Silence(id="s", at=0, until=100, labels={"queue": "other"}).mutes(*whom, 1)
+    assert Silence(id="s", at=0, until=100).mutes(*whom, 1)
 
 
 def test_one_that_is_over_is_remembered_for_its_cooldown() -> None:
@@ -183,7 +180,7 @@ def test_one_that_is_raised_by_hand_is_told_once_in_its_cooldown() -> None:
 
 def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() -> None:
     class Queues(Figures):
-        def labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
+        def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
             return [{"queue": "mail"}, {"queue": "slow"}]
 
     rule = Rule(name="depth", when="depth > 10", per=("queue",))

@@ -35,13 +35,13 @@ def deliver(channel: Channel, news: Sequence[News], message_id: str, now: int) -
 def _way(kind: Kind) -> Way:
     # Deferred: few stores use these, and what speaks TLS, HTTP and SMTP takes time and memory to load.
     if kind == "email":
-        from headrace.runtime.mailing import mail
+        from headrace.runtime.alert_mailing import mail
 
         return mail
     if kind in ("webhook", "slack"):
-        from headrace.runtime import alert_posts
+        from headrace.runtime import alert_posting
 
-        return alert_posts.webhook if kind == "webhook" else alert_posts.slack
+        return alert_posting.webhook if kind == "webhook" else alert_posting.slack
     return _log
 
 
