@@ -32,9 +32,9 @@ def present() -> Trail | None:
 
 def mark(metadata: str | None, *, kin: bool = False) -> str | None:
     """The metadata of a job that is enqueued here. Outside of jobs, and of all else, this is two questions."""
-    trail = present()
-    if trail is None:
+    if ambient.get() is None and current.get(None) is None:
         return metadata
+    trail = present() or NO_TRAIL
     return marked(metadata, structs.replace(trail, kin=True) if kin and trail.traceparent else trail)
 
 
