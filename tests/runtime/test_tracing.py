@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import base64
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import pytest
@@ -14,6 +15,7 @@ from opentelemetry.trace import SpanKind
 
 from headrace import Headrace, chain, current_job
 from headrace.contrib.otel import instrument
+from headrace.core.model import Claim, Outcome
 from tests.runtime.kit import PATIENCE, SOON
 
 
@@ -60,3 +62,56 @@ def test_what_is_sealed_is_linked_as_well() -> None:
         with app.worker(concurrency=1):
             second_time.enqueue().result(PATIENCE)
         assert linked(attempts()) == [[], [0]]
+
+
+class Stumbling:
+    """A tracer that fails wherever it can while a job runs."""
+
+    def __init__(self, at: str) -> None:
+        self._at = at
+        self.has_past = True
+
+    def _stumble(self, here: str) -> None:
+        if here == self._at:
+            raise RuntimeError(f"stumbled at {here}")
+
+    @contextmanager
+    def submitting(self, what: object) -> Iterator[Callable[..., None]]:
+        yield lambda jobs: None
+
+    def begin(self, claim: Claim, log: Callable[..., None]) -> Stumbling:
+        self._stumble("begin")
+        return self
+
+    def look_back(self) -> None:
+        self._stumble("look_back")
+
+    def handed_on(self, claim: Claim) -> Claim:
+        return claim
+
+    @contextmanager
+    def inside(self, claim: Claim) -> Iterator[None]:
+        yield
+
+    def flush(self) -> None: ...
+    def __enter__(self) -> None: ...
+    def __exit__(self, *_: object) -> None: ...
+
+    def end(self, outcome: Outcome | None) -> None:
+        self._stumble("end")
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("at", ["begin", "look_back", "end"])
+def test_a_tracer_that_stumbles_takes_no_job_with_it(
+    app: Headrace, task: Callable[..., Any], at: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    app.trace(Stumbling(at))
+
+    @task
+    def work() -> int:
+        return 7
+
+    with app.worker(concurrency=1):
+        assert [work.enqueue().result(PATIENCE) for _ in range(3)] == [7, 7, 7]
+    assert f"stumbled at {at}" in caplog.text
