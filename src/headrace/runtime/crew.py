@@ -17,9 +17,9 @@ from headrace.core.clock import Clock
 from headrace.core.model import Claim, Note, Outcome
 from headrace.engines.protocol import Presence
 from headrace.runtime.context import JobContext, Line
-from headrace.runtime.following import begun, ended
 from headrace.runtime.logs import about
 from headrace.runtime.plan import Plan
+from headrace.runtime.traced_runs import begun, ended
 from headrace.runtime.tracing import Traced
 
 NEVER = float("inf")

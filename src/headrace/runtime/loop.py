@@ -13,8 +13,8 @@ from headrace.core.model import Outcome
 from headrace.core.outcomes import release
 from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
-from headrace.runtime.following import looked_back
 from headrace.runtime.plan import broken_backoff, settle_delay
+from headrace.runtime.traced_runs import looked_back
 from headrace.runtime.tracing import Traced
 from headrace.runtime.twin import in_thread
 

@@ -13,9 +13,9 @@ from headrace.core.model import ErrorInfo, Outcome
 from headrace.core.outcomes import fail
 from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
-from headrace.runtime.following import looked_back
 from headrace.runtime.plan import conclude
 from headrace.runtime.sandbox import Sandboxes
+from headrace.runtime.traced_runs import looked_back
 from headrace.runtime.tracing import Traced
 
 log = logging.getLogger("headrace.worker")
