@@ -76,18 +76,23 @@ def test_threads_that_a_coroutine_asks_are_about_its_job_too(app: Headrace, work
     assert line(stream, "asked")["job"] == job.id
 
 
-def test_an_error_that_quotes_a_secret_is_logged_without_it(app: Headrace, worker: Worker, stream: StringIO) -> None:
+def test_an_error_that_quotes_a_secret_is_stored_and_logged_without_it(
+    app: Headrace, worker: Worker, task: Callable[..., Any], stream: StringIO
+) -> None:
     configure_logs("human", stream=stream)
 
-    @app.task(redact=("pin",))
+    @task(redact=("pin",))
     def login(user: str, pin: str, options: dict[str, str]) -> None:
         raise PermanentError(f"{user} can't enter with {pin} and {options}")
 
     job = login.enqueue("ann", pin="471123", options={"password": "sesame"})
     job.wait(PATIENCE)
     eventually(lambda: "ann can't enter with ***" in stream.getvalue(), "the line")
-    assert "471123" not in stream.getvalue()
-    assert "sesame" not in stream.getvalue()
+    (error,) = job.errors
+    for told in (stream.getvalue(), error.message, error.traceback):
+        assert "471123" not in told
+        assert "sesame" not in told
+    assert "in login" in error.traceback
 
 
 def test_people_read_the_job_behind_the_line(stream: StringIO) -> None:

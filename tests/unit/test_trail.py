@@ -38,6 +38,7 @@ def test_a_job_goes_back_to_what_it_says_or_else_inherits_or_else_to_itself() ->
     assert correlation_of(marked(None, TRAIL), "own") == TRAIL.correlation
     assert correlation_of(marked(said, TRAIL), "own") == "said"
     assert correlation_of(codec.encode({"correlation_id": 7}), "own") == "own"
+    assert correlation_of(codec.encode({"correlation_id": "x" * 10_000}), "own") == "x" * 200
 
 
 @pytest.mark.parametrize("damaged", ['{"$trail":7}', '{"$trail":{"correlation":7}}', '{"$trail":', '["$trail"]'])

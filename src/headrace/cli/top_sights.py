@@ -122,7 +122,8 @@ class Lookout:
 
     def look(self) -> Sight:
         queues, workers = self._app.queues(), self._app.workers()
-        running = self._app.jobs.find(state=State.RUNNING, limit=_JOBS)
+        busy = any(stats.running for stats in queues)
+        running = self._app.jobs.find(state=State.RUNNING, limit=_JOBS) if busy else ()
         self._rates.see(self._monotonic(), dict(_numbers(queues, workers)))
         now = to_datetime(self._app.clock.now())
         assert now is not None

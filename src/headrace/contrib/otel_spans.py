@@ -26,10 +26,8 @@ from headrace.contrib.otel_counts import Counts
 from headrace.core.model import Claim, Outcome
 from headrace.core.states import FINAL, State
 from headrace.core.trail import NO_TRAIL, Trail, correlation_of, marked, trail_of
-from headrace.core.veil import Veil
 from headrace.errors import HeadraceError
 from headrace.runtime.trails import ambient, following
-from headrace.runtime.veiling import veil_over
 
 TRACED = "traced"  # the message of the line that an attempt leaves in its job's log
 _LONGEST_STATE = 512  # characters of a tracestate that are carried on, as the standard asks at least
@@ -124,10 +122,6 @@ class Spans:
     def ended(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
         self._counts.ended(claim, outcome, seconds)
 
-    def veil(self, claim: Claim) -> Veil:
-        """What hides the secrets of this job."""
-        return veil_over(claim, self._app.find_task(claim.task), self._app.seal)
-
     def past_of(self, claim: Claim, trail: Trail) -> Iterator[tuple[str, SpanContext]]:
         """What came before this attempt, each with the word for it."""
         try:
@@ -219,11 +213,10 @@ class AttemptSpan:
             self._log(TRACED, "debug", traceparent=self._own.traceparent)
 
     def _tell_error(self, outcome: Outcome) -> None:
-        veil = self._spans.veil(self._claim)
-        kind, message = str(outcome.error_type), veil.over(outcome.error_message or "")
+        kind, message = str(outcome.error_type), outcome.error_message or ""
         told = {"exception.type": kind, "exception.message": message}
         if outcome.error_traceback:
-            told["exception.stacktrace"] = veil.over(outcome.error_traceback)
+            told["exception.stacktrace"] = outcome.error_traceback
         self._span.add_event("exception", told)
         self._span.set_attribute("error.type", kind)
         self._span.set_status(Status(StatusCode.ERROR, f"{kind}: {message}"))

@@ -17,6 +17,7 @@ from headrace.errors import CorruptPayload
 
 KEY = "$trail"
 CORRELATION = "correlation_id"  # the user's own key in the metadata, which goes before the trail
+LONGEST = 200  # characters of what all jobs of a cause carry with them
 _MARK = f'"{KEY}"'
 _fields = msgspec.json.Decoder(dict[str, msgspec.Raw])
 
@@ -78,7 +79,7 @@ def correlation_of(metadata: str | None, job_id: str) -> str:
         said = decoded(metadata).get(CORRELATION) if CORRELATION in metadata else None
     except CorruptPayload:
         said = None
-    return said if isinstance(said, str) and said else trail_of(metadata).correlation or job_id
+    return said[:LONGEST] if isinstance(said, str) and said else trail_of(metadata).correlation or job_id
 
 
 def _split(metadata: str) -> dict[str, msgspec.Raw]:

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from headrace.core.redact import MASK
 
-_LEAST = 3  # characters: what is shorter stands in any text, and to star it out would only tell it
+_LEAST = 4  # characters: what is shorter stands in any text, and to star it out would only tell it
 
 
 class Veil(Struct, frozen=True):

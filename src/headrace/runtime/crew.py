@@ -19,6 +19,7 @@ from headrace.engines.protocol import Presence
 from headrace.runtime.context import JobContext, Line
 from headrace.runtime.logs import about
 from headrace.runtime.plan import Plan
+from headrace.runtime.traced_runs import begun, ended
 from headrace.runtime.tracing import Traced
 
 NEVER = float("inf")
@@ -54,7 +55,7 @@ class Run:
         self.thread: int | None = None
         self.lost = False
         self.abort: Callable[[str], Any] | None = None
-        self.trace: Traced | None = None if plan.tracer is None else plan.tracer.begin(claim, self.context.log)
+        self.trace: Traced | None = None if plan.tracer is None else begun(plan.tracer, claim, self.context.log)
 
     @property
     def about(self) -> dict[str, Any]:
@@ -119,7 +120,7 @@ class Crew:
                 self.ring()
             return False
         if run.trace is not None:
-            run.trace.end(outcome)
+            ended(run.trace, outcome)
         if outcome is not None:
             self.done.append(outcome)
         if self.presence is not None:

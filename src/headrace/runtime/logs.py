@@ -26,6 +26,7 @@ from headrace.runtime.trails import ambient
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FIELDS = ("job", "task", "queue", "attempt", "worker", "correlation_id", "trace_id")
 NOTHING = "-"
+_LONGEST_INT = 2**63  # what any reader of JSON takes
 LogFormat = Literal["human", "json"]
 _OWN = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
 _plain = logging.Formatter()
@@ -182,7 +183,10 @@ def _encoded(line: dict[str, Any]) -> str:
 
 
 def _harmless(value: Any) -> Any:
-    return value if isinstance(value, int) else repr(value) if not isinstance(value, str) else ascii(value)[1:-1]
+    if isinstance(value, int) and abs(value) < _LONGEST_INT:
+        return value
+    text = value if isinstance(value, str) else repr(value)
+    return text.encode("utf-8", "backslashreplace").decode()
 
 
 def levels_in(text: str) -> dict[str, str]:

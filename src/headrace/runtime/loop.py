@@ -14,6 +14,7 @@ from headrace.core.outcomes import release
 from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
 from headrace.runtime.plan import broken_backoff, settle_delay
+from headrace.runtime.traced_runs import looked_back
 from headrace.runtime.tracing import Traced
 from headrace.runtime.twin import in_thread
 
@@ -168,7 +169,7 @@ class Loop:
 
     async def _outcome_traced(self, run: Run, trace: Traced) -> Outcome:
         if trace.has_past:
-            await in_thread(trace.look_back)
+            await in_thread(looked_back, trace)
         with trace:
             return await self._outcome(run)
 

@@ -19,7 +19,6 @@ from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
 from headrace.core.promises import Ending, giver_in
 from headrace.core.retry import Retry, from_policy
 from headrace.core.seal import Seal
-from headrace.core.veil import Veil
 from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, UNFIT, MissingResult, UnfitResult
 from headrace.runtime.job import LOST_RESULT
@@ -91,6 +90,13 @@ class Plan(Struct, frozen=True):
             return error.delay
         return self.retry.delay(claim.attempt, error, random.random())
 
+    def told(self, claim: Claim, error: BaseException) -> ErrorInfo:
+        """The error in words, as it is stored and shown: what it quotes of the job's secrets is starred out."""
+        told, veil = describe(error), veil_over(claim, self.task, self.seal)
+        if not veil.secrets:
+            return told
+        return msgspec.structs.replace(told, message=veil.over(told.message), traceback=veil.over(told.traceback))
+
     def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
         """The outcome of a run that raised, given the delay that `delay()` answered."""
         if (rest := suspension_in(error)) is not None:
@@ -99,7 +105,7 @@ class Plan(Struct, frozen=True):
             return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
         if isinstance(error, CancelJob):
             return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
-        told = describe(error)
+        told = self.told(claim, error)
         if isinstance(error, UnfitResult):
             return outcomes.fail(claim, UNFIT, told, self.retry.max_attempts, now)
         if isinstance(error, CorruptPayload):
@@ -189,10 +195,6 @@ class Planner:
             self.removing.add(claim.queue)
         return plan
 
-    def veil(self, claim: Claim) -> Veil:
-        """What hides the job's secrets in whatever is told about it."""
-        return veil_over(claim, self._find(claim.task), self.seal)
-
     def keeps_result(self, job: Ending) -> bool:
         """Whether what this job returns is to be stored, as far as is known here."""
         asked = _options.decode(job.options).keep_result if job.options else UNSET
@@ -247,7 +249,7 @@ def conclude(plan: Plan, claim: Claim, error: BaseException, now: Callable[[], i
 
 def broken_backoff(plan: Plan, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
     """The outcome of an error whose backoff function raised one of its own."""
-    told, why = describe(error), describe(broken)
+    told, why = plan.told(claim, error), plan.told(claim, broken)
     extra = f"{told.message} (and its backoff function raised {why.type}: {why.message})"
     return outcomes.fail(
         claim, "broken_backoff", msgspec.structs.replace(told, message=extra), plan.retry.max_attempts, now

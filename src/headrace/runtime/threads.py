@@ -15,6 +15,7 @@ from headrace.runtime.context import current
 from headrace.runtime.crew import Crew, Run
 from headrace.runtime.plan import conclude
 from headrace.runtime.sandbox import Sandboxes
+from headrace.runtime.traced_runs import looked_back
 from headrace.runtime.tracing import Traced
 
 log = logging.getLogger("headrace.worker")
@@ -101,7 +102,7 @@ class Threads:
             return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._crew.now())
 
     def _perform_traced(self, run: Run, trace: Traced) -> Outcome:
-        trace.look_back()
+        looked_back(trace)
         with trace:
             return self._perform(run)
 

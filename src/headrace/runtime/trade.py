@@ -241,7 +241,7 @@ class Trade:
             claim.task,
             f"failed for good, {outcome.reason}" if final else outcome.reason,
             outcome.error_type,
-            self._planner.veil(claim).over(outcome.error_message or ""),
+            outcome.error_message,
             extra=about(claim, self._worker_id),
         )
 

@@ -13,12 +13,11 @@ from contextvars import ContextVar
 from msgspec import structs
 
 from headrace.core.options import check_text
-from headrace.core.trail import NO_TRAIL, Trail, marked
+from headrace.core.trail import LONGEST, NO_TRAIL, Trail, marked
 from headrace.core.words import short
 from headrace.errors import InvalidJob
 from headrace.runtime.context import current
 
-_LONGEST = 200
 ambient: ContextVar[Trail | None] = ContextVar("headrace_trail", default=None)
 
 
@@ -32,9 +31,9 @@ def present() -> Trail | None:
 
 def mark(metadata: str | None, *, kin: bool = False) -> str | None:
     """The metadata of a job that is enqueued here. Outside of jobs, and of all else, this is two questions."""
-    trail = present()
-    if trail is None:
+    if ambient.get() is None and current.get(None) is None:
         return metadata
+    trail = present() or NO_TRAIL
     return marked(metadata, structs.replace(trail, kin=True) if kin and trail.traceparent else trail)
 
 
@@ -50,8 +49,8 @@ def following(trail: Trail) -> Iterator[None]:
 
 def correlated(correlation: str) -> AbstractContextManager[None]:
     """Inside a `with`, whatever happens goes back to this cause."""
-    if not 1 <= len(check_text("correlation", correlation)) <= _LONGEST:
-        raise InvalidJob(f"correlation: expected 1 to {_LONGEST} characters, got {short(correlation)}")
+    if not 1 <= len(check_text("correlation", correlation)) <= LONGEST:
+        raise InvalidJob(f"correlation: expected 1 to {LONGEST} characters, got {short(correlation)}")
     return following(structs.replace(ambient.get() or NO_TRAIL, correlation=correlation))
 
 

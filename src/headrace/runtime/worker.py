@@ -319,9 +319,8 @@ class Worker:
         found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
         if found is not None and not self._paused:  # it may have been paused while it looked
             run, urgent = found
-            claim, told = run.claim, "job %s (%s) makes way for the more urgent %s"
-            log.info(told, claim.id, claim.task, urgent.id, extra=run.about)
-            outcome = outcomes.release(claim, f"made way for the more urgent {urgent.id}", self._clock.now())
+            log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
+            outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", self._clock.now())
             self._trade.first = urgent.queue
             end_run(self._crew, self._threads, run, outcome, "a more urgent job needs its slot")
 
