@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import click
@@ -28,7 +29,7 @@ from headrace.cli.session import Session
 @click.option("--token", "tokens", multiple=True, metavar="[ROLE=][NAME:]TOKEN", help="As --auth, for programs.")
 @click.option(
     "--token-file",
-    type=click.File(lazy=True),
+    type=click.Path(dir_okay=False),
     metavar="FILE",
     help="A file with a token on each line, which nobody else sees.",
 )
@@ -42,7 +43,7 @@ def web(
     /,
     auth: tuple[str, ...],
     tokens: tuple[str, ...],
-    token_file: Any,
+    token_file: str | None,
     log_level: str | None,
     log_format: str | None,
     **options: Any,
@@ -58,5 +59,13 @@ def web(
         log_level or app.settings.log_level, log_format or app.settings.log_format, insist=bool(log_level or log_format)
     )
     if token_file is not None:
-        tokens += tuple(line.strip() for line in token_file if line.strip())
+        tokens += _tokens_in(token_file)
     return serve_web(app, {**options, "auth": auth or None, "tokens": tokens or None})
+
+
+def _tokens_in(path: str) -> tuple[str, ...]:
+    try:
+        lines = Path(path).read_text("utf-8").splitlines()
+    except (OSError, UnicodeDecodeError) as error:
+        raise click.UsageError(f"--token-file: {path} can't be read: {error}") from None
+    return tuple(line.strip() for line in lines if line.strip())
