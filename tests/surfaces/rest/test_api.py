@@ -93,7 +93,7 @@ def test_a_job_is_submitted_found_looked_into_and_deleted(app: Headrace, api: Ap
 
 
 def test_secrets_are_starred_out_also_for_an_admin(app: Headrace, api: Api) -> None:
-    job = app.enqueue("sign_in", "ann", "hunter2")
+    job: Job[Any] = app.enqueue("sign_in", "ann", "hunter2")
     drain(app)
     for path in (f"/jobs/{job.id}", "/jobs", f"/jobs/{job.id}/history"):
         assert "hunter2" not in api("GET", path).text
@@ -145,7 +145,8 @@ def test_a_taken_id_and_a_full_queue_have_their_own_answers(app: Headrace, api: 
 
 
 def test_pages_follow_each_other_and_name_each_job_once(app: Headrace, api: Api) -> None:
-    ids = [job.id for job in app.enqueue_many([{"task": "add", "args": [n, n]} for n in range(25)])]
+    stored: list[Job[int]] = app.enqueue_many([{"task": "add", "args": [n, n]} for n in range(25)])
+    ids = [job.id for job in stored]
     seen, cursor = [], ""
     while True:
         page = api.ask("GET", f"/jobs?limit=10&total=true{cursor}")
