@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from msgspec import structs
@@ -21,7 +22,7 @@ from headrace.web import health
 from headrace.web.api import tables
 from headrace.web.doors import Door
 from headrace.web.guard import Guard, visit_of
-from headrace.web.live import Changes, Lives, Stream
+from headrace.web.live import Changes, Stream
 from headrace.web.problems import Refused, answer
 
 _PREFIX = "web_"
@@ -36,22 +37,22 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
     guard = Guard(inner, app, door, settings, login=False)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
-    return Web(surface, guard.lives)
+    return Web(surface, guard.end)
 
 
 class Web:
     """The web surface of an app, as an ASGI app."""
 
-    def __init__(self, inner: ASGIApp, lives: Lives) -> None:
+    def __init__(self, inner: ASGIApp, end: Callable[[], None]) -> None:
         self._inner = inner
-        self._lives = lives
+        self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._inner(scope, receive, send)
 
-    def end_streams(self) -> None:
-        """Let go of those who listen, so that a server can end; from any thread."""
-        self._lives.close()
+    def end(self) -> None:
+        """Let go of those who listen, or wait for jobs, so that a server can end; from any thread."""
+        self._end()
 
 
 async def _changes(request: Request) -> ASGIApp:

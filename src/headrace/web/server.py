@@ -61,7 +61,7 @@ def _run(server: uvicorn.Server, web: Web) -> int:
     thread = threading.Thread(target=run, name="headrace-web", daemon=True)
     thread.start()
     over.wait()
-    web.end_streams()
+    web.end()
     thread.join()
     return 0 if server.started else 1
 
