@@ -16,6 +16,7 @@ from headrace.cli.enqueue import enqueue
 from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
 from headrace.cli.lifecycle import lifecycle
+from headrace.cli.metrics import metrics
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
@@ -75,6 +76,7 @@ for command in (
     lifecycle,
     workers,
     web,
+    metrics,
     doctor,
     check,
     backup,
