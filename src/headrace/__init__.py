@@ -29,6 +29,7 @@ from headrace.core.states import State
 from headrace.core.story import AttemptError, Entry
 from headrace.core.unique import Cache, Unique
 from headrace.errors import (
+    AlertNotFound,
     CancelJob,
     ConfigError,
     CorruptPayload,
@@ -38,6 +39,7 @@ from headrace.errors import (
     EngineUnavailable,
     FlowNotFound,
     HeadraceError,
+    InvalidAlert,
     InvalidJob,
     InvalidSchedule,
     JobCancelled,
@@ -61,6 +63,14 @@ from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
+    from headrace.app.alert_records import (
+        Alert,
+        AlertChange,
+        AlertChannel,
+        AlertReading,
+        AlertRule,
+        AlertSilence,
+    )
     from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
     from headrace.app.backups import Backup, Restored
     from headrace.app.dead_records import (
@@ -94,6 +104,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alert",
+    "AlertChange",
+    "AlertChannel",
+    "AlertNotFound",
+    "AlertReading",
+    "AlertRule",
+    "AlertSilence",
     "ArchivePartition",
     "ArchiveRun",
     "ArchiveStats",
@@ -122,6 +139,7 @@ __all__ = [
     "FlowRun",
     "Headrace",
     "HeadraceError",
+    "InvalidAlert",
     "InvalidJob",
     "InvalidSchedule",
     "Job",
@@ -179,6 +197,12 @@ __all__ = [
 
 # Loaded when they are first used: a program that only enqueues has need of none of them.
 _LATER = {
+    "Alert": "headrace.app.alert_records",
+    "AlertChange": "headrace.app.alert_records",
+    "AlertChannel": "headrace.app.alert_records",
+    "AlertReading": "headrace.app.alert_records",
+    "AlertRule": "headrace.app.alert_records",
+    "AlertSilence": "headrace.app.alert_records",
     "ArchivePartition": "headrace.app.archive_records",
     "ArchiveRun": "headrace.app.archive_records",
     "ArchiveStats": "headrace.app.archive_records",

@@ -414,7 +414,7 @@ RECORDS += ("LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
 RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult", "BulkRequeue")
 # For other parts of headrace, not for users.
 INNER = {
-    "Headrace": {"on_another_store", "intercepting"},
+    "Headrace": {"on_another_store", "intercepting", "start_afresh"},
     "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew", "steps", "remember"},
     "JobContext": {"relay", "still_held", "tell", "keeper", "enclosed"},
     "Task": {"submits"},

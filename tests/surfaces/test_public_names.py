@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker asgi close settings clock tasks schedules cron every signal asignal flow flows dead "
-    "lifecycle metrics audit admin",
+    "lifecycle metrics alerts audit admin",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -88,6 +88,14 @@ PROMISED = {
     "Restored": "jobs released",
     "Finding": "code sentence advice count repairable note examples",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
+    "Alert": "id rule state severity summary labels figures since fired_at acknowledged_at acknowledged_by resolved_at "
+    "resolved_by note runbook told silenced no_data",
+    "AlertChange": "at what alert by note",
+    "AlertChannel": "name kind target severity enabled signed origin error failing_since failures waiting",
+    "AlertReading": "labels holds figures summary",
+    "AlertRule": "name when for_ cooldown severity per labels notify summary runbook enabled shipped changed state "
+    "error",
+    "AlertSilence": "id rule labels at until by note",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
     "current_job": "",
@@ -121,6 +129,8 @@ PROMISED_ERRORS = {
     "UnsupportedByEngine": headrace.HeadraceError,
     "DuplicateJob": headrace.HeadraceError,
     "InvalidSchedule": ValueError,
+    "InvalidAlert": ValueError,
+    "AlertNotFound": KeyError,
     "ConfigError": headrace.HeadraceError,
     "SchemaMismatch": headrace.ConfigError,
     "RetryLater": Exception,

@@ -9,6 +9,9 @@ from msgspec import Struct
 
 from headrace.core.clock import to_datetime
 from headrace.core.model import WorkerRow
+from headrace.core.words import short
+from headrace.engines.protocol import Engine
+from headrace.errors import InvalidJob
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -46,3 +49,10 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
                 "heartbeat": row.heartbeat / 1000,
             }
         )
+
+
+def wish(engine: Engine, worker_id: str, what: str) -> bool:
+    """Ask a worker to pause, run or stop; False if it is not known."""
+    if not isinstance(worker_id, str):
+        raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
+    return engine.desk.wish(worker_id, what)

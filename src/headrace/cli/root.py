@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace import __version__
+from headrace.cli.alerts import alerts
 from headrace.cli.archive import archive, partitions
 from headrace.cli.bench import bench
 from headrace.cli.care import backup, check, checkpoint, optimize, restore
@@ -70,6 +71,7 @@ for command in (
     schedules,
     flows,
     dead,
+    alerts,
     archive,
     partitions,
     stale,
