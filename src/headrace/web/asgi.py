@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec import structs
 from starlette.applications import Starlette
@@ -18,7 +19,7 @@ from headrace.app.config import find_settings
 from headrace.core.settings import NAMES, Settings
 from headrace.core.words import nearest
 from headrace.errors import ConfigError
-from headrace.web import health
+from headrace.web import health, scraping
 from headrace.web.api import tables
 from headrace.web.doors import Door
 from headrace.web.guard import Guard, visit_of
@@ -33,7 +34,12 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     settings = settings_with(app, options)
     door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
     # The dashboard's come last: the last of them takes whatever nobody else has.
-    routes: list[BaseRoute] = [*health.ROUTES, Route("/live", _changes), Mount(tables.PREFIX, tables.router())]
+    routes: list[BaseRoute] = [
+        *health.ROUTES,
+        *scraping.ROUTES,
+        Route("/live", _changes),
+        Mount(tables.PREFIX, tables.router()),
+    ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
     guard = Guard(inner, app, door, settings, login=False)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
@@ -83,9 +89,13 @@ async def _told(request: Request, error: Exception) -> Response:
 
 
 def _under(prefix: str, inner: ASGIApp) -> ASGIApp:
+    """For a house that does not tell where it has put us, or has changed the path: the raw one tells both."""
+
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         if "path" in scope and not scope.get("root_path", "").endswith(prefix):
-            path = scope["path"] if scope["path"].startswith(f"{prefix}/") else prefix + scope["path"]
+            raw = scope.get("raw_path") or b""
+            path = unquote(raw.decode("latin-1").partition("?")[0]) or scope["path"]
+            path = path if path.startswith(prefix) else prefix + path
             scope = {**scope, "root_path": prefix, "path": path}
         await inner(scope, receive, send)
 
