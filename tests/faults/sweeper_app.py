@@ -18,7 +18,7 @@ def main(what: str) -> None:
             for moment in range(now - 61 * week, now - 10 * week, week):
                 archive.drop(moment)
         else:
-            for _ in Sweep(app.engine, app.settings, app._hub.archive).walk(Tally()):
+            for _ in Sweep(app.engine, app.settings, app.hub.archive).walk(Tally()):
                 pass
 
 

@@ -93,7 +93,7 @@ def test_a_killed_sweep_loses_nothing_and_the_next_one_goes_on(app: Headrace) ->
     live, archived = found(app)
     assert (live, len(archived), set(archived)) == ([], JOBS, names)
     assert run.archived == left
-    archive = app._hub.archive
+    archive = app.hub.archive
     assert archive is not None
     assert archive.count(Filter()) == JOBS
     assert app.jobs.get("j7").result(1) == 1
@@ -110,7 +110,7 @@ def test_sweeps_at_the_same_time_archive_each_job_once(app: Headrace) -> None:
 
 
 def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(app: Headrace) -> None:
-    archive = app._hub.archive
+    archive = app.hub.archive
     assert archive is not None
     now = app.clock.now()
     for week in range(60, 0, -1):

@@ -63,7 +63,7 @@ def work(app: Headrace) -> Task[..., Any, Any]:
 
 
 def archive_of(app: Headrace) -> Archive:
-    archive = app._hub.archive
+    archive = app.hub.archive
     assert archive is not None
     return archive
 
@@ -71,7 +71,7 @@ def archive_of(app: Headrace) -> Archive:
 def sweep(app: Headrace) -> Tally:
     """As a worker's chore does it, to the end."""
     tally = Tally()
-    for _ in Sweep(app.engine, app.settings, app._hub.archive).walk(tally, whole=False):
+    for _ in Sweep(app.engine, app.settings, app.hub.archive).walk(tally, whole=False):
         pass
     return tally
 
@@ -296,7 +296,7 @@ def test_a_single_call_is_removed_where_a_worker_has_seen_it(
     drain(app)
     clock.advance(60)
     seen: set[str] = set()
-    chore = Sweeping(app.engine, app.settings, 1.0, lambda: app._hub.archive, seen)
+    chore = Sweeping(app.engine, app.settings, 1.0, lambda: app.hub.archive, seen)
     run_to_end(chore)
     assert not gone.refresh().archived
     seen.add("default")
@@ -555,7 +555,7 @@ def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any
 
     def run(tally: Tally) -> None:
         start.wait(10)
-        for _ in Sweep(app.engine, app.settings, app._hub.archive).walk(tally):
+        for _ in Sweep(app.engine, app.settings, app.hub.archive).walk(tally):
             pass
 
     threads = [threading.Thread(target=run, args=(tally,)) for tally in tallies]
@@ -589,7 +589,7 @@ def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], c
         work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    one, other = (Sweeping(app.engine, app.settings, 60.0, lambda: app._hub.archive) for _ in range(2))
+    one, other = (Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
     assert one.do() == 0.0
     assert other.do() > 0  # it is left to the first one
     assert run_to_end(one) >= 60.0
@@ -645,7 +645,7 @@ def test_past_partitions_are_dropped_also_where_nothing_is_archived_any_more(
     clock.advance(8 * DAY)
     sweep(app)
     clock.advance(200 * DAY)
-    for _ in Sweep(app.engine, replace(app.settings, archive=False), app._hub.archive).walk(Tally()):
+    for _ in Sweep(app.engine, replace(app.settings, archive=False), app.hub.archive).walk(Tally()):
         pass
     assert app.lifecycle.partitions() == []
 
@@ -666,7 +666,7 @@ def test_a_sweep_that_takes_long_says_so(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app._hub.archive)
+    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive)
     with caplog.at_level(logging.INFO, "headrace.keeper"):
         chore.do()
         clock.advance(181)
@@ -681,7 +681,7 @@ def test_a_walk_that_failed_begins_anew(
     work.enqueue()
     drain(app)
     clock.advance(8 * DAY)
-    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app._hub.archive)
+    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive)
     with monkeypatch.context() as patch:
         patch.setattr(archive_of(app), "add", lambda *_: 1 / 0)
         with pytest.raises(ZeroDivisionError):

@@ -24,8 +24,8 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead "
-    "lifecycle metrics alerts admin events aevents on listening webhooks correlation",
+    "run_worker asgi close settings clock tasks schedules cron every signal asignal flow flows dead "
+    "lifecycle metrics alerts audit admin events aevents on listening webhooks correlation",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata correlation_id errors refresh arefresh wait result aresult cancel acancel retry "

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from msgspec import structs
 
+from headrace.app import facades
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
 from headrace.app.extensions import extend
 from headrace.app.forking import start_afresh_after_fork
@@ -18,9 +19,11 @@ from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Decorator, Registry, task_options
+from headrace.app.surfaces import ASGI, asgi_of
+from headrace.app.task_rules import rule_task, rules_of_tasks
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock
-from headrace.core.options import check_name, check_task_name, check_text
+from headrace.core.options import check_name, check_text
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
 from headrace.core.settings import Settings
@@ -33,15 +36,6 @@ from headrace.runtime.trails import correlated
 from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
-    from headrace.app.admin import Admin
-    from headrace.app.alerts import Alerts
-    from headrace.app.dead import Dead
-    from headrace.app.events import EventStream
-    from headrace.app.flows import Flows
-    from headrace.app.lifecycle import Lifecycles
-    from headrace.app.metrics import Metrics
-    from headrace.app.schedules import Schedules
-    from headrace.app.webhooks import Webhooks
     from headrace.core.happenings import Happening
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
@@ -69,18 +63,31 @@ class Headrace:
         self.clock: Clock = self.engine.clock
         self._archive = open_archive(self.settings)
         self.spool: Spool | None = open_spool(self.settings, self.engine, self._archive)
-        self._hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
-        self.seal = self._hub.seal
-        self._hub.keep_archive_in(self._archive)
-        self._submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self._hub, self.spool)
-        self._registry = Registry(self._submitter, self.settings.importable)
-        self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
+        self.hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
+        self.seal = self.hub.seal
+        self.hub.keep_archive_in(self._archive)
+        self.submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self.hub, self.spool)
+        self.registry = Registry(self.submitter, self.settings.importable)
+        self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
         self._workers: list[Worker] = []
-        self.jobs = Jobs(self._hub)
+        self.jobs = Jobs(self.hub)
         start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
         extend(self, self.settings)
+
+    # -- its parts, each made when it is first asked for
+
+    schedules = functools.cached_property(facades.schedules)
+    flows = functools.cached_property(facades.flows)
+    dead = functools.cached_property(facades.dead)
+    lifecycle = functools.cached_property(facades.lifecycle)
+    events = functools.cached_property(facades.events)
+    webhooks = functools.cached_property(facades.webhooks)
+    metrics = functools.cached_property(facades.metrics)
+    alerts = functools.cached_property(facades.alerts)
+    audit = functools.cached_property(facades.audit)
+    admin = functools.cached_property(facades.admin)
 
     # -- tasks
 
@@ -94,18 +101,10 @@ class Headrace:
         """Register a function as a task; use it bare or with a name and options."""
         checked_options = task_options(options)
         if function is None:
-            return functools.partial(self._registry.register, name=name, options=checked_options)
-        return self._registry.register(function, name=name, options=checked_options)
+            return functools.partial(self.registry.register, name=name, options=checked_options)
+        return self.registry.register(function, name=name, options=checked_options)
 
     # -- schedules
-
-    @functools.cached_property
-    def schedules(self) -> Schedules:
-        """The schedules of this app's store."""
-        # Deferred: many programs have none, and zones and calendars take their time to load.
-        from headrace.app.schedules import Schedules
-
-        return Schedules(self._hub, self._submitter, self._registry.as_task, self.tasks)
 
     def cron(self, expression: str, /, *, name: str | None = None, **how: Any) -> Decorator:
         """Run the task below at these times: "0 9 * * MON", tz="Europe/Vienna"; options as for schedules.create()."""
@@ -121,80 +120,38 @@ class Headrace:
         """A new flow: jobs that wait for each other, to be enqueued together."""
         from headrace.runtime.flow import Flow  # deferred: many programs have none
 
-        return Flow(name, self._submitter)
-
-    @functools.cached_property
-    def flows(self) -> Flows:
-        """The flows of this app's store."""
-        from headrace.app.flows import Flows  # as above
-
-        return Flows(self._hub)
-
-    @functools.cached_property
-    def dead(self) -> Dead:
-        """The dead letters of this app's store: jobs that failed for good."""
-        from headrace.app.dead import Dead  # as above
-
-        return Dead(self._hub, self.task_by_name, self.settings.max_payload)
-
-    @functools.cached_property
-    def lifecycle(self) -> Lifecycles:
-        """How long the jobs of this app's store may stay, and those that stay too long."""
-        from headrace.app.lifecycle import Lifecycles  # as above
-
-        return Lifecycles(self._hub, self.settings, self.tasks)
-
-    @functools.cached_property
-    def alerts(self) -> Alerts:
-        """What is wrong now and who is told: rules, alerts, channels, silences."""
-        from headrace.app.alerts import Alerts  # as above
-
-        return Alerts(self._hub, self.settings)
-
-    @functools.cached_property
-    def metrics(self) -> Metrics:
-        """How this app's store does: what became of jobs, how fast, and what waits."""
-        from headrace.app.metrics import Metrics  # as above
-
-        return Metrics(self._hub, self.settings)
-
-    @functools.cached_property
-    def admin(self) -> Admin:
-        """What keeps this app's store sound: backups, checks, upkeep by hand."""
-        from headrace.app.admin import Admin  # as above
-
-        return Admin(self._hub, self.settings)
+        return Flow(name, self.submitter)
 
     # -- tasks by name
 
     def find_task(self, name: str) -> Task[..., Any, Any] | None:
         """The task of that name: registered, or a function of a module in the setting `importable`."""
-        return self.webhooks.task() if name == "headrace.webhook" else self._registry.find(name)
+        return self.webhooks.task() if name == "headrace.webhook" else self.registry.find(name)
 
     def task_by_name(self, name: str) -> Task[..., Any, Any]:
         """A task to enqueue by name; its code need not be known here, then its arguments are not checked here."""
-        return self._registry.by_name(name)
+        return self.registry.by_name(name)
 
     # -- submitting
 
     def enqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Store a job for a task, given as such, by name, or as a plain importable function."""
-        return self._registry.as_task(task).enqueue(*args, **kwargs)
+        return self.registry.as_task(task).enqueue(*args, **kwargs)
 
     async def aenqueue(self, task: str | Callable[..., Any], /, *args: Any, **kwargs: Any) -> Job[Any]:
         """Like enqueue(), without blocking the event loop."""
-        return await self._registry.as_task(task).aenqueue(*args, **kwargs)
+        return await self.registry.as_task(task).aenqueue(*args, **kwargs)
 
     def enqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
         """Store many jobs in one commit: all of them or, if one is not valid, none.
 
         A call is `task.bind(1, 2)`, or a dict with `task`, `args`, `kwargs` and any options.
         """
-        return self._submitter.submit_many(self._registry.as_calls(calls))
+        return self.submitter.submit_many(self.registry.as_calls(calls))
 
     async def aenqueue_many(self, calls: Iterable[Call[R] | Mapping[str, Any]]) -> list[Job[R]]:
         """Like enqueue_many(), without blocking the event loop."""
-        return await self._submitter.asubmit_many(self._registry.as_calls(calls))
+        return await self.submitter.asubmit_many(self.registry.as_calls(calls))
 
     # -- events
 
@@ -204,23 +161,9 @@ class Headrace:
         It need not wait for it yet: events are kept for it, in the order they came. `job` may be its id.
         """
         job_id = check_text("job", job.id if isinstance(job, Job) else job)
-        return self._hub.signal(job_id, check_name("event", name), data)
+        return self.hub.signal(job_id, check_name("event", name), data)
 
     # -- watching
-
-    @functools.cached_property
-    def events(self) -> EventStream:
-        """What happens in this app's store: `for event in app.events(): ...`."""
-        from headrace.app.events import EventStream  # deferred: most programs only enqueue
-
-        return EventStream(lambda: self.engine, self.webhooks)
-
-    @functools.cached_property
-    def webhooks(self) -> Webhooks:
-        """Who is told of which events over the web."""
-        from headrace.app.webhooks import Webhooks  # as above
-
-        return Webhooks(self._hub, self._registry.builtin)
 
     def aevents(self, since: str | datetime | None = None, **which: Any) -> AsyncIterator[Happening]:
         """Like events(), for `async for`."""
@@ -243,17 +186,17 @@ class Headrace:
 
     def trace(self, tracer: Tracer | None) -> None:
         """Have a tracer around whatever is enqueued from here on, and run by workers that start from here on."""
-        self._submitter.tracer = tracer
+        self.submitter.tracer = tracer
 
     # -- looking
 
     def queue(self, name: str) -> Queue:
         """The queue of that name; it need not exist yet."""
-        return Queue(name, self._hub)
+        return Queue(name, self.hub)
 
     def queues(self) -> list[QueueStats]:
         """Every queue with its counts, by name."""
-        return all_stats(self._hub)
+        return all_stats(self.hub)
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive, on what, and since when."""
@@ -261,19 +204,19 @@ class Headrace:
 
     def pause_worker(self, worker_id: str) -> bool:
         """Have a worker start no more jobs; False if it is not known."""
-        return self._hub.wish(worker_id, "pause")
+        return self.hub.wish(worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
         """Have a paused worker start jobs again."""
-        return self._hub.wish(worker_id, "run")
+        return self.hub.wish(worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
         """Have a worker finish what it runs and end."""
-        return self._hub.wish(worker_id, "stop")
+        return self.hub.wish(worker_id, "stop")
 
     def task_rules(self) -> dict[str, TaskRules]:
         """The rules of every task that has any, by its name."""
-        return {row.name: row.rules for row in self.engine.desk.tasks()}
+        return rules_of_tasks(self.engine)
 
     def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
         """Change rules of a task, for every worker from its next claim on; all the rules it has then.
@@ -282,20 +225,15 @@ class Headrace:
         `concurrency` how many may run at the same time, over all queues and workers. `strategy` is the order among
         its own jobs: priority, fifo, lifo or weighted_random, whatever that of their queue. None lifts a rule.
         """
-        return self._rule_task(name, lambda before: changed(before, rules))
+        return rule_task(self.engine, name, lambda before: changed(before, rules))
 
     def pause_task(self, name: str) -> None:
         """Let no worker start jobs of this task; those that run go on, and jobs of other tasks pass them."""
-        self._rule_task(name, lambda before: structs.replace(before, paused=True))
+        rule_task(self.engine, name, lambda before: structs.replace(before, paused=True))
 
     def resume_task(self, name: str) -> None:
         """Let workers start jobs of this task again."""
-        self._rule_task(name, lambda before: structs.replace(before, paused=False))
-
-    def _rule_task(self, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
-        after = change(self.task_rules().get(check_task_name(name), TaskRules()))
-        self.engine.desk.rule_task(name, after)
-        return after
+        rule_task(self.engine, name, lambda before: structs.replace(before, paused=False))
 
     def spooled(self) -> int:
         """How many jobs wait in the spool for the server to return; 0 without a spool."""
@@ -328,6 +266,10 @@ class Headrace:
             return run_until_empty(make, self.lifecycle.sync)
         return run_until_stopped(make, chosen, self.engine, self.spool)
 
+    def asgi(self, **options: Any) -> ASGI:
+        """The REST API and the dashboard, to serve or to mount; options are the settings web_*, without `web_`."""
+        return asgi_of(self, options)
+
     def _with(self, settings: dict[str, Any]) -> Settings:
         base = {name: getattr(self.settings, name) for name in Settings.__struct_fields__}
         given = {name: value for name, value in settings.items() if value is not None}
@@ -339,7 +281,7 @@ class Headrace:
 
         if self.spool is not None:
             self.spool.watch()
-        how |= {"declare": self._declare, "archive": lambda: self._hub.archive, "seal": self.seal}
+        how |= {"declare": self._declare, "archive": lambda: self.hub.archive, "seal": self.seal}
         how["listener"] = self.events.listener
         return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
 
@@ -366,16 +308,16 @@ class Headrace:
     @contextlib.contextmanager
     def intercepting(self, hook: Callable[[Job[Any]], None]) -> Iterator[None]:
         """Inside a `with`, hand every job to `hook` as soon as it is stored, in the thread that enqueued it."""
-        before, self._submitter.intercept = self._submitter.intercept, hook
+        before, self.submitter.intercept = self.submitter.intercept, hook
         try:
             yield
         finally:
-            self._submitter.intercept = before
+            self.submitter.intercept = before
 
     def _attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
         self.engine, self.clock, self.spool = engine, clock, spool
-        self._hub.attach(engine, clock, spool)
-        self._submitter.attach(engine, clock, spool)
+        self.hub.attach(engine, clock, spool)
+        self.submitter.attach(engine, clock, spool)
 
     def start_afresh(self) -> None:
         """In a forked child: threads and locks of the parent are not ours, nor are its workers."""
@@ -392,7 +334,7 @@ class Headrace:
             if not worker.stopped.is_set():
                 worker.stop()
         self._workers.clear()
-        self._hub.close()
+        self.hub.close()
         if self.spool is not None:
             self.spool.close()
         self.engine.close()

@@ -26,6 +26,7 @@ from headrace.cli.signal import signal
 from headrace.cli.stale import stale
 from headrace.cli.tasks import tasks
 from headrace.cli.top import top
+from headrace.cli.web import web
 from headrace.cli.webhooks import webhooks
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
@@ -79,6 +80,7 @@ for command in (
     stale,
     lifecycle,
     workers,
+    web,
     metrics,
     events,
     webhooks,

@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from headrace.core.access import Credential, credentials
 from headrace.core.archive import Interval
 from headrace.core.care import TENDINGS, Tending
 from headrace.core.lifecycle import OnStale
@@ -24,6 +25,8 @@ from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
 Queues = dict[str, int]
+Secrets = Literal["web_auth", "web_tokens"]
+SECRETS: tuple[Secrets, ...] = get_args(Secrets)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -91,24 +94,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     otel: bool = False
     log_format: Literal["human", "json"] = "human"
     log_level: str = "INFO"
+    web_host: str = "127.0.0.1"
+    web_port: int = 8080
+    web_auth: tuple[str, ...] = ()
+    web_tokens: tuple[str, ...] = ()
+    web_read_only: bool = False
+    web_rate: float | None = 100.0
+    web_max_body: int = 8_388_608
 
     def __post_init__(self) -> None:
         for rule, holds in _rules(self):
             if not holds:
                 raise ConfigError(rule)
+        for name in SECRETS:
+            self.credentials(name)  # or ConfigError
+
+    def credentials(self, name: Secrets) -> tuple[Credential, ...]:
+        """Those whom one of the settings of secrets lets in over HTTP."""
+        return credentials(name, getattr(self, name), named=name == "web_auth")
 
     def shown(self) -> dict[str, Any]:
         """The settings by name, as they may be shown: of keys and channels, only their names. URLs are for others."""
-        channels = tuple(text.partition("=")[0] for text in self.alert_channels)
-        keys = tuple(names_of(self.encryption_keys))
-        return {**msgspec.structs.asdict(self), "encryption_keys": keys, "alert_channels": channels}
+        hidden: dict[str, Any] = {name: tuple(map(str, self.credentials(name))) for name in SECRETS}
+        hidden["encryption_keys"] = tuple(names_of(self.encryption_keys))
+        hidden["alert_channels"] = tuple(text.partition("=")[0] for text in self.alert_channels)
+        return {**msgspec.structs.asdict(self), **hidden}
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
-_SECRET = ("encryption_keys", "alert_channels")
+_SECRET = ("encryption_keys", "alert_channels", *SECRETS)
 _LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
 _KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
@@ -149,6 +166,9 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"alert_keep: {s.alert_keep} must be positive", _is_span(s.alert_keep)),
         ("alert_channels: write NAME=URL with slack+https://, webhook+https:// or smtp://", _are_channels(s)),
         (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
+        (f"web_port: {s.web_port} must be from 0 to 65535", 0 <= s.web_port <= 65_535),
+        (f"web_rate: {s.web_rate} must be at least 1 (request a second), or none", _is_at_least(1, s.web_rate)),
+        (f"web_max_body: {s.web_max_body} must be at least 1024 bytes", s.web_max_body >= 1024),
     ]
 
 
@@ -176,7 +196,7 @@ def _is_kept(seconds: float | None) -> bool:
     return seconds is None or 0 <= seconds <= _LONGEST
 
 
-def _is_at_least(least: int, value: int | None) -> bool:
+def _is_at_least(least: int, value: float | None) -> bool:
     return value is None or value >= least
 
 
@@ -212,6 +232,7 @@ _ARE_NONE = (
     "archive_url",
     "archive_check",
     "redact_words",
+    "web_rate",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
 _LISTS = (
@@ -222,6 +243,7 @@ _LISTS = (
     "redact_words",
     "alert_notify",
     "alert_channels",
+    *SECRETS,
 )
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks

@@ -1,0 +1,102 @@
+"""What `app.asgi()` returns: the guard, and behind it the REST API, the health checks and the dashboard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+from urllib.parse import unquote
+
+from msgspec import structs
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headrace.app.app import Headrace
+from headrace.app.config import find_settings
+from headrace.core.settings import NAMES, Settings
+from headrace.core.words import nearest
+from headrace.errors import ConfigError
+from headrace.web import health, scraping
+from headrace.web.api import tables
+from headrace.web.doors import Door
+from headrace.web.guard import Guard, visit_of
+from headrace.web.live import Changes, Stream
+from headrace.web.problems import Refused, answer
+
+_PREFIX = "web_"
+
+
+def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
+    """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
+    settings = settings_with(app, options)
+    door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
+    # The dashboard's come last: the last of them takes whatever nobody else has.
+    routes: list[BaseRoute] = [
+        *health.ROUTES,
+        *scraping.ROUTES,
+        Route("/live", _changes),
+        Mount(tables.PREFIX, tables.router()),
+    ]
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
+    guard = Guard(inner, app, door, settings, login=False)
+    surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
+    return Web(surface, guard.end)
+
+
+class Web:
+    """The web surface of an app, as an ASGI app."""
+
+    def __init__(self, inner: ASGIApp, end: Callable[[], None]) -> None:
+        self._inner = inner
+        self._end = end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._inner(scope, receive, send)
+
+    def end(self) -> None:
+        """Let go of those who listen, or wait for jobs, so that a server can end; from any thread."""
+        self._end()
+
+
+async def _changes(request: Request) -> ASGIApp:
+    """What a page of the dashboard listens to."""
+    visit = visit_of(request.scope)
+    visit.require("viewer")
+    return Stream(visit.lives, Changes(), None)
+
+
+def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
+    """The app's settings with these of the web: auth, tokens, read_only, …"""
+    names = [name.removeprefix(_PREFIX) for name in NAMES if name.startswith(_PREFIX)]
+    for name in options:
+        if name not in names:
+            near = nearest(name, names)
+            hint = f"did you mean {near!r}?" if near else f"there are prefix, {', '.join(names)}"
+            raise ConfigError(f"asgi: there is no option {name!r}; {hint}")
+    given = {f"{_PREFIX}{name}": value for name, value in options.items()}
+    return find_settings({**structs.asdict(app.settings), **given}).settings if given else app.settings
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses: a path or a method that is not there."""
+    assert isinstance(error, HTTPException)
+    kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
+    detail = f"{request.method} {request.url.path}: {error.detail.lower()}"
+    return answer(Refused(error.status_code, kind, detail, dict(error.headers or {})), request.url.path)
+
+
+def _under(prefix: str, inner: ASGIApp) -> ASGIApp:
+    """For a house that does not tell where it has put us, or has changed the path: the raw one tells both."""
+
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        if "path" in scope and not scope.get("root_path", "").endswith(prefix):
+            raw = scope.get("raw_path") or b""
+            path = unquote(raw.decode("latin-1").partition("?")[0]) or scope["path"]
+            path = path if path.startswith(prefix) else prefix + path
+            scope = {**scope, "root_path": prefix, "path": path}
+        await inner(scope, receive, send)
+
+    return mounted

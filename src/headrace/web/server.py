@@ -1,0 +1,104 @@
+"""What `headrace web` runs: the web surface in a server of its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+import signal
+import threading
+from types import FrameType
+from typing import Any
+
+import uvicorn
+
+from headrace.app.app import Headrace
+from headrace.core.settings import Settings
+from headrace.errors import ConfigError
+from headrace.runtime.alerting import Alerting
+from headrace.runtime.gathering import Gathering
+from headrace.runtime.keeper import Chore, Keeper
+from headrace.web.asgi import Web, make, settings_with
+
+log = logging.getLogger("headrace.web")
+_PATIENCE = 5  # seconds that open requests have when the server ends
+
+
+def serve(app: Headrace, **options: Any) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    settings = settings_with(app, options)
+    refuse_open_doors(settings)
+    web = make(app, **options)
+    config = uvicorn.Config(
+        web,
+        host=settings.web_host,
+        port=settings.web_port,
+        log_config=None,
+        log_level="warning",
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=_PATIENCE,
+    )
+    keeper = Keeper(_chores(app, settings), has_jobs=lambda: False)
+    keeper.start()
+    try:
+        return _run(uvicorn.Server(config), web)
+    finally:
+        keeper.stop()
+
+
+def _chores(app: Headrace, settings: Settings) -> list[Chore]:
+    """What has to go on also where no worker lives: somebody must tell that there is none."""
+    chores: list[Chore] = []
+    if settings.web_read_only:
+        return chores
+    if settings.metrics:
+        chores.append(Gathering(app.engine, settings))
+    if settings.alert_check:
+        chores.append(Alerting(app.engine, settings, settings.alert_check))
+    return chores
+
+
+def _run(server: uvicorn.Server, web: Web) -> int:
+    """Run the server beside this thread, which minds the signals: uvicorn would wait for streams, which never end."""
+    over = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        server.force_exit = server.should_exit  # a second one hurries
+        server.should_exit = True
+        over.set()
+
+    def run() -> None:
+        try:
+            server.run()
+        except SystemExit:  # uvicorn's word for an address that it can't have; it has told why
+            pass
+        finally:
+            over.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    thread = threading.Thread(target=run, name="headrace-web", daemon=True)
+    thread.start()
+    log.info("serving on http://%s:%d", server.config.host, server.config.port)
+    over.wait()
+    web.end()
+    thread.join()
+    return 0 if server.started else 1
+
+
+def refuse_open_doors(settings: Settings) -> None:
+    """Nobody gets a server by accident that the whole network can command."""
+    if settings.web_auth or settings.web_tokens or _is_loopback(settings.web_host):
+        return
+    raise ConfigError(
+        f"web_host: {settings.web_host} can be reached from outside, and no credentials are set; set "
+        "HEADRACE_WEB_AUTH=user:password or HEADRACE_WEB_TOKENS=token, or serve on 127.0.0.1"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
