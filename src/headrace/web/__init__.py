@@ -1,0 +1,1 @@
+"""Floor 5: the web surface, which is the REST API and the dashboard."""

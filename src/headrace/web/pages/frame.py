@@ -1,0 +1,179 @@
+"""Turns views and actions into routes: errors become pages, outcomes become answers, static files are served."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+from urllib.parse import parse_qsl, quote, unquote
+
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from headrace.app.app import Headrace
+from headrace.errors import (
+    DeadLetterNotFound,
+    EngineUnavailable,
+    FlowNotFound,
+    HeadraceError,
+    JobNotFound,
+)
+from headrace.web.pages.glance import Glance
+from headrace.web.pages.templating import STATIC, Templates
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.visit import Visit, Visitor
+
+log = logging.getLogger("headrace.web")
+
+PART = "X-Headrace-Part"  # a script asks for what changes of a page, without the frame
+_FLASH = "headrace_flash"
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound)
+
+
+class Audit:
+    """Where actions are written down; replaced by the app's audit trail."""
+
+    def __call__(self, visit: Visit, action: Action, done: Done) -> None:
+        log.info("%s: %s %s: %s", visit.visitor.name, action.what, done.target, done.text)
+
+
+class Frame:
+    """The pages of one app."""
+
+    def __init__(
+        self,
+        app: Headrace,
+        views: Sequence[View],
+        actions: Sequence[Action],
+        visitor_of: Callable[[Request], Visitor],
+        audit: Callable[[Visit, Action, Done], None] | None = None,
+    ) -> None:
+        self._app = app
+        self._views = views
+        self._actions = actions
+        self._visitor_of = visitor_of
+        self._audit = audit or Audit()
+        self._templates = Templates(views)
+        self._glance = Glance(app)
+        self._files = {path.name: path.read_bytes() for path in STATIC.iterdir()}
+
+    def routes(self) -> list[BaseRoute]:
+        """Everything the dashboard answers to."""
+        pages = [Route(view.path, self._page(view), methods=["GET"], name=view.template) for view in self._views]
+        forms = [Route(action.path, self._form(action), methods=["POST"]) for action in self._actions]
+        return [Route("/static/{version}/{file}", self._static, methods=["GET"]), *forms, *pages]
+
+    def _visit(self, request: Request, form: Mapping[str, str] | None = None) -> Visit:
+        return Visit(request, self._app, self._glance, self._visitor_of(request), form)
+
+    # -- pages
+
+    def _page(self, view: View) -> Callable[[Request], Response]:
+        def show(request: Request) -> Response:  # not a coroutine: Starlette calls it in a thread, for the store blocks
+            visit = self._visit(request)
+            try:
+                shown = {**view.show(visit), "view": view, "away_since": self._glance.away_since()}
+                return self._rendered(visit, view.template, shown)
+            except HeadraceError as error:
+                return self.trouble(visit, error)
+
+        return show
+
+    def _rendered(self, visit: Visit, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
+        flash = _flash_of(visit.request)
+        part = PART in visit.request.headers
+        page = self._templates.render(template, visit, {**shown, "flash": flash}, part=part)
+        response = HTMLResponse(page, status, headers={"Cache-Control": "no-store", "Vary": PART})
+        if flash is not None and not part:
+            response.delete_cookie(_FLASH, path=visit.root or "/")
+        return response
+
+    def trouble(self, visit: Visit, error: Exception) -> Response:
+        """A page that says what is wrong and what to do."""
+        status, title = _status_of(error)
+        text = str(error) if isinstance(error, HeadraceError) else "Something went wrong here; the log tells more."
+        if isinstance(error, _MISSING):
+            text = f"There is nothing under {visit.path}; it may have been deleted or archived."
+        shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None}
+        return self._rendered(visit, "trouble.html", shown, status)
+
+    # -- actions
+
+    def _form(self, action: Action) -> Callable[[Request], Any]:
+        async def post(request: Request) -> Response:
+            form = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+            return await run_in_threadpool(self._act, action, self._visit(request, form))
+
+        return post
+
+    def _act(self, action: Action, visit: Visit) -> Response:
+        if not visit.visitor.may_write:
+            return self._answer(visit, Done("You may look, but not change anything.", ok=False), 403)
+        try:
+            if action.ask is not None and not visit.said("confirmed") and (question := action.ask(visit)) is not None:
+                return self._asking(visit, question)
+            done = action.do(visit)
+        except HeadraceError as error:
+            self._audit(visit, action, Done(str(error), ok=False, target=visit.path))
+            return self._answer(visit, Done(str(error), ok=False), _status_of(error)[0])
+        self._audit(visit, action, done)
+        self._glance.forget()
+        return self._answer(visit, done, 200 if done.ok else 409)
+
+    def _asking(self, visit: Visit, question: Question) -> Response:
+        if _wants_json(visit.request):
+            return JSONResponse({"ask": question.text, "detail": question.detail, "label": question.label})
+        fields = {name: value for name, value in visit.form.items() if name != "confirmed"}
+        shown = {"question": question, "fields": fields, "view": None, "away_since": None}
+        return self._rendered(visit, "ask.html", shown)
+
+    def _answer(self, visit: Visit, done: Done, status: int) -> Response:
+        if _wants_json(visit.request):
+            return JSONResponse({"ok": done.ok, "text": done.text, "goto": done.goto}, status)
+        back = done.goto or visit.said("back") or visit.at("/")
+        if not back.startswith("/") or back.startswith(("//", "/\\")):
+            back = visit.at("/")
+        response = RedirectResponse(back, 303)
+        told = quote(json.dumps([done.ok, done.text[:1000]]))
+        secure = visit.request.url.scheme == "https"
+        response.set_cookie(
+            _FLASH, told, max_age=30, path=visit.root or "/", httponly=True, samesite="strict", secure=secure
+        )
+        return response
+
+    # -- files
+
+    async def _static(self, request: Request) -> Response:
+        name = request.path_params["file"]
+        if name not in self._files:
+            return Response(status_code=404)
+        kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
+        keep = {"Cache-Control": "public, max-age=31536000, immutable"}
+        return Response(self._files[name], media_type=kind, headers=keep)
+
+
+def _wants_json(request: Request) -> bool:
+    return "application/json" in request.headers.get("accept", "")
+
+
+def _flash_of(request: Request) -> tuple[bool, str] | None:
+    """What the last action came to, where it was done without scripts."""
+    try:
+        ok, text = json.loads(unquote(request.cookies[_FLASH]))
+    except (KeyError, ValueError, TypeError):
+        return None
+    return bool(ok), str(text)
+
+
+def _status_of(error: Exception) -> tuple[int, str]:
+    if isinstance(error, _MISSING):
+        return 404, "Not here"
+    if isinstance(error, EngineUnavailable):
+        return 503, "The store does not answer"
+    if isinstance(error, HeadraceError):
+        return 400, "That can’t be done"
+    return 500, "Something went wrong"
