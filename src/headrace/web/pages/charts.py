@@ -99,16 +99,18 @@ def gauge(part: float, title: str, look: str = "accent", height: float = 6.0) ->
     return bar([Piece(full, look, title), Piece(1 - full, "none", title)], title, height)
 
 
-def columns(values: Sequence[float], titles: Sequence[str], title: str, look: str = "accent", height: float = 48.0) -> Markup:
-    """Columns side by side, each with its own title."""
-    top, each = ceiling(values), WIDTH / max(len(values), 1)
+def cells(full: int, all_of_them: int, title: str, height: float = 14.0) -> Markup:
+    """Slots as cells, of which some are taken. Beyond fifty, a gauge tells as much."""
+    if not 0 < all_of_them <= 50:
+        return gauge(full / all_of_them if all_of_them else 0.0, title, "running", height)
+    each = WIDTH / all_of_them
     drawn = (
-        Markup('<rect class="look-{look}" x="{x}" y="{y}" width="{w}" height="{h}"><title>{t}</title></rect>').format(
-            look=look, x=_n(place * each), y=_n(height * (1 - value / top)), w=_n(each * 0.8), h=_n(height * value / top), t=told
+        Markup('<rect class="look-{look}" x="{x}" y="0" width="{w}" height="{h}" rx="2"/>').format(
+            look="running" if place < full else "none", x=_n(place * each), w=_n(each * 0.92), h=_n(height)
         )
-        for place, (value, told) in enumerate(zip(values, titles, strict=True))
+        for place in range(all_of_them)
     )
-    return _svg("columns", height, title, Markup().join(drawn))
+    return _svg("cells", height, title, Markup().join(drawn))
 
 
 def _visible(widths: Sequence[float], least: float = 3.0) -> list[float]:

@@ -6,9 +6,11 @@ import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
-from urllib.parse import parse_qsl, quote, unquote
+from urllib.parse import quote, unquote
 
+import msgspec
 from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, RedirectResponse, Response
 from starlette.routing import BaseRoute, Route
@@ -21,6 +23,7 @@ from headrace.errors import (
     HeadraceError,
     JobNotFound,
 )
+from headrace.web.pages import palette
 from headrace.web.pages.glance import Glance
 from headrace.web.pages.templating import STATIC, Templates
 from headrace.web.pages.view import Action, Done, Question, View
@@ -65,9 +68,10 @@ class Frame:
         """Everything the dashboard answers to."""
         pages = [Route(view.path, self._page(view), methods=["GET"], name=view.template) for view in self._views]
         forms = [Route(action.path, self._form(action), methods=["POST"]) for action in self._actions]
-        return [Route("/static/{version}/{file}", self._static, methods=["GET"]), *forms, *pages]
+        files = Route("/static/{version}/{file}", self._static, methods=["GET"])
+        return [files, Route("/palette", self._palette, methods=["GET"]), *forms, *pages]
 
-    def _visit(self, request: Request, form: Mapping[str, str] | None = None) -> Visit:
+    def _visit(self, request: Request, form: QueryParams | None = None) -> Visit:
         return Visit(request, self._app, self._glance, self._visitor_of(request), form)
 
     # -- pages
@@ -105,7 +109,7 @@ class Frame:
 
     def _form(self, action: Action) -> Callable[[Request], Any]:
         async def post(request: Request) -> Response:
-            form = dict(parse_qsl((await request.body()).decode("utf-8", "replace"), keep_blank_values=True))
+            form = QueryParams((await request.body()).decode("utf-8", "replace"))
             return await run_in_threadpool(self._act, action, self._visit(request, form))
 
         return post
@@ -127,16 +131,15 @@ class Frame:
     def _asking(self, visit: Visit, question: Question) -> Response:
         if _wants_json(visit.request):
             return JSONResponse({"ask": question.text, "detail": question.detail, "label": question.label})
-        fields = {name: value for name, value in visit.form.items() if name != "confirmed"}
-        shown = {"question": question, "fields": fields, "view": None, "away_since": None}
+        fields = [(name, value) for name, value in visit.form.multi_items() if name != "confirmed"]
+        back = _ours(visit.said("back")) or visit.at("/")
+        shown = {"question": question, "fields": fields, "back": back, "view": None, "away_since": None}
         return self._rendered(visit, "ask.html", shown)
 
     def _answer(self, visit: Visit, done: Done, status: int) -> Response:
         if _wants_json(visit.request):
             return JSONResponse({"ok": done.ok, "text": done.text, "goto": done.goto}, status)
-        back = done.goto or visit.said("back") or visit.at("/")
-        if not back.startswith("/") or back.startswith(("//", "/\\")):
-            back = visit.at("/")
+        back = done.goto or _ours(visit.said("back")) or visit.at("/")
         response = RedirectResponse(back, 303)
         told = quote(json.dumps([done.ok, done.text[:1000]]))
         secure = visit.request.url.scheme == "https"
@@ -145,7 +148,12 @@ class Frame:
         )
         return response
 
-    # -- files
+    # -- what scripts ask for
+
+    def _palette(self, request: Request) -> Response:
+        visit = self._visit(request)
+        found = palette.find(visit, self._views, visit.asked("q") or "")
+        return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
 
     async def _static(self, request: Request) -> Response:
         name = request.path_params["file"]
@@ -154,6 +162,11 @@ class Frame:
         kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
         keep = {"Cache-Control": "public, max-age=31536000, immutable"}
         return Response(self._files[name], media_type=kind, headers=keep)
+
+
+def _ours(address: str | None) -> str | None:
+    """The address, if it leads nowhere else than to this host."""
+    return address if address and address.startswith("/") and not address.startswith(("//", "/\\")) else None
 
 
 def _wants_json(request: Request) -> bool:

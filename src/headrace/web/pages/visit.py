@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 from urllib.parse import quote, urlencode
 
 from msgspec import Struct
+from starlette.datastructures import QueryParams
 
 from headrace.core.clock import to_datetime
 from headrace.web.pages.glance import Glance
@@ -31,13 +31,13 @@ class Visit:
     """A request with what a view needs of it."""
 
     def __init__(
-        self, request: Request, app: Headrace, glance: Glance, visitor: Visitor, form: Mapping[str, str] | None = None
+        self, request: Request, app: Headrace, glance: Glance, visitor: Visitor, form: QueryParams | None = None
     ) -> None:
         self.request = request
         self.app = app
         self.glance = glance
         self.visitor = visitor
-        self.form: Mapping[str, str] = form or {}
+        self.form = form or QueryParams()
         now = to_datetime(app.clock.now())
         assert now is not None
         self.now: datetime = now
