@@ -239,6 +239,7 @@ class _Busy:
     def __init__(self, engine: Engine, between: Callable[[int], object]) -> None:
         self.engine, self.between, self.page = engine, between, 0
         self.desk, self.timetable, self.upkeep, self.porter = engine.desk, engine.timetable, engine.upkeep, self
+        self.shelf = engine.shelf
 
     def pack(self, after: int, limit: int) -> list[Parcel]:
         found = self.engine.porter.pack(after, 1)

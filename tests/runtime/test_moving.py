@@ -18,6 +18,7 @@ from headrace.core.kinship import Bond, FlowRow
 from headrace.core.lifecycle import Terms, TermsRow
 from headrace.core.model import Changes, Filter, Notice, Parcel
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.shelf import Paper
 from headrace.core.states import Event, State
 from headrace.core.timetable import Occurrence
 from headrace.engines.protocol import Engine
@@ -203,6 +204,21 @@ def test_rules_arrive_over_those_of_an_unused_store(
         QueueRules(rate=Rate(1000, 5), concurrency=2)
     ]
     assert target.desk.tasks() == [TaskRow("send", TaskRules(paused=True))]
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_papers_are_carried_but_for_those_that_are_there_and_those_that_stay(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    source.shelf.put([Paper("rule", f"{number:05}", 0, "ours") for number in range(2500)])
+    source.shelf.put([Paper("~place", "events", 0, "17")])
+    target.shelf.put([Paper("rule", "00007", 0, "theirs"), Paper("rule", "other", 0, "theirs")])
+    move(source, target)
+    found = [*target.shelf.browse("rule", last="01000"), *target.shelf.browse("rule", "01000", limit=9999)]
+    assert [paper.key for paper in found] == [*(f"{number:05}" for number in range(2500)), "other"]
+    assert [paper.key for paper in found if paper.value == "theirs"] == ["00007", "other"]
+    assert target.shelf.kinds("~") == []
 
 
 CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {

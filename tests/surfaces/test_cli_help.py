@@ -34,9 +34,12 @@ def every_command(
 
 COMMANDS = dict(every_command(root))
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
-ACTIONS = {("worker",), ("demo",), *((group, act) for group in ("queues", "tasks") for act in ("pause", "resume"))} | {
-    ("workers", name) for name in ("pause", "resume", "stop")
-}
+ACTIONS = {
+    ("worker",),
+    ("web",),
+    ("demo",),
+    *((group, act) for group in ("queues", "tasks") for act in ("pause", "resume")),
+} | {("workers", name) for name in ("pause", "resume", "stop")}
 
 
 def examples(command: click.Command) -> list[str]:

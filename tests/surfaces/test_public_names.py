@@ -24,7 +24,7 @@ ROOT = Path(__file__).parents[2]
 # The contract: these names are promised. A name may be added here, and none may leave without a major version.
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
-    "run_worker close settings clock tasks schedules cron every signal asignal flow flows dead "
+    "run_worker asgi close settings clock tasks schedules cron every signal asignal flow flows dead "
     "lifecycle admin",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "

@@ -17,6 +17,7 @@ from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Decorator, Registry, task_options
+from headrace.app.surfaces import ASGI, asgi_of
 from headrace.app.workers import WorkerInfo
 from headrace.core import codec
 from headrace.core.clock import Clock
@@ -288,6 +289,10 @@ class Headrace:
             self.spool.pause()  # the workers forward; here its thread would connect again
         self.engine.disconnect()  # no connection may cross the fork
         return Supervisor(make, chosen.processes, chosen.shutdown_timeout).run()
+
+    def asgi(self, **options: Any) -> ASGI:
+        """The REST API and the dashboard, to serve or to mount; options are the settings web_*, without `web_`."""
+        return asgi_of(self, options)
 
     def _with(self, settings: dict[str, Any]) -> Settings:
         base = {name: getattr(self.settings, name) for name in Settings.__struct_fields__}

@@ -28,7 +28,7 @@ _MAY_CHANGE = frozenset(JobRow.__struct_fields__) - {
     "flow",
 }  # fmt: skip
 
-Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "schedule", "flow", "bond"]
+Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "paper", "schedule", "flow", "bond"]
 Finding = Literal["same", "running", "moved on", "taken", "different"]
 
 

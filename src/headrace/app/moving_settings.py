@@ -15,6 +15,7 @@ from headrace.core.lifecycle import TermsRow
 from headrace.core.model import QueueRow
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.rules import in_words
+from headrace.core.shelf import STAYS, Paper
 from headrace.core.timetable import Occurrence, ScheduleRow
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine
@@ -25,7 +26,7 @@ _ALL_OCCURRENCES = 1000
 class Unlike(Struct, frozen=True):
     """A setting that is not at the target as it is at the source. `is_kept` tells that this is as it should be."""
 
-    what: Literal["queue", "task", "lifecycle", "schedule"]
+    what: Literal["queue", "task", "lifecycle", "paper", "schedule"]
     id: str
     how: str
     is_kept: bool = False
@@ -40,6 +41,7 @@ def carry_settings(source: View, target: Engine, *, merged: bool) -> None:
         if task.name not in ruled:
             target.desk.rule_task(task.name, task.rules)
     _carry_terms(source, target, merged)
+    _carry_papers(source, target)
     there = {row.id: row for row in target.timetable.all()}
     for row in source.timetable.all():
         _carry_schedule(source, target, row, there.get(row.id), merged)
@@ -51,6 +53,27 @@ def _carry_terms(source: View, target: Engine, merged: bool) -> None:
     target.upkeep.declare_terms(rows)
     for row in rows:
         target.upkeep.order_terms(row.kind, row.name, row.ordered)
+
+
+def _carry_papers(source: View, target: Engine) -> None:
+    """Those that are not at the target yet; what somebody put there meanwhile stays."""
+    for kind in source.shelf.kinds():
+        for papers in _pages_of(source, kind) if not kind.startswith(STAYS) else ():
+            target.shelf.put(
+                [Paper(kind, paper.key, 0, paper.value) for paper in _missing_papers(target, kind, papers)]
+            )
+
+
+def _pages_of(store: View, kind: str) -> Iterator[list[Paper]]:
+    papers = store.shelf.browse(kind)
+    while papers:
+        yield papers
+        papers = store.shelf.browse(kind, papers[-1].key)[1:]
+
+
+def _missing_papers(target: Engine, kind: str, papers: list[Paper]) -> list[Paper]:
+    there = {paper.key for paper in target.shelf.get(kind, [paper.key for paper in papers])}
+    return [paper for paper in papers if paper.key not in there]
 
 
 def _terms_in(store: View) -> dict[str, TermsRow]:
@@ -92,6 +115,7 @@ def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator
             how = f"should have {in_words(task.rules)} and has {in_words(rules or TaskRules()) or 'no rules'}"
             yield Unlike("task", task.name, how, is_kept=merged and rules is not None)
     yield from _unlike_terms(source, target, merged)
+    yield from _unlike_papers(source, target)
     schedules = {row.id: row for row in target.timetable.all()}
     for row in source.timetable.all():
         if (theirs := schedules.get(row.id)) is None:
@@ -124,6 +148,13 @@ def _unlike_terms(source: View, target: Engine, merged: bool) -> Iterator[Unlike
         if (theirs := there.get(key)) != ours:
             how = "is missing" if theirs is None else f"differs in {_differing_terms(ours, theirs)}"
             yield Unlike("lifecycle", key, how, is_kept=merged and theirs is not None)
+
+
+def _unlike_papers(source: View, target: Engine) -> Iterator[Unlike]:
+    for kind in source.shelf.kinds():
+        for papers in _pages_of(source, kind) if not kind.startswith(STAYS) else ():
+            for paper in _missing_papers(target, kind, papers):
+                yield Unlike("paper", f"{kind} {paper.key}", "is missing")
 
 
 def _differing_terms(ours: TermsRow, theirs: TermsRow) -> str:

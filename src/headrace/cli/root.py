@@ -22,6 +22,7 @@ from headrace.cli.schedules import schedules
 from headrace.cli.signal import signal
 from headrace.cli.stale import stale
 from headrace.cli.tasks import tasks
+from headrace.cli.web import web
 from headrace.cli.worker import worker
 from headrace.cli.workers import workers
 
@@ -73,6 +74,7 @@ for command in (
     stale,
     lifecycle,
     workers,
+    web,
     doctor,
     check,
     backup,

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from headrace.core.access import Credential, credentials
 from headrace.core.archive import Interval
 from headrace.core.care import TENDINGS, Tending
 from headrace.core.lifecycle import OnStale
@@ -23,6 +24,8 @@ from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
 Queues = dict[str, int]
+Secrets = Literal["web_auth", "web_tokens"]
+SECRETS: tuple[Secrets, ...] = get_args(Secrets)
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,15 +81,30 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     max_memory: int | None = None
     log_format: Literal["text", "json"] = "text"
     log_level: str = "INFO"
+    web_host: str = "127.0.0.1"
+    web_port: int = 8080
+    web_auth: tuple[str, ...] = ()
+    web_tokens: tuple[str, ...] = ()
+    web_read_only: bool = False
+    web_rate: float | None = 100.0
+    web_max_body: int = 8_388_608
 
     def __post_init__(self) -> None:
         for rule, holds in _rules(self):
             if not holds:
                 raise ConfigError(rule)
+        for name in SECRETS:
+            self.credentials(name)  # or ConfigError
+
+    def credentials(self, name: Secrets) -> tuple[Credential, ...]:
+        """Those whom one of the settings of secrets lets in over HTTP."""
+        return credentials(name, getattr(self, name), named=name == "web_auth")
 
     def shown(self) -> dict[str, Any]:
         """The settings by name, as they may be shown: of keys, only their names. The URL is for others to redact."""
-        return {**msgspec.structs.asdict(self), "encryption_keys": tuple(names_of(self.encryption_keys))}
+        hidden = {"encryption_keys": tuple(names_of(self.encryption_keys))}
+        hidden |= {name: tuple(map(str, self.credentials(name))) for name in SECRETS}
+        return {**msgspec.structs.asdict(self), **hidden}
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
@@ -126,6 +144,9 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", _is_sql(s.archive_url)),
         *((f"{name}: {getattr(s, name)} must be 0 or more, or none", _is_kept(getattr(s, name))) for name in _KEPT),
         (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
+        (f"web_port: {s.web_port} must be from 0 to 65535", 0 <= s.web_port <= 65_535),
+        (f"web_rate: {s.web_rate} must be at least 1 (request a second), or none", _is_at_least(1, s.web_rate)),
+        (f"web_max_body: {s.web_max_body} must be at least 1024 bytes", s.web_max_body >= 1024),
     ]
 
 
@@ -149,7 +170,7 @@ def _is_kept(seconds: float | None) -> bool:
     return seconds is None or 0 <= seconds <= _LONGEST
 
 
-def _is_at_least(least: int, value: int | None) -> bool:
+def _is_at_least(least: int, value: float | None) -> bool:
     return value is None or value >= least
 
 
@@ -184,9 +205,11 @@ _ARE_NONE = (
     "archive_url",
     "archive_check",
     "redact_words",
+    "web_rate",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
-_LISTS = ("importable", "capabilities", "maintenance", "encryption_keys", "redact_words")
+_LISTS = ("importable", "capabilities", "maintenance", "encryption_keys", "redact_words", *SECRETS)
+_SECRET = ("encryption_keys", *SECRETS)
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -257,7 +280,7 @@ def _converted(name: str, value: Any, where: str) -> Any:
         told = msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
         return check_capabilities(where, told) if name == "capabilities" else told
     except msgspec.ValidationError as error:
-        value = "***" if name == "encryption_keys" else value
+        value = "***" if name in _SECRET else value
         raise ConfigError(f"{where}: {short(value)} is not valid: {_expected(name, value) or error}") from None
     except InvalidJob as error:
         raise ConfigError(str(error)) from None

@@ -12,6 +12,7 @@ from typing import Protocol
 
 from headrace.core.care import Capped, Filed, Finding, Tending
 from headrace.engines.parts import Desk, Porter, Timetable
+from headrace.engines.shelf import Shelf
 from headrace.engines.upkeep import Upkeep
 
 
@@ -29,6 +30,9 @@ class View(Protocol):
 
     @property
     def upkeep(self) -> Upkeep: ...
+
+    @property
+    def shelf(self) -> Shelf: ...
 
 
 class Care(Protocol):

@@ -23,6 +23,7 @@ from headrace.engines.relational import care
 from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import SqlPorter
+from headrace.engines.relational.shelf import SqlShelf
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
 
@@ -136,6 +137,7 @@ class _Moment:
         self.timetable = SqlTimetable(self)
         self.porter = SqlPorter(self)
         self.upkeep = SqlUpkeep(self)
+        self.shelf = SqlShelf(self)
 
     def read(self, act: Callable[[Ledger], T]) -> T:
         return act(self._ledger)

@@ -40,6 +40,7 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.shelf import SqlShelf
 from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
@@ -69,6 +70,7 @@ class PostgresEngine:
         self.sweeper = SqlSweeper(self)
         self.archive = PostgresArchive(self, self.address.schema)
         self.upkeep = SqlUpkeep(self)
+        self.shelf = SqlShelf(self)
         self.care = PostgresCare(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)

@@ -38,6 +38,7 @@ from headrace.engines.redis.letters import RedisLetters
 from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
 from headrace.engines.redis.scripts import load
+from headrace.engines.redis.shelf import RedisShelf
 from headrace.engines.redis.sweeper import RedisSweeper
 from headrace.engines.redis.timetable import RedisTimetable
 from headrace.engines.redis.upkeep import RedisUpkeep
@@ -68,6 +69,7 @@ class RedisEngine:
         self.sweeper = RedisSweeper(self)
         self.archive: Archive | None = None  # memory is dear: another store may have one for us
         self.upkeep = RedisUpkeep(self)
+        self.shelf = RedisShelf(self)
         self.care = RedisCare(self)
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()

@@ -25,6 +25,7 @@ from headrace.core.model import (
     WorkerRow,
 )
 from headrace.core.promises import Ending
+from headrace.core.shelf import Paper
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence
 
@@ -45,6 +46,15 @@ class Question(Struct, frozen=True, array_like=True, gc=False):
     id: str
     version: int
     spawned: bool
+
+
+class Sheet(Struct, frozen=True, array_like=True):
+    """A Paper, as statements take it apart: in them `value` is an element of the batch."""
+
+    kind: str
+    key: str
+    version: int
+    text: str
 
 
 class Told(Struct, frozen=True, array_like=True):
@@ -103,10 +113,12 @@ _ALL = (
     Note,
     Outcome,
     Occurrence,
+    Paper,
     Question,
     QueueRow,
     Raise,
     Seeker,
+    Sheet,
     Step,
     TermsRow,
     Told,
@@ -120,5 +132,5 @@ RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
 FILES = (
     *("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql"),
-    *("upkeep.sql", "sweeping.sql", "care.sql"),
+    *("upkeep.sql", "sweeping.sql", "care.sql", "shelf.sql"),
 )

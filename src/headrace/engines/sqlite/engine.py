@@ -43,6 +43,7 @@ from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
 from headrace.engines.relational.porter import SqlPorter
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.relational.shelf import SqlShelf
 from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
@@ -92,6 +93,7 @@ class SqliteEngine:
         self.letters = SqlLetters(self)
         self.sweeper = SqlSweeper(self)
         self.upkeep = SqlUpkeep(self)
+        self.shelf = SqlShelf(self)
         self.care = SqliteCare(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate

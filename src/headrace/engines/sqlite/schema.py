@@ -17,6 +17,7 @@ MIGRATIONS: list[Migration] = load_migrations(
         "0005_steps",
         "0006_desk",
         "0007_terms",
+        "0008_shelf",
     ),
 )
 CURRENT = MIGRATIONS[-1].version

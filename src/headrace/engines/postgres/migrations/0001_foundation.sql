@@ -240,6 +240,15 @@ CREATE INDEX headrace_archive_finished ON headrace_archive (finished_at, id);
 CREATE INDEX headrace_archive_task ON headrace_archive (task, duration);
 CREATE TABLE headrace_archive_rest PARTITION OF headrace_archive DEFAULT;
 
+-- Small documents with versions, for all that is kept beside jobs.
+CREATE TABLE headrace_shelf (
+    kind    text   COLLATE "C" NOT NULL,
+    key     text   COLLATE "C" NOT NULL,
+    version bigint NOT NULL,
+    value   text   NOT NULL,
+    PRIMARY KEY (kind, key)
+) WITH (fillfactor = 50);
+
 -- What is true of the store as a whole: its own identity, and what hangs at its door while its jobs are carried over.
 CREATE TABLE headrace_store (
     name  text PRIMARY KEY,

@@ -71,6 +71,9 @@
 --   {p}:tasks          hash: name of a task that has rules -> its TaskRules in JSON
 --   {p}:declared, {p}:ordered   hashes: kind ("task" or "queue"), a colon and a name -> its Terms in JSON, as code
 --                      declares and as an operator orders them
+--   {p}:papers:<kind>  hash: key of a paper -> its version, a space and its value
+--   {p}:shelf:<kind>   sorted set of these keys, all of score 0: by key
+--   {p}:shelves        sorted set of the kinds of which there is any paper, all of score 0: by name
 --   {p}:buckets        sorted set of rates, each with what has it, by the time in microseconds when it is rested: when
 --                      as many may start at once as ever
 --   {p}:workers        hash: id -> WorkerRow

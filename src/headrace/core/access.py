@@ -1,0 +1,64 @@
+"""Who may do what over HTTP: roles, and credentials as they are written in a setting. Pure.
+
+A credential is `[ROLE=][NAME:]SECRET`: "ann:s3cret" is Ann, an admin; "viewer=grafana:5f2a" may only look.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Literal, get_args
+
+from msgspec import Struct
+
+from headrace.errors import ConfigError
+
+Role = Literal["viewer", "worker", "admin"]
+ROLES: tuple[Role, ...] = get_args(Role)
+_GRANTS: dict[Role, frozenset[Role]] = {
+    "viewer": frozenset({"viewer"}),
+    "worker": frozenset({"worker"}),
+    "admin": frozenset(ROLES),
+}
+_SHORTEST = 4
+
+
+def grants(held: Role, needed: Role) -> bool:
+    """Whether who holds one role may do what needs the other."""
+    return needed in _GRANTS[held]
+
+
+class Credential(Struct, frozen=True):
+    """One who may come in."""
+
+    name: str
+    secret: str
+    role: Role
+
+    def __str__(self) -> str:
+        return f"{self.role}={self.name}:***"
+
+    __repr__ = __str__
+
+
+def credentials(setting: str, written: Iterable[str], *, named: bool) -> tuple[Credential, ...]:
+    """The credentials of a setting, or ConfigError that shows no secret. With `named`, each must have a name."""
+    found = []
+    for number, text in enumerate(written, 1):
+        role, rest = _role_of(text)
+        name, colon, secret = rest.partition(":")
+        if not colon and not named:
+            name, secret = f"token {number}", rest
+        if not name or len(secret) < _SHORTEST:
+            form = "[ROLE=]USER:PASSWORD" if named else "[ROLE=][NAME:]TOKEN"
+            raise ConfigError(
+                f"{setting}: its entry {number} should look like {form}, with a secret of at least {_SHORTEST} "
+                f"characters; a role is one of {', '.join(ROLES)}"
+            )
+        found.append(Credential(name, secret, role))
+    return tuple(found)
+
+
+def _role_of(text: str) -> tuple[Role, str]:
+    word, equals, rest = text.partition("=")
+    role = next((role for role in ROLES if equals and role == word), None)
+    return ("admin", text) if role is None else (role, rest)

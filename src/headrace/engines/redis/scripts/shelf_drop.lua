@@ -1,0 +1,7 @@
+-- Forget the first papers of a kind. No guard, as above all else this frees memory.
+-- ARGV: kind, the key before which they are, how many
+-- Answers: how many there were
+
+local keys = call('ZRANGEBYLEX', P .. ':shelf:' .. ARGV[1], '-', '(' .. ARGV[2], 'LIMIT', 0, tonumber(ARGV[3]))
+for i = 1, #keys do take_away(ARGV[1], keys[i]) end
+return #keys

@@ -1,0 +1,15 @@
+-- Store papers, all or none.
+-- ARGV: kind, key, version, value, ...
+-- Answers: 1, or 0 if one of them is not at its version
+
+guard()
+for i = 1, #ARGV, 4 do
+  if version_of(ARGV[i], ARGV[i + 1]) ~= tonumber(ARGV[i + 2]) then return 0 end
+end
+for i = 1, #ARGV, 4 do
+  local kind, key = ARGV[i], ARGV[i + 1]
+  call('HSET', P .. ':papers:' .. kind, key, text(tonumber(ARGV[i + 2]) + 1) .. ' ' .. ARGV[i + 3])
+  call('ZADD', P .. ':shelf:' .. kind, 0, key)
+  call('ZADD', SHELVES, 0, kind)
+end
+return 1

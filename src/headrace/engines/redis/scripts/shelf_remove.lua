@@ -1,0 +1,10 @@
+-- Forget papers, all or none. No guard before it: what frees memory must work when there is none left.
+-- ARGV: kind, key, version, ...
+-- Answers: 1, or 0 if one of them is not at its version
+
+for i = 1, #ARGV, 3 do
+  local version = version_of(ARGV[i], ARGV[i + 1])
+  if version == 0 or version ~= tonumber(ARGV[i + 2]) then return 0 end
+end
+for i = 1, #ARGV, 3 do take_away(ARGV[i], ARGV[i + 1]) end
+return 1

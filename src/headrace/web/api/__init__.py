@@ -1,0 +1,1 @@
+"""REST under /api/v1. An endpoint is one decorated function (`table.py`); `tables.py` gathers them all."""

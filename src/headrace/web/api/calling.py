@@ -1,0 +1,116 @@
+"""From a request to an endpoint's function and back: role, parameters, body, answer, ETag."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Awaitable, Callable
+from typing import Any, get_args, get_origin
+
+import msgspec
+from msgspec import Struct
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from headrace.web.api.table import Endpoint
+from headrace.web.guard import SAFE, refuse_forgery, visit_of
+from headrace.web.problems import Refused, answer, refusal_of
+
+_encode = msgspec.json.Encoder().encode
+
+
+def route_of(endpoint: Endpoint) -> Route:
+    """The endpoint, to be served."""
+    return Route(endpoint.path, _handler(endpoint), methods=[endpoint.method], name=endpoint.name)
+
+
+def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+    call = _Call(endpoint)
+
+    async def handle(request: Request) -> Response:
+        try:
+            return await call(request)
+        except Exception as error:  # every error is told as a problem, also one that nobody foresaw
+            return answer(refusal_of(error), request.url.path)
+
+    return handle
+
+
+class _Call:
+    """What the signature of an endpoint says is looked at once."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._body = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
+        self._query = endpoint.query
+        self._lists = _list_fields(endpoint.query)
+
+    async def __call__(self, request: Request) -> Response:
+        endpoint, visit = self._endpoint, visit_of(request.scope)
+        visit.require(endpoint.role)
+        if request.method not in SAFE:
+            refuse_forgery(request.scope)
+        given: dict[str, Any] = dict(request.path_params)
+        if self._query is not None:
+            given["query"] = self._read_query(request)
+        if self._body is not None:
+            given["body"] = self._read_body(await request.body())
+        found = await run_in_threadpool(endpoint.handle, visit, **given)
+        return self._told(request, found)
+
+    def _read_query(self, request: Request) -> Struct:
+        assert self._query is not None
+        given: dict[str, Any] = {}
+        for name, value in request.query_params.multi_items():
+            if name in self._lists:
+                given.setdefault(name, []).extend(part for part in value.split(",") if part)
+            elif name in given:
+                raise Refused(422, "invalid-parameter", f"{name}: give it once")
+            else:
+                given[name] = value
+        unknown = given.keys() - {field.encode_name for field in msgspec.structs.fields(self._query)}
+        if unknown:
+            raise Refused(422, "invalid-parameter", f"there is no parameter {min(unknown)!r} here")
+        try:
+            return msgspec.convert(given, self._query, strict=False)
+        except msgspec.ValidationError as error:
+            raise Refused(422, "invalid-parameter", _in_words(error)) from None
+
+    def _read_body(self, raw: bytes) -> Any:
+        assert self._body is not None
+        try:
+            return self._body.decode(raw or b"{}")
+        except msgspec.ValidationError as error:
+            raise Refused(422, "invalid-body", _in_words(error)) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused(400, "malformed-json", f"the body is not JSON: {error}") from None
+
+    def _told(self, request: Request, found: Any) -> Response:
+        endpoint = self._endpoint
+        if endpoint.answer is None:
+            return Response(status_code=204)
+        raw = _encode(found)
+        headers = {}
+        if endpoint.method == "GET":
+            tag = f'"{hashlib.blake2b(raw, digest_size=12).hexdigest()}"'
+            headers["etag"], headers["cache-control"] = tag, "private, no-cache"
+            if tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=headers)
+        return Response(raw, endpoint.status, headers, "application/json")
+
+
+def _list_fields(query: type[Struct] | None) -> frozenset[str]:
+    """The parameters that may be repeated, or given as a,b,c."""
+    if query is None:
+        return frozenset()
+    return frozenset(field.encode_name for field in msgspec.structs.fields(query) if _is_list(field.type))
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) in (tuple, list) or any(map(_is_list, get_args(kind)))
+
+
+def _in_words(error: msgspec.ValidationError) -> str:
+    said, _, place = str(error).partition(" - at `$")
+    return f"{place.rstrip('`').lstrip('.')}: {said}" if place.rstrip("`") else said

@@ -1,0 +1,117 @@
+"""The table of endpoints. A row is one decorated function, and everything else is made of it: routing, the check of the
+role, parameters and body, the answer, the audit trail and the OpenAPI document.
+
+    @table.post("/queues/{queue}/pause")
+    def pause(visit: Visit, queue: str) -> QueueStats:
+        "Let no worker take jobs from a queue."
+
+Names in the path are parameters of the function. `query` is a Struct whose fields are the query's parameters, `body`
+one that the JSON body must fit. The first line of the docstring is the summary. Functions are plain and blocking; they
+are called in a thread.
+"""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Iterator
+from types import NoneType
+from typing import Any, TypeVar, get_type_hints
+
+from msgspec import Struct
+
+from headrace.core.access import Role
+
+F = TypeVar("F", bound=Callable[..., Any])
+_NAMES = re.compile(r"{(\w+)}")
+
+
+class Endpoint(Struct, frozen=True, kw_only=True):
+    """One row. `writes` tells whether it changes something, which is then recorded in the audit trail."""
+
+    method: str
+    path: str
+    role: Role
+    tag: str
+    handle: Callable[..., Any]
+    status: int = 200
+    example: Any = None
+    writes: bool = False
+
+    @property
+    def name(self) -> str:
+        """As it is called in the audit trail and as `operationId`."""
+        return f"{self.tag}.{self.handle.__name__}"
+
+    @property
+    def summary(self) -> str:
+        return inspect.getdoc(self.handle).partition("\n\n")[0].replace("\n", " ")  # type: ignore[union-attr]
+
+    @property
+    def description(self) -> str:
+        return inspect.getdoc(self.handle).partition("\n\n")[2]  # type: ignore[union-attr]
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The names in its path."""
+        return tuple(_NAMES.findall(self.path))
+
+    @property
+    def query(self) -> type[Struct] | None:
+        return get_type_hints(self.handle).get("query")
+
+    @property
+    def body(self) -> Any:
+        return get_type_hints(self.handle).get("body")
+
+    @property
+    def answer(self) -> Any:
+        """The type of what it answers with, None if that is nothing."""
+        answer = get_type_hints(self.handle)["return"]
+        return None if answer is NoneType else answer
+
+
+class Table:
+    """The endpoints about one thing."""
+
+    def __init__(self, tag: str, about: str) -> None:
+        self.tag = tag
+        self.about = about
+        self._rows: list[Endpoint] = []
+
+    def __iter__(self) -> Iterator[Endpoint]:
+        return iter(self._rows)
+
+    def get(self, path: str, *, role: Role = "viewer") -> Callable[[F], F]:
+        return self._row("GET", path, role, 200, None, False)
+
+    def post(
+        self, path: str, *, role: Role = "admin", status: int = 200, example: Any = None, writes: bool = True
+    ) -> Callable[[F], F]:
+        return self._row("POST", path, role, status, example, writes)
+
+    def put(self, path: str, *, example: Any = None) -> Callable[[F], F]:
+        return self._row("PUT", path, "admin", 200, example, True)
+
+    def patch(self, path: str, *, example: Any = None) -> Callable[[F], F]:
+        return self._row("PATCH", path, "admin", 200, example, True)
+
+    def delete(self, path: str, *, status: int = 204) -> Callable[[F], F]:
+        return self._row("DELETE", path, "admin", status, None, True)
+
+    def _row(self, method: str, path: str, role: Role, status: int, example: Any, writes: bool) -> Callable[[F], F]:
+        def add(handle: F) -> F:
+            row = Endpoint(
+                method=method,
+                path=path,
+                role=role,
+                tag=self.tag,
+                handle=handle,
+                status=status,
+                example=example,
+                writes=writes,
+            )
+            self._rows.append(row)
+            return handle
+
+        return add

@@ -1,0 +1,66 @@
+"""What `app.asgi()` returns: the guard, and behind it the REST API, the health checks and the dashboard."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from msgspec import structs
+from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import BaseRoute, Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headrace.app.app import Headrace
+from headrace.app.config import find_settings
+from headrace.core.settings import NAMES, Settings
+from headrace.core.words import nearest
+from headrace.errors import ConfigError
+from headrace.web import health
+from headrace.web.api import tables
+from headrace.web.doors import Door
+from headrace.web.guard import Guard
+from headrace.web.problems import Refused, answer
+
+_PREFIX = "web_"
+
+
+def make(app: Headrace, *, prefix: str = "", **options: Any) -> ASGIApp:
+    """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
+    settings = settings_with(app, options)
+    door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
+    routes: list[BaseRoute] = [*health.ROUTES, Mount(tables.PREFIX, tables.router())]  # the dashboard's come last
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
+    guarded: ASGIApp = Guard(inner, app, door, settings, login=False)
+    return guarded if not prefix else _under(prefix.rstrip("/"), guarded)
+
+
+def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
+    """The app's settings with these of the web: auth, tokens, read_only, …"""
+    names = [name.removeprefix(_PREFIX) for name in NAMES if name.startswith(_PREFIX)]
+    for name in options:
+        if name not in names:
+            near = nearest(name, names)
+            hint = f"did you mean {near!r}?" if near else f"there are prefix, {', '.join(names)}"
+            raise ConfigError(f"asgi: there is no option {name!r}; {hint}")
+    given = {f"{_PREFIX}{name}": value for name, value in options.items() if value is not None}
+    return find_settings({**structs.asdict(app.settings), **given}).settings if given else app.settings
+
+
+async def _told(request: Request, error: Exception) -> Response:
+    """What Starlette itself refuses: a path or a method that is not there."""
+    assert isinstance(error, HTTPException)
+    kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
+    detail = f"{request.method} {request.url.path}: {error.detail.lower()}"
+    return answer(Refused(error.status_code, kind, detail, dict(error.headers or {})), request.url.path)
+
+
+def _under(prefix: str, inner: ASGIApp) -> ASGIApp:
+    async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
+        if "path" in scope and not scope.get("root_path", "").endswith(prefix):
+            path = scope["path"] if scope["path"].startswith(f"{prefix}/") else prefix + scope["path"]
+            scope = {**scope, "root_path": prefix, "path": path}
+        await inner(scope, receive, send)
+
+    return mounted

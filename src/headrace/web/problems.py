@@ -1,0 +1,83 @@
+"""What is refused, and how it is told: RFC 9457 problem documents. Nothing of a traceback leaves the house."""
+
+from __future__ import annotations
+
+import http
+import logging
+
+import msgspec
+from msgspec import Struct
+from starlette.responses import Response
+
+from headrace import errors
+
+log = logging.getLogger("headrace.web")
+MEDIA_TYPE = "application/problem+json"
+
+
+class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """Why a request was refused. `type` is the name of the error, stable; `detail` is for people."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    instance: str | None = None
+
+
+class Refused(Exception):
+    """Raised to answer with a problem."""
+
+    def __init__(self, status: int, kind: str, detail: str, headers: dict[str, str] | None = None) -> None:
+        super().__init__(detail)
+        self.status, self.kind, self.headers = status, kind, headers or {}
+
+
+# The first that fits decides: children stand before their parents.
+_STATUSES: tuple[tuple[type[BaseException], int], ...] = (
+    (errors.JobNotFound, 404),
+    (errors.PayloadTooLarge, 413),
+    (errors.DuplicateJob, 409),
+    (errors.DeadLetterClosed, 409),
+    (errors.LeaseLost, 409),
+    (errors.ResultUnavailable, 409),
+    (errors.QueueFull, 429),
+    (errors.InvalidJob, 422),
+    (errors.InvalidSchedule, 422),
+    (errors.UnsupportedByEngine, 501),
+    (errors.StoreMoved, 503),
+    (errors.SchemaMismatch, 503),
+    (errors.EngineUnavailable, 503),
+    (errors.CorruptPayload, 422),
+    (errors.ConfigError, 422),
+    (TimeoutError, 504),
+)
+_RETRY_AFTER = {429: "1", 503: "5"}
+
+
+def refusal_of(error: BaseException) -> Refused:
+    """How an error is told; one that nobody foresaw is logged here and told as nothing but that."""
+    if isinstance(error, Refused):
+        return error
+    for kind, status in _STATUSES:
+        if isinstance(error, kind):
+            headers = {"retry-after": _RETRY_AFTER[status]} if status in _RETRY_AFTER else {}
+            return Refused(status, _words(type(error).__name__), str(error), headers)
+    log.error("a request failed", exc_info=error)
+    return Refused(500, "internal-error", "something went wrong here; the log of the web process tells what")
+
+
+def answer(refused: Refused, instance: str | None = None) -> Response:
+    """The response that tells it."""
+    told = Problem(
+        type=f"urn:headrace:{refused.kind}",
+        title=http.HTTPStatus(refused.status).phrase,
+        status=refused.status,
+        detail=str(refused),
+        instance=instance,
+    )
+    return Response(msgspec.json.encode(told), refused.status, refused.headers, MEDIA_TYPE)
+
+
+def _words(name: str) -> str:
+    return "".join(f"-{letter.lower()}" if letter.isupper() else letter for letter in name).lstrip("-")

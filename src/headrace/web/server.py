@@ -1,0 +1,53 @@
+"""What `headrace web` runs: the web surface in a server of its own."""
+
+from __future__ import annotations
+
+import ipaddress
+import logging
+from typing import Any
+
+import uvicorn
+
+from headrace.app.app import Headrace
+from headrace.core.settings import Settings
+from headrace.errors import ConfigError
+from headrace.web.asgi import make, settings_with
+
+log = logging.getLogger("headrace.web")
+_PATIENCE = 5  # seconds that open requests have when the server ends
+
+
+def serve(app: Headrace, **options: Any) -> int:
+    """Serve until SIGTERM or SIGINT; the exit code."""
+    settings = settings_with(app, options)
+    refuse_open_doors(settings)
+    config = uvicorn.Config(
+        make(app, **options),
+        host=settings.web_host,
+        port=settings.web_port,
+        log_config=None,
+        access_log=False,
+        lifespan="off",
+        server_header=False,
+        timeout_graceful_shutdown=_PATIENCE,
+    )
+    server = uvicorn.Server(config)
+    server.run()
+    return 0 if server.started else 1
+
+
+def refuse_open_doors(settings: Settings) -> None:
+    """Nobody gets a server by accident that the whole network can command."""
+    if settings.web_auth or settings.web_tokens or _is_loopback(settings.web_host):
+        return
+    raise ConfigError(
+        f"web_host: {settings.web_host} can be reached from outside, and no credentials are set; set "
+        "HEADRACE_WEB_AUTH=user:password or HEADRACE_WEB_TOKENS=token, or serve on 127.0.0.1"
+    )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

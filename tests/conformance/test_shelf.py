@@ -1,0 +1,127 @@
+"""The shelf: small documents that are written all or none, by version."""
+
+from __future__ import annotations
+
+import threading
+
+from headrace.core.shelf import Paper
+from headrace.engines.protocol import Engine
+from tests.conformance.stores import StoreUnderTest
+
+
+def test_a_paper_is_kept_by_kind_and_key(engine: Engine) -> None:
+    assert engine.shelf.put(
+        [Paper("rule", "a ☃", 0, '{"x": "\\u00e9 ☃"}'), Paper("rule", "b", 0, ""), Paper("x", "a", 0, "1")]
+    )
+    assert engine.shelf.get("rule", ["b", "a ☃", "none", "b"]) == [
+        Paper("rule", "a ☃", 1, '{"x": "\\u00e9 ☃"}'),
+        Paper("rule", "b", 1, ""),
+    ]
+    assert engine.shelf.get("none", ["a"]) == []
+    assert engine.shelf.get("rule", []) == []
+
+
+def test_who_has_not_seen_the_newest_version_changes_nothing(engine: Engine) -> None:
+    assert engine.shelf.put([Paper("rule", "a", 0, "first")])
+    assert not engine.shelf.put([Paper("rule", "a", 0, "late")])
+    assert engine.shelf.put([Paper("rule", "a", 1, "second")])
+    assert not engine.shelf.put([Paper("rule", "a", 1, "late")])
+    assert not engine.shelf.put([Paper("rule", "gone", 3, "late")])
+    assert engine.shelf.browse("rule") == [Paper("rule", "a", 2, "second")]
+
+
+def test_papers_are_put_all_or_none(engine: Engine) -> None:
+    engine.shelf.put([Paper("rule", "b", 0, "old"), Paper("rule", "c", 0, "old")])
+    for outdated in (Paper("rule", "b", 7, "x"), Paper("rule", "d", 1, "x"), Paper("rule", "b", 0, "x")):
+        assert not engine.shelf.put([Paper("rule", "a", 0, "x"), outdated, Paper("rule", "c", 1, "x")])
+        assert [(paper.key, paper.version, paper.value) for paper in engine.shelf.browse("rule")] == [
+            ("b", 1, "old"),
+            ("c", 1, "old"),
+        ]
+    assert engine.shelf.put([Paper("rule", "c", 1, "new"), Paper("rule", "a", 0, "new"), Paper("other", "b", 0, "new")])
+    assert [paper.value for paper in engine.shelf.browse("rule")] == ["new", "old", "new"]
+
+
+def test_to_put_nothing_is_no_mistake(engine: Engine) -> None:
+    assert engine.shelf.put([])
+    assert engine.shelf.remove([])
+
+
+def test_papers_are_removed_all_or_none(engine: Engine) -> None:
+    engine.shelf.put([Paper("rule", key, 0, "x") for key in "abc"])
+    assert not engine.shelf.remove([Paper("rule", "a", 1, ""), Paper("rule", "b", 2, "")])
+    assert not engine.shelf.remove([Paper("rule", "a", 1, ""), Paper("rule", "none", 0, "")])
+    assert len(engine.shelf.browse("rule")) == 3
+    assert engine.shelf.remove([Paper("rule", "a", 1, ""), Paper("rule", "b", 1, "")])
+    assert [paper.key for paper in engine.shelf.browse("rule")] == ["c"]
+    assert engine.shelf.put([Paper("rule", "a", 0, "anew")])
+
+
+def test_browsing_goes_by_the_bytes_of_keys_both_ways(engine: Engine) -> None:
+    keys = ["", "0001", "0002", "0010", "A", "a", "aa", "é", "☃"]
+    engine.shelf.put([Paper("time", key, 0, key) for key in reversed(keys)])
+    engine.shelf.put([Paper("timf", "0000", 0, ""), Paper("tim", "zzz", 0, "")])
+    shelf = engine.shelf
+
+    def found(*args: object, **how: object) -> list[str]:
+        return [paper.key for paper in shelf.browse("time", *args, **how)]  # type: ignore[arg-type]
+
+    assert found() == keys
+    assert found(newest_first=True) == keys[::-1]
+    assert found("0002") == keys[2:]
+    assert found("0002", "aa") == ["0002", "0010", "A", "a"]
+    assert found("0002", "aa", newest_first=True) == ["a", "A", "0010", "0002"]
+    assert found("0002", "aa", 2) == ["0002", "0010"]
+    assert found("0002", "aa", 2, newest_first=True) == ["a", "A"]
+    assert found("b", "a") == []
+    assert found(limit=0) == []
+
+
+def test_the_first_papers_are_dropped_and_no_others(engine: Engine) -> None:
+    engine.shelf.put([Paper("time", f"{number:04}", 0, "x") for number in range(10)])
+    engine.shelf.put([Paper("timd", "0000", 0, ""), Paper("timf", "0000", 0, "")])
+    assert engine.shelf.drop("time", "0005", 3) == 3
+    assert engine.shelf.drop("time", "0005", 3) == 2
+    assert engine.shelf.drop("time", "0005", 3) == 0
+    assert engine.shelf.drop("time", "9", 0) == 0
+    assert [paper.key for paper in engine.shelf.browse("time")] == ["0005", "0006", "0007", "0008", "0009"]
+    assert engine.shelf.kinds() == ["timd", "time", "timf"]
+
+
+def test_kinds_are_those_that_have_papers(engine: Engine) -> None:
+    assert engine.shelf.kinds() == []
+    engine.shelf.put([Paper(kind, "x", 0, "") for kind in ("b", "a:1", "a:0", "~own")])
+    assert engine.shelf.kinds() == ["a:0", "a:1", "b", "~own"]
+    assert engine.shelf.kinds("a:") == ["a:0", "a:1"]
+    engine.shelf.drop("a:1", "z", 10)
+    engine.shelf.remove([Paper("b", "x", 1, "")])
+    assert engine.shelf.kinds() == ["a:0", "~own"]
+
+
+def test_of_many_who_count_at_once_nobody_is_lost(store: StoreUnderTest) -> None:
+    """Each reads and writes until its write holds: the classic lost update, on two papers in either order."""
+
+    def count(engine: Engine, keys: tuple[str, str]) -> None:
+        for _ in range(10):
+            done = False
+            while not done:
+                found = {paper.key: paper for paper in engine.shelf.get("sum", keys)}
+                none = Paper("sum", "", 0, "0")
+                seen = [(key, found.get(key, none)) for key in keys]
+                done = engine.shelf.put([Paper("sum", k, p.version, str(int(p.value) + 1)) for k, p in seen])
+
+    engines = [store.open() for _ in range(4)]
+    orders = [("a", "b"), ("b", "a")] * 2
+    threads = [threading.Thread(target=count, args=pair) for pair in zip(engines, orders, strict=True)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert engines[0].shelf.browse("sum") == [Paper("sum", "a", 40, "40"), Paper("sum", "b", 40, "40")]
+
+
+def test_a_store_that_is_cleared_has_no_papers(engine: Engine) -> None:
+    engine.shelf.put([Paper("rule", "a", 0, "x")])
+    engine.care.clear()
+    assert engine.shelf.kinds() == []
+    assert engine.shelf.browse("rule") == []

@@ -1,0 +1,193 @@
+"""Who comes in, and what is refused at the door."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace import ConfigError, Headrace
+from tests.surfaces.web.client import BEYOND, LOCAL, Client, basic, bearer
+
+QUEUES = "/api/v1/queues"
+PAUSE = "/api/v1/queues/mail/pause"
+
+
+@pytest.fixture
+def app() -> Iterator[Headrace]:
+    with Headrace("memory://") as app:
+        yield app
+
+
+def client(
+    app: Headrace, *, host: str = "localhost:8080", at: tuple[str, int] = LOCAL, headers: Any = None, **options: Any
+) -> Client:
+    return Client(app.asgi(**options), host=host, at=at, headers=headers)
+
+
+# -- without credentials
+
+
+def test_without_credentials_who_is_on_the_machine_is_an_admin(app: Headrace) -> None:
+    local = client(app)
+    assert local.get(QUEUES).json() == []
+    assert local.post(PAUSE, json={}).json()["paused"] is True
+
+
+@pytest.mark.parametrize(
+    ("host", "at", "headers"),
+    [
+        ("localhost:8080", BEYOND, {}),
+        ("jobs.example.com", LOCAL, {}),  # a name that somebody made point here
+        ("localhost:8080", LOCAL, {"x-forwarded-for": "203.0.113.9"}),
+        ("localhost:8080", LOCAL, {"forwarded": "for=203.0.113.9"}),
+    ],
+)
+def test_without_credentials_nobody_else_is_answered(app: Headrace, host: str, at: Any, headers: Any) -> None:
+    told = client(app, host=host, at=at, headers=headers).get(QUEUES)
+    assert told.status_code == 403
+    assert told.headers["content-type"] == "application/problem+json"
+    assert told.json()["type"] == "urn:headrace:closed"
+    assert "web_auth" in told.json()["detail"]
+
+
+# -- with credentials
+
+
+def test_a_user_and_a_token_come_in_with_their_roles(app: Headrace) -> None:
+    there = client(app, at=BEYOND, auth=["ann:s3cret", "viewer=bob:geheim"], tokens=["viewer=grafana:5f2a"])
+    assert there.get(QUEUES).status_code == 401
+    assert there.get(QUEUES, headers=basic("ann", "s3cret")).status_code == 200
+    assert there.get(QUEUES, headers=bearer("5f2a")).status_code == 200
+    assert there.post(PAUSE, json={}, headers=basic("ann", "s3cret")).status_code == 200
+    refused = there.post(PAUSE, json={}, headers=basic("bob", "geheim"))
+    assert (refused.status_code, refused.json()["type"]) == (403, "urn:headrace:forbidden")
+    assert there.post(PAUSE, headers=bearer("5f2a")).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "written",
+    [
+        "",
+        "Basic",
+        "Basic !!!",
+        "Basic YW5u",
+        "Bearer",
+        "Bearer wrong",
+        "Digest x",
+        basic("ann", "5f2a")["authorization"],
+    ],
+)
+def test_wrong_credentials_are_refused_also_on_the_machine(app: Headrace, written: str) -> None:
+    told = client(app, auth=["ann:s3cret"], tokens=["5f2a"]).get(QUEUES, headers={"authorization": written})
+    assert told.status_code == 401
+    assert "Basic" in told.headers["www-authenticate"]
+    assert "s3cret" not in told.text
+
+
+def test_guessing_is_slowed_down_and_who_knows_the_word_is_not_locked_out_elsewhere(app: Headrace) -> None:
+    there = client(app, at=BEYOND, auth=["ann:s3cret"])
+    codes = [there.get(QUEUES, headers=basic("ann", f"wrong{n}")).status_code for n in range(15)]
+    assert codes[:10] == [401] * 10
+    assert codes[10:] == [429] * 5
+
+
+def test_a_read_only_server_changes_nothing_whoever_asks(app: Headrace) -> None:
+    there = client(app, read_only=True)
+    told = there.post(PAUSE, json={})
+    assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:read-only")
+    assert app.queue("mail").paused is False
+
+
+# -- pages of others
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "cross-site", "content-type": "application/json"},
+        {"sec-fetch-site": "same-site", "x-requested-with": "x"},
+        {"origin": "https://evil.example", "content-type": "application/json"},
+        {"origin": "null", "x-requested-with": "x"},
+        {"content-type": "application/x-www-form-urlencoded"},
+        {"content-type": "text/plain"},
+        {},
+    ],
+)
+def test_a_write_that_a_foreign_page_could_send_is_refused(app: Headrace, headers: dict[str, str]) -> None:
+    for there in (client(app), client(app, auth=["ann:s3cret"], headers=basic("ann", "s3cret"))):
+        told = there.post(PAUSE, headers=headers)
+        assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forgery")
+    assert app.queue("mail").paused is False
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"sec-fetch-site": "same-origin", "origin": "http://localhost:8080"},
+        {"x-requested-with": "headrace"},
+        {"content-type": "application/json"},
+    ],
+)
+def test_a_write_of_our_own_page_or_of_a_program_is_done(app: Headrace, headers: dict[str, str]) -> None:
+    assert client(app).post(PAUSE, headers=headers).status_code == 200
+
+
+# -- limits and headers
+
+
+def test_a_client_that_asks_too_often_is_told_when_to_come_back(app: Headrace) -> None:
+    there = client(app, rate=5)
+    told = [there.get(QUEUES) for _ in range(14)]
+    assert told[9].status_code == 200
+    late = told[-1]
+    assert (late.status_code, late.json()["type"]) == (429, "urn:headrace:too-many-requests")
+    assert int(late.headers["retry-after"]) >= 1
+
+
+def test_a_body_that_is_too_large_is_refused_by_the_length_it_tells(app: Headrace) -> None:
+    told = client(app, max_body=2048).post(PAUSE, content=b"x" * 4096)
+    assert (told.status_code, told.json()["type"]) == (413, "urn:headrace:body-too-large")
+
+
+def test_every_answer_carries_the_headers_that_protect_a_browser(app: Headrace) -> None:
+    for told in (client(app).get(QUEUES), client(app).get("/nowhere"), client(app, at=BEYOND).get(QUEUES)):
+        assert told.headers["x-content-type-options"] == "nosniff"
+        assert told.headers["x-frame-options"] == "DENY"
+        assert "frame-ancestors 'none'" in told.headers["content-security-policy"]
+        assert "access-control-allow-origin" not in told.headers
+
+
+def test_health_is_open_to_all(app: Headrace) -> None:
+    there = client(app, at=BEYOND, auth=["ann:s3cret"])
+    assert there.get("/healthz").json() == {"status": "ok"}
+    assert there.get("/readyz").json() == {"status": "ok"}
+
+
+def test_what_is_not_there_is_a_problem_document(app: Headrace) -> None:
+    there = client(app)
+    assert there.get("/api/v1/nowhere").json()["type"] == "urn:headrace:not-found"
+    told = there.delete(QUEUES)
+    assert (told.status_code, told.json()["type"]) == (405, "urn:headrace:method-not-allowed")
+
+
+# -- settings
+
+
+@pytest.mark.parametrize("written", [{"auth": ["nobody"]}, {"auth": ["ann:"]}, {"tokens": ["abc"]}, {"auth": [":x"]}])
+def test_a_bad_credential_is_refused_without_being_shown(app: Headrace, written: dict[str, Any]) -> None:
+    with pytest.raises(ConfigError, match="entry 1 should look like"):
+        app.asgi(**written)
+
+
+def test_an_option_that_does_not_exist_is_named(app: Headrace) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'auth'"):
+        app.asgi(aut=["ann:s3cret"])
+
+
+def test_settings_are_shown_without_secrets() -> None:
+    with Headrace("memory://", web_auth="ann:s3cret,viewer=bob:geheim", web_tokens=["worker=node:5f2a"]) as app:
+        assert app.settings.shown()["web_auth"] == ("admin=ann:***", "viewer=bob:***")
+        assert "s3cret" not in repr(app.settings)
+        assert "5f2a" not in repr(app.settings)
