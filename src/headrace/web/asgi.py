@@ -21,6 +21,7 @@ from headrace.web import health
 from headrace.web.api import tables
 from headrace.web.doors import Door
 from headrace.web.guard import Guard
+from headrace.web.pages import entrance
 from headrace.web.problems import Refused, answer
 
 _PREFIX = "web_"
@@ -30,9 +31,10 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> ASGIApp:
     """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
     settings = settings_with(app, options)
     door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
-    routes: list[BaseRoute] = [*health.ROUTES, Mount(tables.PREFIX, tables.router())]  # the dashboard's come last
+    # The dashboard's come last: the last of them takes whatever nobody else has.
+    routes: list[BaseRoute] = [*health.ROUTES, Mount(tables.PREFIX, tables.router()), *entrance.routes(app)]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
-    guarded: ASGIApp = Guard(inner, app, door, settings, login=False)
+    guarded: ASGIApp = Guard(inner, app, door, settings, login=True)
     return guarded if not prefix else _under(prefix.rstrip("/"), guarded)
 
 

@@ -8,7 +8,9 @@ from typing import Any
 
 from msgspec import Struct, json
 
+from headrace.app.app import Headrace
 from headrace.core import codec
+from headrace.core.letters import snapshot_of
 from headrace.core.states import State
 from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.job import LOST_RESULT, Job
@@ -40,9 +42,10 @@ class Card(Struct, frozen=True, kw_only=True):
     progress_text: str
     ran: float | None
     recovered: bool
+    error: str = ""
 
 
-def card(job: Job[Any]) -> Card:
+def card(job: Job[Any], error: str = "") -> Card:
     fraction, told = _progress(job)
     ran = (job.finished_at - job.started_at).total_seconds() if job.finished_at and job.started_at else None
     return Card(
@@ -66,11 +69,23 @@ def card(job: Job[Any]) -> Card:
         progress_text=told,
         ran=ran,
         recovered=job.row.crashes > 0 and job.state is State.COMPLETED,
+        error=error,
     )
 
 
-def cards(jobs: Iterable[Job[Any]]) -> list[Card]:
-    return [card(job) for job in jobs]
+def cards(jobs: Iterable[Job[Any]], app: Headrace) -> list[Card]:
+    """The jobs of a list; those that failed with what their dead letters tell of the error, all in one question."""
+    listed = list(jobs)
+    errors = errors_of(app, listed)
+    return [card(job, errors.get(job.id, "")) for job in listed]
+
+
+def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
+    """The error that each of these jobs failed with, by id, where it is known."""
+    failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
+    letters = app.engine.letters.latest(failed) if failed else []
+    told = ((letter.job_id, snapshot_of(letter)) for letter in letters)
+    return {job_id: cut(f"{kept.error_type}: {kept.error_message}", 300) for job_id, kept in told if kept.error_type}
 
 
 def _progress(job: Job[Any]) -> tuple[float | None, str]:

@@ -67,7 +67,9 @@ def series(lines: Sequence[Line], title: str, height: float = 160.0) -> Markup:
     """Curves over a common time with a grid. The page writes the axes beside it: `ceiling` is the top one."""
     top = ceiling(point.value for line in lines for point in line.points)
     grid = Markup().join(
-        Markup('<line class="grid-line" x1="0" x2="{w}" y1="{y}" y2="{y}"/>').format(w=_n(WIDTH), y=_n(height * part / 4))
+        Markup('<line class="grid-line" x1="0" x2="{w}" y1="{y}" y2="{y}"/>').format(
+            w=_n(WIDTH), y=_n(height * part / 4)
+        )
         for part in range(5)
     )
     curves = Markup().join(_curve([point.value for point in line.points], top, height, line.look) for line in lines)
@@ -132,7 +134,9 @@ def _curve(values: Sequence[float | None], top: float, height: float, look: str)
             places.append((min(places[0][0] + step / 2, WIDTH), places[0][1]))
         path = "L".join(f"{_n(x)} {_n(y)}" for x, y in places)
         area = f"M{_n(places[0][0])} {_n(height)}L{path}L{_n(places[-1][0])} {_n(height)}Z"
-        drawn += Markup('<path class="area look-{0}" d="{1}"/><path class="line look-{0}" d="M{2}"/>').format(look, area, path)
+        drawn += Markup('<path class="area look-{0}" d="{1}"/><path class="line look-{0}" d="M{2}"/>').format(
+            look, area, path
+        )
     return drawn
 
 

@@ -27,7 +27,7 @@ from headrace.web.pages import palette
 from headrace.web.pages.glance import Glance
 from headrace.web.pages.templating import STATIC, Templates
 from headrace.web.pages.view import Action, Done, Question, View
-from headrace.web.pages.visit import Visit, Visitor
+from headrace.web.pages.visit import Visit, Visitor, ours
 
 log = logging.getLogger("headrace.web")
 
@@ -35,13 +35,6 @@ PART = "X-Headrace-Part"  # a script asks for what changes of a page, without th
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound)
-
-
-class Audit:
-    """Where actions are written down; replaced by the app's audit trail."""
-
-    def __call__(self, visit: Visit, action: Action, done: Done) -> None:
-        log.info("%s: %s %s: %s", visit.visitor.name, action.what, done.target, done.text)
 
 
 class Frame:
@@ -53,13 +46,15 @@ class Frame:
         views: Sequence[View],
         actions: Sequence[Action],
         visitor_of: Callable[[Request], Visitor],
-        audit: Callable[[Visit, Action, Done], None] | None = None,
+        refuse_forged: Callable[[Request, QueryParams], None],
+        record: Callable[[Visit, Action, Done], None],
     ) -> None:
         self._app = app
         self._views = views
         self._actions = actions
         self._visitor_of = visitor_of
-        self._audit = audit or Audit()
+        self._refuse_forged = refuse_forged
+        self._record = record
         self._templates = Templates(views)
         self._glance = Glance(app)
         self._files = {path.name: path.read_bytes() for path in STATIC.iterdir()}
@@ -105,11 +100,20 @@ class Frame:
         shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None}
         return self._rendered(visit, "trouble.html", shown, status)
 
+    def nowhere(self, request: Request) -> Response:
+        """For a path that nobody knows."""
+        return self.trouble(self._visit(request), JobNotFound(request.url.path))
+
+    def bare(self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
+        """A page without the frame around it."""
+        return self._rendered(self._visit(request), template, shown, status)
+
     # -- actions
 
     def _form(self, action: Action) -> Callable[[Request], Any]:
         async def post(request: Request) -> Response:
             form = QueryParams((await request.body()).decode("utf-8", "replace"))
+            self._refuse_forged(request, form)
             return await run_in_threadpool(self._act, action, self._visit(request, form))
 
         return post
@@ -122,9 +126,9 @@ class Frame:
                 return self._asking(visit, question)
             done = action.do(visit)
         except HeadraceError as error:
-            self._audit(visit, action, Done(str(error), ok=False, target=visit.path))
+            self._record(visit, action, Done(str(error), ok=False, target=visit.path))
             return self._answer(visit, Done(str(error), ok=False), _status_of(error)[0])
-        self._audit(visit, action, done)
+        self._record(visit, action, done)
         self._glance.forget()
         return self._answer(visit, done, 200 if done.ok else 409)
 
@@ -132,14 +136,14 @@ class Frame:
         if _wants_json(visit.request):
             return JSONResponse({"ask": question.text, "detail": question.detail, "label": question.label})
         fields = [(name, value) for name, value in visit.form.multi_items() if name != "confirmed"]
-        back = _ours(visit.said("back")) or visit.at("/")
+        back = ours(visit.said("back")) or visit.at("/")
         shown = {"question": question, "fields": fields, "back": back, "view": None, "away_since": None}
         return self._rendered(visit, "ask.html", shown)
 
     def _answer(self, visit: Visit, done: Done, status: int) -> Response:
         if _wants_json(visit.request):
             return JSONResponse({"ok": done.ok, "text": done.text, "goto": done.goto}, status)
-        back = done.goto or _ours(visit.said("back")) or visit.at("/")
+        back = done.goto or ours(visit.said("back")) or visit.at("/")
         response = RedirectResponse(back, 303)
         told = quote(json.dumps([done.ok, done.text[:1000]]))
         secure = visit.request.url.scheme == "https"
@@ -153,7 +157,9 @@ class Frame:
     def _palette(self, request: Request) -> Response:
         visit = self._visit(request)
         found = palette.find(visit, self._views, visit.asked("q") or "")
-        return Response(msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"})
+        return Response(
+            msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"}
+        )
 
     async def _static(self, request: Request) -> Response:
         name = request.path_params["file"]
@@ -162,11 +168,6 @@ class Frame:
         kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
         keep = {"Cache-Control": "public, max-age=31536000, immutable"}
         return Response(self._files[name], media_type=kind, headers=keep)
-
-
-def _ours(address: str | None) -> str | None:
-    """The address, if it leads nowhere else than to this host."""
-    return address if address and address.startswith("/") and not address.startswith(("//", "/\\")) else None
 
 
 def _wants_json(request: Request) -> bool:

@@ -73,3 +73,8 @@ class Visit:
     def here(self, **changes: object) -> str:
         """The address of this page with some parameters of the query changed, or without those that are None."""
         return self.at(self.path, **{**self.request.query_params, **changes})
+
+
+def ours(address: str | None) -> str | None:
+    """The address, if it leads nowhere else than to this host."""
+    return address if address and address.startswith("/") and not address.startswith(("//", "/\\")) else None

@@ -23,7 +23,6 @@ from headrace.web.pages.visit import Visit
 
 _KIN = 50
 _LINES = 300
-_WAITING_STATES = NOT_STARTED
 
 
 class Stay(Struct, frozen=True):
@@ -61,7 +60,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "why": job.why(),
         "lived": lived,
         "drawn": draw(lived),
-        "waited": sum(stay.seconds for stay in lived if stay.state in _WAITING_STATES),
+        "waited": sum(stay.seconds for stay in lived if stay.state in NOT_STARTED),
         "ran": sum(stay.seconds for stay in lived if stay.state == State.RUNNING),
         "history": history,
         "errors": list(reversed(job.errors)),
@@ -76,8 +75,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "more_logs": max(len(lines) - _LINES, 0),
         "steps": [] if job.archived else visit.app.engine.desk.steps(job.id),
         "to_datetime": to_datetime,
-        "parents": cards(parents[:_KIN]),
-        "children": cards(children[:_KIN]),
+        "parents": cards(parents[:_KIN], visit.app),
+        "children": cards(children[:_KIN], visit.app),
         "more_kin": max(len(parents) - _KIN, 0) + max(len(children) - _KIN, 0),
         "over": job.state in FINAL,
         "not_started": job.state in NOT_STARTED,
@@ -140,7 +139,9 @@ def _delete(visit: Visit) -> Done:
 def _ask_delete(visit: Visit) -> Question:
     job = visit.app.jobs.get(visit.name("job"))
     return Question(
-        f"Delete job {job.id}?", "Delete the job", f"{job.task}, {job.state}. Its history goes too; this can’t be undone."
+        f"Delete job {job.id}?",
+        "Delete the job",
+        f"{job.task}, {job.state}. Its history goes too; this can’t be undone.",
     )
 
 
@@ -149,7 +150,9 @@ def _ask_cancel(visit: Visit) -> Question | None:
     if job.state is not State.RUNNING:
         return None
     return Question(
-        f"Cancel {job.task} while it runs?", "Cancel the job", "Its attempt is told to stop, and its result is not taken."
+        f"Cancel {job.task} while it runs?",
+        "Cancel the job",
+        "Its attempt is told to stop, and its result is not taken.",
     )
 
 

@@ -33,7 +33,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     queues = visit.glance.queues()
     chosen = [stats for stats in queues if filters.get("queue") in (None, stats.queue)]
     return {
-        "jobs": cards(page),
+        "jobs": cards(page, visit.app),
         "cursor": page.cursor,
         "given": {name: given.get(name, "").strip() for name in (*_TEXTS, *_OTHERS)},
         "filters": filters,

@@ -60,8 +60,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "tiles": list(_tiles(visit, count, queues, workers)),
         "figures": figures.standard(visit, figures.window_of(visit)),
         "drained": {stats.queue: drained_in(visit, stats) for stats in queues},
-        "failures": cards(visit.app.jobs.find(state=State.FAILED, limit=RECENT)),
-        "running": cards(visit.app.jobs.find(state=State.RUNNING, limit=RECENT)),
+        "failures": cards(visit.app.jobs.find(state=State.FAILED, limit=RECENT), visit.app),
+        "running": cards(visit.app.jobs.find(state=State.RUNNING, limit=RECENT), visit.app),
     }
 
 
@@ -89,7 +89,9 @@ def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[Worke
     elif alive:
         for stats in queues:
             if stats.pending and not stats.workers and not stats.paused:
-                text = f"No live worker serves queue {stats.queue}, where {wording.exact(stats.pending)} jobs are pending."
+                text = (
+                    f"No live worker serves queue {stats.queue}, where {wording.exact(stats.pending)} jobs are pending."
+                )
                 yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
     for worker in workers:
         if worker.silent:
@@ -97,11 +99,16 @@ def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[Worke
             yield Trouble(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
     for stats in queues:
         if stats.paused:
-            text = f"Queue {stats.queue} is paused" + (f" with {wording.exact(stats.pending)} pending." if stats.pending else ".")
+            text = f"Queue {stats.queue} is paused" + (
+                f" with {wording.exact(stats.pending)} pending." if stats.pending else "."
+            )
             yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"))
         elif stats.workers and stats.oldest_pending and (visit.now - stats.oldest_pending).total_seconds() > _OLD:
             waits = wording.span((visit.now - stats.oldest_pending).total_seconds())
-            yield Trouble(text=f"In queue {stats.queue} a job has been pending for {waits}.", link=visit.at(f"/queues/{stats.queue}"))
+            yield Trouble(
+                text=f"In queue {stats.queue} a job has been pending for {waits}.",
+                link=visit.at(f"/queues/{stats.queue}"),
+            )
 
 
 def _calm_words(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:
@@ -141,7 +148,7 @@ def _tiles(
     )
 
 
-def _counted(visit: Visit, count: Mapping[str, int], state: State) -> dict[str, str]:
+def _counted(visit: Visit, count: Mapping[str, int], state: State) -> dict[str, Any]:
     return {
         "key": state.value,
         "name": state.value.capitalize(),

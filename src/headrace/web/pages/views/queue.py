@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
@@ -17,7 +16,7 @@ from headrace.core.states import NOT_STARTED, State
 from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
 from headrace.web.pages import figures, wording
-from headrace.web.pages.cards import cards
+from headrace.web.pages.cards import cards, errors_of
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.overview import drained_in
 from headrace.web.pages.visit import Visit
@@ -48,10 +47,10 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "figures": figures.standard(visit, figures.window_of(visit), queue=name),
         "window": figures.window_of(visit),
         "windows": figures.WINDOWS,
-        "failing": _top(failed),
+        "failing": _top(failed, errors_of(visit.app, failed)),
         "sampled": len(failed),
-        "next": cards(visit.app.queue(name).peek(_NEXT)),
-        "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT)),
+        "next": cards(visit.app.queue(name).peek(_NEXT), visit.app),
+        "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT), visit.app),
         "workers": [worker for worker in visit.glance.workers() if not worker.queues or name in worker.queues],
         "rules": spoken(stats.rules),
         "strategies": STRATEGIES,
@@ -64,14 +63,15 @@ def _stats(visit: Visit, name: str) -> QueueStats:
     return next(found, QueueStats(queue=visit.app.queue(name).name, paused=False))
 
 
-def _top(failed: list[Job[Any]]) -> list[Failing]:
-    kinds = Counter((job.task, job.reason or "failed") for job in failed)
-    newest: dict[tuple[str, str], Job[Any]] = {}
+def _top(failed: list[Job[Any]], errors: Mapping[str, str]) -> list[Failing]:
+    """The tasks and kinds of errors that fail most; what differs within a kind is told of its newest job."""
+    kinds: dict[tuple[str, str], list[Job[Any]]] = {}
     for job in failed:
-        newest.setdefault((job.task, job.reason or "failed"), job)
+        kinds.setdefault((job.task, errors.get(job.id, job.reason or "failed").partition(":")[0]), []).append(job)
+    ranked = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
     return [
-        Failing(task, reason, jobs, newest[task, reason].finished_at, newest[task, reason].id)
-        for (task, reason), jobs in kinds.most_common(8)
+        Failing(task, errors.get(jobs[0].id, why), len(jobs), jobs[0].finished_at, jobs[0].id)
+        for (task, why), jobs in ranked[:8]
     ]
 
 

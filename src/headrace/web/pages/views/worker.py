@@ -21,9 +21,9 @@ def show(visit: Visit) -> Mapping[str, Any]:
     return {
         "id": name,
         "worker": _known(visit, name),
-        "running": cards(jobs.find(worker=name, state=State.RUNNING, limit=200)),
-        "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN)),
-        "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN)),
+        "running": cards(jobs.find(worker=name, state=State.RUNNING, limit=200), visit.app),
+        "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN), visit.app),
+        "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN), visit.app),
         "vital": None,
         "figures": [],
         "topics": ("workers", f"worker:{name}"),
