@@ -13,7 +13,7 @@ from headrace import Headrace
 from tests.surfaces.web.pages.browser import Complaints, open_browser
 from tests.surfaces.web.pages.site import Site, serve
 
-PATIENCE = 10_000  # ms; never spent by a test that passes
+PATIENCE = 8_000  # ms; never spent by a test that passes
 
 
 # One browser for the package, and not for the run: while Playwright is open, this thread has an event loop, and a

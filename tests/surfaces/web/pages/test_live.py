@@ -44,11 +44,11 @@ def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], 
     with app.worker(concurrency=1):
         job.wait(10)
     page = visit("/queues/orders")
-    page.get_by_label("Weight").fill("7")
+    page.get_by_label("Weight", exact=True).fill("7")
     page.get_by_label("Concurrency", exact=True).press_sequentially("12")
     tasks["refuse"].enqueue(2)
     expect(page.locator("#next")).to_contain_text("refuse")
-    expect(page.get_by_label("Weight")).to_have_value("7")
+    expect(page.get_by_label("Weight", exact=True)).to_have_value("7")
     expect(page.get_by_label("Concurrency", exact=True)).to_have_value("12")
     expect(page.get_by_label("Concurrency", exact=True)).to_be_focused()
 

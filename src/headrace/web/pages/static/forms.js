@@ -49,7 +49,7 @@ async function submitted(event) {
   const fields = [...new FormData(form, event.submitter)];
   const buttons = form.querySelectorAll("button");
   buttons.forEach((button) => (button.disabled = true));
-  const answer = await send(event.submitter?.formAction || form.action, fields);
+  const answer = await send(form.getAttribute("action"), fields);
   buttons.forEach((button) => (button.disabled = false));
   if (answer?.ok) {
     form.closest("details[data-form]")?.removeAttribute("open");

@@ -49,7 +49,7 @@ function connect() {
   stream.addEventListener("changed", (event) => concerns(event.data) && refresh());
   stream.onerror = () => {
     if (stream?.readyState === EventSource.CLOSED) stream = null; // refused: the browser does not try again
-    tell("polling");
+    tell(failures ? "lost" : "polling");
     later(POLL);
   };
   if (isPolling()) later(POLL);

@@ -7,6 +7,7 @@ const field = document.getElementById("palette-text");
 const list = document.getElementById("palette-list");
 let found = [];
 let at = 0;
+let answered = null; // what was typed when the list was made
 let asking = null;
 let waiting = null;
 
@@ -18,9 +19,11 @@ export function openPalette() {
 }
 
 async function ask() {
+  clearTimeout(waiting);
   asking?.abort();
   asking = new AbortController();
-  const path = `${document.body.dataset.root}/palette?${new URLSearchParams({ q: field.value })}`;
+  const typed = field.value;
+  const path = `${document.body.dataset.root}/palette?${new URLSearchParams({ q: typed })}`;
   try {
     const answer = await fetch(path, { signal: asking.signal, credentials: "same-origin" });
     found = answer.ok ? await answer.json() : [];
@@ -29,6 +32,7 @@ async function ask() {
     found = [];
   }
   at = 0;
+  answered = typed;
   draw();
 }
 
@@ -75,7 +79,7 @@ function choose(one) {
   else if (one.script === "theme") toggleTheme();
 }
 
-function pressed(event) {
+async function pressed(event) {
   const by = { ArrowDown: 1, ArrowUp: -1 }[event.key];
   if (by) {
     event.preventDefault();
@@ -83,6 +87,7 @@ function pressed(event) {
     mark();
   } else if (event.key === "Enter") {
     event.preventDefault();
+    if (answered !== field.value) await ask(); // typed faster than answered: the list is still another one's
     if (found[at]) choose(found[at]);
   }
 }
