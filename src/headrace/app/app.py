@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import os
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
-from weakref import WeakSet
 
 from msgspec import structs
 
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
+from headrace.app.forks import in_child
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
@@ -35,6 +34,7 @@ from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
     from headrace.app.admin import Admin
+    from headrace.app.audit import Audit
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
     from headrace.app.lifecycle import Lifecycles
@@ -72,7 +72,7 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
-        _apps.add(self)
+        in_child(self, Headrace._start_afresh)
         if self.spool is not None:
             self.spool.start()
 
@@ -144,6 +144,13 @@ class Headrace:
         from headrace.app.admin import Admin  # as above
 
         return Admin(self._hub, self.settings)
+
+    @functools.cached_property
+    def audit(self) -> Audit:
+        """Who did what over HTTP."""
+        from headrace.app.audit import Audit  # as above
+
+        return Audit(self._hub)
 
     # -- tasks by name
 
@@ -378,15 +385,3 @@ class Headrace:
 
     def __repr__(self) -> str:
         return f"<Headrace {self.engine.url}>"
-
-
-_apps: WeakSet[Headrace] = WeakSet()
-
-
-def _start_all_afresh() -> None:
-    for app in list(_apps):
-        app._start_afresh()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_start_all_afresh)

@@ -48,13 +48,14 @@ def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
     """The engine for the URL. A named store is not touched until it is used."""
     scheme = settings.url.partition(":")[0].lower()
     if scheme == "memory":
-        return SqliteEngine(None, clock=clock)
+        return SqliteEngine(None, clock=clock, tells=settings.events)
     if scheme == "sqlite":
         return SqliteEngine(
             _sqlite_path(settings.url),
             durability=settings.durability,
             auto_migrate=settings.auto_migrate,
             clock=clock,
+            tells=settings.events,
         )
     if scheme in ("postgresql", "postgres"):
         return _open_postgres(settings, clock)
@@ -95,7 +96,7 @@ def _open_postgres(settings: Settings, clock: Clock | None) -> Engine:
         from headrace.engines.postgres.engine import PostgresEngine
     except ImportError as error:
         raise _missing(settings.url, "postgres", error) from None
-    return PostgresEngine(settings.url, auto_migrate=settings.auto_migrate, clock=clock)
+    return PostgresEngine(settings.url, auto_migrate=settings.auto_migrate, clock=clock, tells=settings.events)
 
 
 def _open_redis(settings: Settings, clock: Clock | None) -> Engine:
@@ -103,7 +104,7 @@ def _open_redis(settings: Settings, clock: Clock | None) -> Engine:
         from headrace.engines.redis.engine import RedisEngine
     except ImportError as error:
         raise _missing(settings.url, "redis", error) from None
-    return RedisEngine(settings.url, clock=clock)
+    return RedisEngine(settings.url, clock=clock, tells=settings.events)
 
 
 def _missing(url: str, extra: str, error: ImportError) -> ConfigError:

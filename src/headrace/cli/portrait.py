@@ -12,12 +12,13 @@ from typing import Any
 
 import msgspec
 
+from headrace.app import job_records as records
 from headrace.cli.show import Column, ago, stamp
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.states import State
 from headrace.core.steps import Step
-from headrace.core.story import AttemptError, Entry
+from headrace.core.story import Entry
 from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.job import LOST_RESULT, Job, LogEntry
 
@@ -46,59 +47,16 @@ HISTORY_COLUMNS = (
 
 def record(job: Job[Any]) -> dict[str, Any]:
     """What a list shows of a job."""
-    return {
-        "id": job.id,
-        "task": job.task,
-        "queue": job.queue,
-        "state": job.state,
-        "priority": job.priority,
-        "attempt": job.attempt,
-        "max_attempts": job.max_attempts,
-        "created_at": job.created_at,
-        "run_at": job.run_at,
-        "expires_at": job.expires_at,
-        "started_at": job.started_at,
-        "finished_at": job.finished_at,
-        "worker": job.worker,
-        "reason": job.reason,
-        "progress": _shown(job, "progress", job.row.progress),
-        "flow": job.flow,
-        "archived": job.archived,
-        "tags": job.tags,
-        "metadata": _shown(job, "metadata", job.row.metadata) or {},
-    }
+    return _said(records.record_of(job))
 
 
 def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
     """Everything about a job."""
-    row = job.row
-    return {
-        **record(job),
-        **_call_record(job),
-        "result": result_record(job),
-        "steps": [step_record(step) for step in steps],
-        "errors": [error_record(error) for error in job.errors],
-        "version": row.version,
-        "crashes": row.crashes,
-        "lease_until": to_datetime(row.lease_until),
-        "options": _plain(row.options) or {},
-        "parents": [_kin_record(parent) for parent in job.parents()],
-        "children": [_kin_record(child) for child in job.children()],
-        "why": job.why(),
-    }
+    return _said(records.full_record_of(job, steps))
 
 
-def _kin_record(job: Job[Any]) -> dict[str, Any]:
-    return {"id": job.id, "task": job.task, "state": job.state}
-
-
-def error_record(error: AttemptError) -> dict[str, Any]:
-    return msgspec.structs.asdict(error)
-
-
-def step_record(step: Step) -> dict[str, Any]:
-    """What the job remembers, without the value: nobody said which of them are secrets."""
-    return {"kind": step.kind, "name": step.name, "number": step.number, "at": to_datetime(step.at)}
+def _said(told: records.JobRecord) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(told).items() if value is not msgspec.UNSET}
 
 
 def entry_record(entry: Entry) -> dict[str, Any]:
@@ -106,7 +64,7 @@ def entry_record(entry: Entry) -> dict[str, Any]:
 
 
 def log_record(line: LogEntry, job: Job[Any]) -> dict[str, Any]:
-    return {**msgspec.structs.asdict(line), "fields": _lowered(job.redacted(line.fields))}
+    return msgspec.structs.asdict(records.log_of(line, job))
 
 
 def row(job: Job[Any], now: datetime) -> Sequence[str]:
@@ -179,7 +137,7 @@ def result_text(job: Job[Any]) -> str:
 
 def result_record(job: Job[Any]) -> Any:
     """What a completed job returned, as JSON with tags for what JSON has no word for."""
-    return _shown(job, "result", job.row.result)
+    return records.result_of(job)
 
 
 def _times(job: Job[Any]) -> Iterator[tuple[str, str]]:
@@ -228,7 +186,7 @@ def _brief(text: str) -> str:
 
 def _asked(job: Job[Any]) -> str:
     """What was asked for this one call, beyond what the task's definition says."""
-    stored = _plain(job.row.options) or {}
+    stored = records.plain(job.row.options) or {}
     return ", ".join(f"{name}={value!r}" for name, value in stored.items() if not name.startswith("redact"))
 
 
@@ -248,41 +206,3 @@ def _progress(job: Job[Any]) -> str:
     except CorruptPayload:  # a list must not fail for one job, or for want of a key
         return "unreadable"
     return f"{value:.0%}" if isinstance(value, int | float) else repr(value)
-
-
-def _call_record(job: Job[Any]) -> dict[str, Any]:
-    try:
-        args, kwargs = job.redacted_call()
-        return {"args": _lowered(args), "kwargs": _lowered(kwargs)}
-    except CorruptPayload as error:
-        return {"args": None, "kwargs": None, "unreadable": str(error)}
-
-
-def _lowered(value: Any) -> Any:
-    """The value as plain JSON, tagged where JSON has no word for it; `headrace enqueue` takes the same."""
-    listed = list(value) if isinstance(value, tuple) else value
-    return msgspec.json.decode(codec.encode(listed))
-
-
-def _shown(job: Job[Any], what: str, stored: str | None) -> Any:
-    """What is stored of a job as plain JSON, secrets starred out; what can't be read is told, or shown as it is."""
-    if stored is None:
-        return None
-    try:
-        text = job.opened(what, stored)
-    except CorruptPayload as error:
-        return {"$unreadable": str(error)}
-    try:
-        return _lowered(job.redacted(codec.decode(text)))
-    except HeadraceError:
-        return _plain(text)
-
-
-def _plain(stored: str | None) -> Any:
-    """Stored JSON as it is, tags and all; what is no JSON is told as text."""
-    if stored is None:
-        return None
-    try:
-        return msgspec.json.decode(stored)
-    except msgspec.DecodeError:
-        return stored

@@ -60,7 +60,8 @@ def web(
     )
     if token_file is not None:
         tokens += _tokens_in(token_file)
-    return serve_web(app, {**options, "auth": auth or None, "tokens": tokens or None})
+    given = {**options, "auth": auth or None, "tokens": tokens or None}
+    return serve_web(app, {name: value for name, value in given.items() if value is not None})
 
 
 def _tokens_in(path: str) -> tuple[str, ...]:

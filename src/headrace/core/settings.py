@@ -74,6 +74,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
     max_size: int | None = None
+    events: bool = True
+    events_keep: float = 259_200.0
+    events_limit: int = 1_000_000
     encryption_keys: tuple[str, ...] = ()
     redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
@@ -136,6 +139,8 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"history_limit: {s.history_limit} must be at least 20, or none", _is_at_least(20, s.history_limit)),
         (f"log_limit: {s.log_limit} must be at least 20, or none", _is_at_least(20, s.log_limit)),
         (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
+        (f"events_keep: {s.events_keep:g} must be at least 1 second", 1 <= s.events_keep <= _LONGEST),
+        (f"events_limit: {s.events_limit} must be at least 1000 events", s.events_limit >= 1000),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
         (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
         *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),

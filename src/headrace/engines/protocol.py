@@ -15,9 +15,11 @@ from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.pages import Group
 from headrace.core.steps import Step
 from headrace.engines.archive import Archive, Sweeper
 from headrace.engines.care import Care, View
+from headrace.engines.events import Events
 from headrace.engines.letters import Letters
 from headrace.engines.parts import Joined
 
@@ -83,10 +85,14 @@ class HotEngine(Protocol):
         want: Want | None,
         notes: Sequence[Note] = (),
         now: int | None = None,
+        groups: Sequence[Group] = (),
     ) -> Exchanged:
         """Store notes, settle outcomes and claim jobs; each of the two is whole, also where they are two commits.
 
         A worker that gets no answer can't tell which of them happened: see `disown`.
+
+        `groups` is what the worker tells: what began, and that these outcomes are successes. The latter is told if it
+        is so, in the commit that makes it so. What else comes of outcomes is told by itself.
 
         An outcome whose version is not the job's changes nothing but leaves a `lease lost` entry in its history.
         A claim first lets lapse what expired and promotes what is due, skips paused queues, and takes jobs in the
@@ -157,6 +163,9 @@ class Engine(HotEngine, View, Protocol):
 
     @property
     def care(self) -> Care: ...
+
+    @property
+    def events(self) -> Events: ...
 
     def joined(self, connection: Any) -> Joined:
         """The caller's own open transaction on this store; UnsupportedByEngine where there is no such thing."""

@@ -72,6 +72,7 @@ class Crew:
         self.running: dict[int, Run] = {}
         self.done: deque[Outcome] = deque()
         self.notes: deque[Note] = deque()
+        self.begun: deque[Run] = deque()
         self.slots: list[int] = list(range(concurrency))
         self.presence: Presence | None = None
         self.low_water = 0
@@ -87,6 +88,7 @@ class Crew:
     def begin(self, claim: Claim, plan: Plan, slot: int) -> Run:
         run = Run(claim, plan, slot, self.line)
         self.running[run.number] = run
+        self.begun.append(run)
         self.began += 1
         if self.presence is not None:
             self.presence.starting(slot, claim.ref)

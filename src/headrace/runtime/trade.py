@@ -21,6 +21,7 @@ from headrace.runtime.fulfilling import MISSING, Fulfiller, is_promised
 from headrace.runtime.pace import Pace
 from headrace.runtime.plan import Plan, Planner, describe
 from headrace.runtime.planting import in_their_flows
+from headrace.runtime.telling import Teller
 
 log = logging.getLogger("headrace.worker")
 T = TypeVar("T")
@@ -54,6 +55,7 @@ class Trade:
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
+        self._teller = Teller(worker_id, crew, self.held, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue whose turn it is, whatever the rota says
         self.store_is_empty = False  # as far as the last turn could tell
@@ -62,6 +64,11 @@ class Trade:
     def sated(self) -> bool:
         """Whether the worker has had all the jobs it was meant to take."""
         return self._at_most is not None and self.claimed >= self._at_most
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell soon, even if no run ends."""
+        return self._teller.has_news
 
     def room(self) -> int:
         """How many jobs to claim now: free slots, and some more while jobs are short."""
@@ -94,7 +101,8 @@ class Trade:
             shares, self.first = (Share(self.first, 1), *shares), None
         want = Want(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy)
         try:
-            answer = self._engine.exchange(in_their_flows(self._engine.desk, done), want, notes)
+            groups = self._teller.news(done, notes)
+            answer = self._engine.exchange(in_their_flows(self._engine.desk, done), want, notes, groups=groups)
         except EngineUnavailable:
             self._in_doubt = room > 0
             self._unanswered = done
@@ -106,6 +114,8 @@ class Trade:
             log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
             self._hand_in_one_by_one(done)
             return [], None
+        if groups or done:
+            self._teller.told(done)
         self._last_turn = time.monotonic()
         come_again = answer.next_at is not None and answer.next_at <= crew.now()
         self.store_is_empty = room > 0 and not answer.claims and not come_again
@@ -185,6 +195,8 @@ class Trade:
         taken = [outcome for outcome in self._unanswered if self._is_receipt(rows.get(outcome.id), outcome)]
         for outcome in taken:
             self._crew.done.remove(outcome)
+        if taken:
+            self._teller.told(taken)  # in the same commit
         self._settled(taken, [])
         self._unanswered = []
 
@@ -248,7 +260,9 @@ class Trade:
     def _hand_in(self, outcome: Outcome) -> None:
         want = Want(self._worker_id, 0, self._lease_ms)
         try:
-            refused = self._engine.exchange(in_their_flows(self._engine.desk, [outcome]), want).refused
+            groups = self._teller.news([outcome], ())
+            refused = self._engine.exchange(in_their_flows(self._engine.desk, [outcome]), want, groups=groups).refused
+            self._teller.told([outcome])
         except EngineUnavailable:
             raise
         except Exception as error:

@@ -39,6 +39,7 @@ from headrace.runtime.remembering import Remembering
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.sealing import sealed_note
 from headrace.runtime.task import Task
+from headrace.runtime.telling import WITHIN
 from headrace.runtime.threads import Threads
 from headrace.runtime.timekeeper import Timekeeper
 from headrace.runtime.trade import STALLED, Trade
@@ -288,6 +289,8 @@ class Worker:
 
     def _pause(self, next_at: int | None) -> float:
         until_upkeep = max(self._next_upkeep - time.monotonic(), 0.0)
+        if self._trade.has_news:
+            until_upkeep = min(until_upkeep, WITHIN)
         if self._crew.waiting:
             return min(until_upkeep, STALLED)
         self._trade.idle()

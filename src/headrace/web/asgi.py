@@ -46,7 +46,7 @@ def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:
             near = nearest(name, names)
             hint = f"did you mean {near!r}?" if near else f"there are prefix, {', '.join(names)}"
             raise ConfigError(f"asgi: there is no option {name!r}; {hint}")
-    given = {f"{_PREFIX}{name}": value for name, value in options.items() if value is not None}
+    given = {f"{_PREFIX}{name}": value for name, value in options.items()}
     return find_settings({**structs.asdict(app.settings), **given}).settings if given else app.settings
 
 

@@ -18,6 +18,7 @@ from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.pages import Group, arrivals, page
 from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
@@ -28,13 +29,14 @@ from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.care import PostgresCare
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
-from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable
+from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable, told
 from headrace.engines.postgres.line import NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.protocol import Bell
 from headrace.engines.relational import admission, kinship, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
+from headrace.engines.relational.events import SqlEvents
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.letters import SqlLetters
@@ -56,7 +58,7 @@ _leases = msgspec.json.Decoder(list[Lease])
 class PostgresEngine:
     """Jobs in the tables of one schema."""
 
-    def __init__(self, url: str, *, auto_migrate: bool = True, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, *, auto_migrate: bool = True, clock: Clock | None = None, tells: bool = True) -> None:
         self.address = Address(url)
         self.url = str(self.address)
         self.server = Server(self.address)
@@ -72,6 +74,7 @@ class PostgresEngine:
         self.upkeep = SqlUpkeep(self)
         self.shelf = SqlShelf(self)
         self.care = PostgresCare(self)
+        self.events = SqlEvents(self)
         self._channel = f"headrace_{self.address.schema}"
         self._exchange = Exchange(self.server, self.sql, self._channel)
         self._reception = Reception(self, self._channel)
@@ -79,6 +82,7 @@ class PostgresEngine:
             lambda: NotifyLine(self.server, self._channel), self.address.poll if self.address.pooler else None
         )
         self._auto_migrate = auto_migrate
+        self._tells = tells
         self._known_queues: set[str] = set()
         self._regulations = Regulations()
         self._ready = False
@@ -102,6 +106,7 @@ class PostgresEngine:
         if len(jobs) == 1 and jobs[0].tags is None and not whole and not lengths and names <= self._known_queues:
             return [self._insert_one(jobs[0])]
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
+        values |= told(page(arrivals(jobs)) if self._tells else None)
         sql = self.sql["insert_whole" if whole else "insert"]
         try:
             if lengths:
@@ -121,6 +126,7 @@ class PostgresEngine:
     def _insert_one(self, job: NewJob) -> bool:
         values = {name: _as_text(value) for name, value in structs.asdict(job).items() if name != "tags"}
         values["channel"] = self._channel
+        values["page"] = storable(page(arrivals([job])).text) if self._tells else None
         is_new = self.server.run(lambda db: db.execute(self.sql["insert_one"], values).rowcount) == 1
         if not is_new:
             self._refuse_if_moved()
@@ -221,9 +227,10 @@ class PostgresEngine:
         want: Want | None,
         notes: Sequence[Note] = (),
         now: int | None = None,
+        groups: Sequence[Group] = (),
     ) -> Exchanged:
         self.prepare()
-        answer, topics = self._exchange(outcomes, want, notes, self.at(now))
+        answer, topics = self._exchange(outcomes, want, notes, self.at(now), groups)
         for topic in topics:
             self._tower.ring(topic)
         return answer

@@ -12,6 +12,7 @@ from concurrent.futures import Future
 from typing import TypeVar
 
 from headrace.core.model import Exchanged, Note, Outcome, Want
+from headrace.core.pages import Group
 from headrace.core.states import Event
 from headrace.engines.postgres import turn
 from headrace.engines.postgres.ledger import PostgresLedger
@@ -37,13 +38,18 @@ class Exchange:
         self._meets_kin = False
 
     def __call__(
-        self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note], now: int
+        self,
+        outcomes: Sequence[Outcome],
+        want: Want | None,
+        notes: Sequence[Note],
+        now: int,
+        groups: Sequence[Group] = (),
     ) -> tuple[Exchanged, set[str]]:
         """The answer, and whom of this process to wake."""
         worker = want.worker if want else None
 
         def settle(db: Connection) -> Settled:
-            return self._settle(db, outcomes, worker, notes, now)
+            return self._settle(db, outcomes, worker, notes, now, groups)
 
         def settle_alone() -> Settled:
             if (
@@ -53,7 +59,7 @@ class Exchange:
                 or any(outcome.event is not Event.SUCCEED for outcome in outcomes)
             ):
                 return self._server.transact(settle)
-            return self._complete(outcomes, worker, now)
+            return self._complete(outcomes, worker, now, groups)
 
         if want is None or want.limit <= 0:
             settled = settle_alone()
@@ -66,7 +72,7 @@ class Exchange:
             settled, taken = _side_by_side(settle_alone, lambda: self._server.run(claim))
             if settled.effects.work:  # too late for this claim
                 taken = taken._replace(due=now)
-        elif outcomes or notes:
+        elif outcomes or notes or groups:
             settled, taken = self._server.transact(lambda db: (settle(db), claim(db)))
         else:
             settled, taken = Settled([], Effects()), self._server.run(claim)
@@ -74,7 +80,13 @@ class Exchange:
         return answer, self._told(outcomes, settled)
 
     def _settle(
-        self, db: Connection, outcomes: Sequence[Outcome], worker: str | None, notes: Sequence[Note], now: int
+        self,
+        db: Connection,
+        outcomes: Sequence[Outcome],
+        worker: str | None,
+        notes: Sequence[Note],
+        now: int,
+        groups: Sequence[Group],
     ) -> Settled:
         ledger = PostgresLedger(db, self._sql, self._channel)
         if self._meets_kin:
@@ -82,7 +94,7 @@ class Exchange:
         turn.note(ledger, notes)
         if outcomes and self._minds_rules:
             ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
-        return turn.settle(ledger, outcomes, worker, self._channel, now) if outcomes else Settled([], Effects())
+        return turn.settle(ledger, outcomes, worker, self._channel, now, groups)
 
     def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
         """The answer to a claim, when time and rules have had their say."""
@@ -96,19 +108,19 @@ class Exchange:
         taken = self._mind_rules(want, taken, now)
         return Exchanged(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
 
-    def _complete(self, outcomes: Sequence[Outcome], worker: str | None, now: int) -> Settled:
+    def _complete(self, outcomes: Sequence[Outcome], worker: str | None, now: int, groups: Sequence[Group]) -> Settled:
         """Nearly always one statement does all there is to settle, and needs no transaction around it."""
 
         def ledger(db: Connection) -> PostgresLedger:
             return PostgresLedger(db, self._sql, self._channel)
 
-        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel)) if outcomes else []
+        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel, groups))
         if not left:
             return Settled([], Effects())
 
         def settle_rest(db: Connection) -> Settled:
             ledger(db).ask("beside_others_with_kin")
-            return turn.settle_rest(ledger(db), left, worker, self._channel, now)
+            return turn.settle_rest(ledger(db), left, worker, self._channel, now, groups)
 
         return self._server.transact(settle_rest)
 

@@ -15,9 +15,10 @@ import msgspec
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import NewJob, Notice
+from headrace.core.pages import arrivals, page
 from headrace.engines.guests import Row, async_postgres_guest, postgres_guest
 from headrace.engines.postgres.address import Address
-from headrace.engines.postgres.ledger import storable
+from headrace.engines.postgres.ledger import storable, told
 from headrace.engines.postgres.statements import qualified
 from headrace.engines.relational import admission, kinship
 from headrace.engines.relational.kinship import Effects
@@ -141,6 +142,7 @@ class Reception:
 
     def _insert(self, jobs: Sequence[NewJob]) -> Steps[list[bool]]:
         values = {"j": storable(as_json(jobs)), "expected": len(jobs), "channel": self._channel}
+        values |= told(page(arrivals(jobs)))
         added, *_ = yield self._host.sql["insert"], values
         if added is not None:
             yield from self._give_up(jobs, added)

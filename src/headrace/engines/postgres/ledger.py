@@ -10,6 +10,7 @@ import msgspec
 import psycopg
 
 from headrace.core.model import NewJob
+from headrace.core.pages import Page, arrivals, page
 from headrace.engines.postgres.server import Connection
 from headrace.engines.sql import as_json
 
@@ -35,6 +36,13 @@ def first_of_each(jobs: Sequence[NewJob], added: set[str]) -> list[bool]:
     return fresh
 
 
+def told(stored: Page | None) -> dict[str, Any]:
+    """The page as the parameters of a statement that stores it with what it is about."""
+    if stored is None:
+        return {"page": None, "size": 0, "at": 0}
+    return {"page": storable(stored.text), "size": stored.size, "at": stored.at}
+
+
 class PostgresLedger:
     """Executes statements by name."""
 
@@ -56,7 +64,8 @@ class PostgresLedger:
     def insert(self, jobs: Sequence[NewJob]) -> list[bool]:
         names = as_json(sorted({job.queue for job in jobs}))
         self.run("add_queues", names=names, now=jobs[0].created_at if jobs else 0)
-        added = self.ask("insert", j=as_json(jobs), expected=len(jobs), channel=self._channel)
+        arrived = told(page(arrivals(jobs)))
+        added = self.ask("insert", j=as_json(jobs), expected=len(jobs), channel=self._channel, **arrived)
         return [True] * len(jobs) if added is None else first_of_each(jobs, set(_names.decode(added)))
 
     def fragment(self, name: str) -> str:

@@ -10,7 +10,7 @@ from headrace.engines.sql import load_statements
 
 _TABLE = re.compile(
     r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences|tasks|buckets|flows|bonds"
-    r"|steps|terms|shelf|archive|archive_rest)\b"
+    r"|steps|terms|shelf|events|tell_filed|tell_dead|archive|archive_rest)\b"
 )
 _PARAMETER = re.compile(r"(?<!:):([a-z_]+)\b")
 

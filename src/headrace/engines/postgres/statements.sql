@@ -34,6 +34,10 @@ WITH fresh AS (
 ), rung AS (
     SELECT pg_notify(:channel, CASE WHEN length(queue) < 1000 THEN 'work:' || queue ELSE 'work' END)
     FROM (SELECT DISTINCT queue FROM fresh) AS queues
+), told AS (
+    INSERT INTO headrace_events (at, size, page, true_of)
+    SELECT :at, :size, :page::text, CASE WHEN count(*) < :expected THEN json_agg(id)::text END
+    FROM fresh HAVING count(*) > 0 AND :page::text IS NOT NULL
 )
 SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(id), '[]')::text END,
        (SELECT count(*) FROM rung)
@@ -51,6 +55,9 @@ WITH fresh AS (
     WHERE NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
     ON CONFLICT (id) DO NOTHING
     RETURNING queue
+), told AS (
+    INSERT INTO headrace_events (at, size, page)
+    SELECT :created_at::bigint, 1, :page::text FROM fresh WHERE :page::text IS NOT NULL
 )
 SELECT pg_notify(:channel, CASE WHEN length(queue) < 1000 THEN 'work:' || queue ELSE 'work' END) FROM fresh;
 
@@ -82,6 +89,10 @@ WITH done AS (
     RETURNING job.id, job.version - 1 AS version
 ), called AS (
     SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
+), told AS (
+    INSERT INTO headrace_events (at, size, page, true_of)
+    SELECT :at, :size, :page::text, CASE WHEN count(*) < :endings THEN coalesce(json_agg(id), '[]')::text END
+    FROM done HAVING :page::text IS NOT NULL
 )
 SELECT CASE WHEN count(*) = :expected THEN NULL ELSE coalesce(json_agg(json_build_array(id, version)), '[]')::text END,
        (SELECT count(*) FROM called)
@@ -185,10 +196,19 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     LIMIT :limit FOR UPDATE SKIP LOCKED) AS lapsed;
 
 -- name: promote
-UPDATE headrace_jobs SET state = 'pending', version = version + 1
-WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
-                         AND coalesce(expires_at, :now + 1) > :now
-                       ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED));
+WITH due AS (
+    UPDATE headrace_jobs SET state = 'pending', version = version + 1
+    WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+                             AND coalesce(expires_at, :now + 1) > :now
+                           ORDER BY run_at LIMIT :limit FOR UPDATE SKIP LOCKED))
+    RETURNING id, queue, task
+), told AS (
+    INSERT INTO headrace_events (at, size, page)
+    SELECT :now, sum(jobs), json_agg(json_build_array('job.promoted', :now::bigint, queue, task, NULL, ids))::text
+    FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM due GROUP BY queue, task) AS promoted
+    HAVING count(*) > 0
+)
+SELECT 1 FROM due;
 
 -- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
 -- by a join: a planner that expects many rows would read the whole table for it. The first row tells the horizon too;

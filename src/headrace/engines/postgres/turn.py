@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
+from headrace.core.pages import Group, endings, narrowed, page
 from headrace.core.states import Event, State
+from headrace.engines.postgres.ledger import told
 from headrace.engines.postgres.server import Connection
-from headrace.engines.relational import kinship, steps
+from headrace.engines.relational import events, kinship, steps
 from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
@@ -44,27 +46,43 @@ class Settled(NamedTuple):
     met_kin: bool = False
 
 
-def complete(ledger: Ledger, outcomes: Sequence[Outcome], channel: str) -> list[Outcome]:
-    """Settle plain successes in one statement; what is left is stale, or of jobs that have kin."""
+def complete(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, groups: Sequence[Group] = ()) -> list[Outcome]:
+    """Settle plain successes, and tell it, in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
-    applied = _complete(ledger, done, channel, 0) if done else set()
+    if not done and groups:
+        events.tell(ledger, page(narrowed(groups, ())))
+    applied = _complete(ledger, done, channel, 0, groups, len(outcomes)) if done else set()
     return [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
 
 
-def settle(ledger: Ledger, outcomes: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
+def settle(
+    ledger: Ledger,
+    outcomes: Sequence[Outcome],
+    worker: str | None,
+    channel: str,
+    now: int,
+    groups: Sequence[Group] = (),
+) -> Settled:
     """Settle what is not stale; file and tell what is."""
     first, again = _first_and_again(outcomes)
-    left = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel)
+    left = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel, groups)
     if unusual := [o for o in first if o.event is not Event.SUCCEED]:
         left += _without(_settle(ledger, unusual, channel, 0), unusual)
     left += again
-    return settle_rest(ledger, left, worker, channel, now) if left else Settled([], Effects())
+    return settle_rest(ledger, left, worker, channel, now, groups) if left else Settled([], Effects())
 
 
-def settle_rest(ledger: Ledger, left: Sequence[Outcome], worker: str | None, channel: str, now: int) -> Settled:
+def settle_rest(
+    ledger: Ledger,
+    left: Sequence[Outcome],
+    worker: str | None,
+    channel: str,
+    now: int,
+    groups: Sequence[Group] = (),
+) -> Settled:
     """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
-    settled = kinship.settle(ledger, left, _Scribe(ledger, channel), now)
+    settled = kinship.settle(ledger, left, _Scribe(ledger, channel, groups), now)
     if topics := settled.effects.topics():
         ledger.run("ring", messages=as_json(topics), channel=channel)
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
@@ -76,12 +94,14 @@ def settle_rest(ledger: Ledger, left: Sequence[Outcome], worker: str | None, cha
 class _Scribe:
     """Settles jobs that have kin."""
 
-    def __init__(self, ledger: Ledger, channel: str) -> None:
+    def __init__(self, ledger: Ledger, channel: str, groups: Sequence[Group]) -> None:
         self._ledger = ledger
         self._channel = channel
+        self._groups = groups
 
     def complete(self, outcomes: list[Outcome]) -> None:
-        _complete(self._ledger, outcomes, self._channel, 1)
+        ended = endings(self._groups, {outcome.id for outcome in outcomes})
+        _complete(self._ledger, outcomes, self._channel, 1, ended, len(outcomes))
 
     def settle(self, outcomes: list[Outcome]) -> None:
         _settle(self._ledger, outcomes, self._channel, 1)
@@ -111,9 +131,14 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
     return list(first.values()), again
 
 
-def _complete(ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int) -> set[Lease]:
+def _complete(
+    ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[Group], endings: int
+) -> set[Lease]:
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
-    applied = ledger.ask("complete", o=as_json(done), expected=len(done), channel=channel, kin=kin)
+    tale = told(page(groups) if groups else None)
+    applied = ledger.ask(
+        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, endings=endings, **tale
+    )
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(_leases.decode(applied))
 
 

@@ -25,6 +25,8 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
+from headrace.core.pages import Group, page
+from headrace.core.states import Event
 from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.archive import Archive
@@ -34,6 +36,7 @@ from headrace.engines.protocol import Bell
 from headrace.engines.redis import address, health, intake, records, schema
 from headrace.engines.redis.care import RedisCare
 from headrace.engines.redis.desk import RedisDesk
+from headrace.engines.redis.events import RedisEvents
 from headrace.engines.redis.letters import RedisLetters
 from headrace.engines.redis.line import Sender, SubscribedLine
 from headrace.engines.redis.porter import RedisPorter
@@ -55,7 +58,7 @@ _reap, _disown = load("reap"), load("disown")
 class RedisEngine:
     """Jobs in a Redis or Valkey server."""
 
-    def __init__(self, url: str, *, clock: Clock | None = None) -> None:
+    def __init__(self, url: str, *, clock: Clock | None = None, tells: bool = True) -> None:
         where = address.parse(url)
         self.url = where.shown
         self.prefix = where.prefix
@@ -71,6 +74,8 @@ class RedisEngine:
         self.upkeep = RedisUpkeep(self)
         self.shelf = RedisShelf(self)
         self.care = RedisCare(self)
+        self.events = RedisEvents(self)
+        self._tells = tells
         self._channel = f"{{{self.prefix}}}:bell"
         self._sender = Sender()
         self._tower = Tower(lambda: SubscribedLine(self.wire, self._channel, self._sender))
@@ -81,7 +86,7 @@ class RedisEngine:
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
-        return intake.insert(self.wire, jobs, whole, self.at(now)) if jobs else []
+        return intake.insert(self.wire, jobs, whole, self.at(now), self._tells) if jobs else []
 
     def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
         self.prepare()
@@ -105,10 +110,11 @@ class RedisEngine:
         want: Want | None,
         notes: Sequence[Note] = (),
         now: int | None = None,
+        groups: Sequence[Group] = (),
     ) -> Exchanged:
         self.prepare()
         limit = want.limit if want else 0
-        if not outcomes and not notes and limit <= 0:
+        if not outcomes and not notes and not groups and limit <= 0:
             return Exchanged([], [])
         answer = self.wire.run(
             _exchange,
@@ -123,6 +129,7 @@ class RedisEngine:
             records.encode(notes),
             *self._asked(want),
             int(any(outcome.spawned or outcome.bonds for outcome in outcomes)),
+            *_told(groups, outcomes),
         )
         refused, claims, next_at, queues, weights, memories = answer
         for queue, memory in records.named(memories, bytes.decode).items():
@@ -248,6 +255,14 @@ class RedisEngine:
     def _ask_time(self) -> int:
         seconds, micros = self.wire.ask("TIME")
         return int(seconds) * 1000 + int(micros) // 1000
+
+
+def _told(groups: Sequence[Group], outcomes: Sequence[Outcome]) -> tuple[str, int, int, int]:
+    """The page of a turn, or nothing, and how many successes there are to be told of."""
+    if not groups:
+        return "", 0, 0, 0
+    told = page(groups)
+    return told.text, told.size, told.at, sum(1 for outcome in outcomes if outcome.event is Event.SUCCEED)
 
 
 def _open_wire(where: address.Address) -> Wire:

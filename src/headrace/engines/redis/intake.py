@@ -22,9 +22,9 @@ _insert, _admit, _plant = load("insert"), load("admit"), load("plant")
 _AMENDABLE = sorted(state.value for state in sources(Event.AMEND))
 
 
-def insert(wire: Wire, jobs: Sequence[NewJob], whole: bool, now: int) -> list[bool]:
+def insert(wire: Wire, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
     """Store the jobs whose id is free; which ones they are."""
-    taken = _run(wire, _insert, jobs, whole, now)
+    taken = _run(wire, _insert, jobs, whole, now, int(tells))
     fresh = [True] * len(jobs)
     for position in taken:
         fresh[position - 1] = False

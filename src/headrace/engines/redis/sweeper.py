@@ -48,7 +48,8 @@ class RedisSweeper:
         if not leases:
             return []
         names, versions = [lease.id for lease in leases], [lease.version for lease in leases]
-        removed = self._office.wire.run(_clear, records.encode(names), records.encode(versions))
+        now = self._office.at(None)
+        removed = self._office.wire.run(_clear, records.encode(names), records.encode(versions), now)
         return [names[place - 1] for place in removed]
 
     def last(self) -> Swept | None:

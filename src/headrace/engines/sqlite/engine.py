@@ -29,6 +29,7 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
+from headrace.core.pages import Group
 from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.engines import presence
@@ -37,6 +38,7 @@ from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
 from headrace.engines.relational import admission, kinship, reaper, steps
 from headrace.engines.relational.desk import SqlDesk
+from headrace.engines.relational.events import SqlEvents
 from headrace.engines.relational.gatekeeper import earlier, rulebook
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
@@ -79,6 +81,7 @@ class SqliteEngine:
         durability: Durability = "normal",
         auto_migrate: bool = True,
         clock: Clock | None = None,
+        tells: bool = True,
     ) -> None:
         if path is None:
             self._scratch: Scratch | None = _new_scratch()
@@ -95,8 +98,10 @@ class SqliteEngine:
         self.upkeep = SqlUpkeep(self)
         self.shelf = SqlShelf(self)
         self.care = SqliteCare(self)
+        self.events = SqlEvents(self)
         self.handled = 0  # jobs stored or settled by this process; counted on the way, so not to the last one
         self._auto_migrate = auto_migrate
+        self._tells = tells
         self._belfry = Belfry(self.store.folder)
         self._vigil = Vigil(self.store, lambda: self.ring("work"))
         self._known_queues: set[str] = set()
@@ -117,7 +122,7 @@ class SqliteEngine:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
                 if lengths := self._lengths(db, names):
                     admission.run(admission.make_room(jobs, lengths), SqliteLedger(db))
-                fresh = intake.insert(db, jobs, whole)
+                fresh = intake.insert(db, jobs, whole, self._tells)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -161,13 +166,14 @@ class SqliteEngine:
         want: Want | None,
         notes: Sequence[Note] = (),
         now: int | None = None,
+        groups: Sequence[Group] = (),
     ) -> Exchanged:
         self.prepare()
         at = self.at(now)
         with self.store.writing() as db:
             settling.note(db, notes)
             turn = Settling(db, at, kin_first=self._meets_kin)
-            refused = turn.settle(outcomes, want.worker if want else None) if outcomes else []
+            refused = turn.settle_and_tell(outcomes, want.worker if want else None, groups)
             effects = turn.effects
             answer = self._claim(db, want, at, effects) if want and want.limit > 0 else Exchanged([], [])
         if outcomes:

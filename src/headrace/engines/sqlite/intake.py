@@ -10,6 +10,7 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.model import NewJob
+from headrace.core.pages import Page, arrivals, page
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import scalar
@@ -25,13 +26,20 @@ def _statement(rows: int) -> str:
     return SQL["insert"].replace("{rows}", ", ".join([_PLACES] * rows))
 
 
-def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool) -> list[bool]:
-    """Store the jobs whose id is free; which ones they are. With `whole`, all or DuplicateJob."""
+def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: bool = True) -> list[bool]:
+    """Store the jobs whose id is free, and tell of them; which ones they are. With `whole`, all or DuplicateJob."""
     fresh = [_write(db, jobs) == 1] if len(jobs) == 1 else _write_fresh(db, jobs)
     if whole and not all(fresh):
         raise DuplicateJob(jobs[fresh.index(False)].id)
     _tag(db, [job for job, free in zip(jobs, fresh, strict=True) if free and job.tags])
+    if tells and any(fresh):
+        tell(db, page(arrivals(jobs if all(fresh) else itertools.compress(jobs, fresh))))
     return fresh
+
+
+def tell(db: sqlite3.Connection, told: Page) -> int:
+    """Store a page of events with whatever else the transaction does; its number."""
+    return db.execute(SQL["tell"], {"page": told.text, "size": told.size, "at": told.at}).lastrowid or 0
 
 
 def _write_fresh(db: sqlite3.Connection, jobs: Sequence[NewJob]) -> list[bool]:

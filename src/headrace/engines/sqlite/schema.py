@@ -18,6 +18,7 @@ MIGRATIONS: list[Migration] = load_migrations(
         "0006_desk",
         "0007_terms",
         "0008_shelf",
+        "0009_events",
     ),
 )
 CURRENT = MIGRATIONS[-1].version

@@ -8,11 +8,13 @@ from collections.abc import Sequence
 import msgspec
 
 from headrace.core.model import Note, Outcome
+from headrace.core.pages import Group, narrowed, page
 from headrace.core.states import Event
 from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
+from headrace.engines.sqlite import intake
 from headrace.engines.sqlite.ledger import SqliteLedger
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import scalar
@@ -35,8 +37,20 @@ class Settling:
         self._db = db
         self._now = now
         self._kin_first = kin_first
+        self._completed: list[Outcome] = []
         self.effects = Effects()
         self.met_kin = False
+
+    def settle_and_tell(
+        self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[Group]
+    ) -> list[Outcome]:
+        """Settle, and tell what the worker has to tell before whatever follows from it."""
+        seq = intake.tell(self._db, page(groups)) if groups else 0
+        refused = self.settle(outcomes, worker) if outcomes else []
+        if groups and len(self._completed) < len([o for o in outcomes if o.event is Event.SUCCEED]):
+            told = page(narrowed(groups, {outcome.id for outcome in self._completed}))
+            self._db.execute(SQL["correct_page"], {"seq": seq, "page": told.text})
+        return refused
 
     def settle(self, outcomes: Sequence[Outcome], worker: str | None) -> list[Outcome]:
         """Settle what is not stale; file and return what is."""
@@ -56,7 +70,9 @@ class Settling:
 
     def _without_kin(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
         """Settle those of jobs that have kin; the others."""
-        settled = kinship.settle(SqliteLedger(self._db), outcomes, _Scribe(self._db), self._now)
+        scribe = _Scribe(self._db)
+        settled = kinship.settle(SqliteLedger(self._db), outcomes, scribe, self._now)
+        self._completed += scribe.completed
         self.effects.add(settled.effects)
         self.met_kin |= bool(settled.places)
         return [outcome for place, outcome in enumerate(outcomes) if place not in settled.places]
@@ -74,6 +90,7 @@ class Settling:
         if not whole:
             self._db.execute("ROLLBACK TO settle")
         self._db.execute("RELEASE settle")
+        self._completed += done if whole else []
         return whole
 
 
@@ -82,9 +99,11 @@ class _Scribe:
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._db = db
+        self.completed: list[Outcome] = []
 
     def complete(self, outcomes: list[Outcome]) -> None:
         _complete(self._db, outcomes, 1)
+        self.completed += outcomes
 
     def settle(self, outcomes: list[Outcome]) -> None:
         _settle(self._db, outcomes, 1)

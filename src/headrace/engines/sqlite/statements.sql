@@ -31,9 +31,9 @@ INSERT OR IGNORE INTO headrace_queues (name, created_at) SELECT value, :now FROM
 
 -- name: file_outcomes (each o: Outcome)
 INSERT INTO headrace_history (job, at, event, source, target, version, attempt, worker, started_at, detail,
-                              error_type, error_message, error_traceback)
+                              error_type, error_message, error_traceback, run_at)
 SELECT job.seq, o.at, o.event, job.state, o.state, job.version + 1, job.attempt, job.worker, job.started_at,
-       o.reason, o.error_type, o.error_message, o.error_traceback
+       o.reason, o.error_type, o.error_message, o.error_traceback, o.run_at
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version;
 

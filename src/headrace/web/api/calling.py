@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import logging
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, get_args, get_origin
+from urllib.parse import quote
 
 import msgspec
 from msgspec import Struct
@@ -13,16 +16,23 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from headrace.errors import HeadraceError
 from headrace.web.api.table import Endpoint
-from headrace.web.guard import SAFE, refuse_forgery, visit_of
+from headrace.web.guard import SAFE, Visit, refuse_forgery, visit_of
 from headrace.web.problems import Refused, answer, refusal_of
 
-_encode = msgspec.json.Encoder().encode
+log = logging.getLogger("headrace.web")
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+_PRIVATE = frozenset({"args", "kwargs", "metadata", "jobs"})
+_OWN = "…"
+_NAME = re.compile(r"{(\w+)}")
 
 
 def route_of(endpoint: Endpoint) -> Route:
     """The endpoint, to be served."""
-    return Route(endpoint.path, _handler(endpoint), methods=[endpoint.method], name=endpoint.name)
+    # Ids of jobs and names of tasks may have slashes in them.
+    path = _NAME.sub(r"{\1:path}", endpoint.path)
+    return Route(path, _handler(endpoint), methods=[endpoint.method], name=endpoint.name)
 
 
 def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
@@ -56,8 +66,32 @@ class _Call:
             given["query"] = self._read_query(request)
         if self._body is not None:
             given["body"] = self._read_body(await request.body())
-        found = await run_in_threadpool(endpoint.handle, visit, **given)
+        is_recorded = endpoint.writes and visit.caller.role != "worker"  # a program's jobs are a trail by themselves
+        act: Callable[..., Any] = self._done if is_recorded else endpoint.handle
+        found = await run_in_threadpool(act, visit, **given)
         return self._told(request, found)
+
+    def _done(self, visit: Visit, **given: Any) -> Any:
+        """Call a function that changes something, and record who wanted it and what became of it."""
+        outcome = "failed"
+        try:
+            found = self._endpoint.handle(visit, **given)
+            outcome = "done"
+            return found
+        except Exception as error:
+            outcome = refusal_of(error).kind
+            raise
+        finally:
+            self._record(visit, given, outcome)
+
+    def _record(self, visit: Visit, given: dict[str, Any], outcome: str) -> None:
+        endpoint = self._endpoint
+        target = " ".join(str(given[name]) for name in endpoint.places)
+        detail = {} if "body" not in given else _audited(given["body"])
+        try:
+            visit.app.audit.record(visit.caller.name, endpoint.name, target, outcome, detail)
+        except HeadraceError as error:  # what was done is done, and has to be answered
+            log.warning("%s by %s could not be recorded: %s", endpoint.name, visit.caller.name, error)
 
     def _read_query(self, request: Request) -> Struct:
         assert self._query is not None
@@ -92,12 +126,21 @@ class _Call:
             return Response(status_code=204)
         raw = _encode(found)
         headers = {}
+        if endpoint.status == 201 and (made := getattr(found, "id", None)):
+            headers["location"] = f"{request.scope.get('root_path', '')}/{endpoint.home}/{quote(made, safe='')}"
         if endpoint.method == "GET":
             tag = f'"{hashlib.blake2b(raw, digest_size=12).hexdigest()}"'
             headers["etag"], headers["cache-control"] = tag, "private, no-cache"
             if tag in request.headers.get("if-none-match", ""):
                 return Response(status_code=304, headers=headers)
         return Response(raw, endpoint.status, headers, "application/json")
+
+
+def _audited(body: Struct) -> dict[str, Any]:
+    """What of a body the audit trail keeps: what was given, and nothing of what a job is called with."""
+    told = msgspec.to_builtins(body)
+    blank: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    return {name: _OWN if name in _PRIVATE else value for name, value in blank.items()}
 
 
 def _list_fields(query: type[Struct] | None) -> frozenset[str]:

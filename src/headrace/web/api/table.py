@@ -52,6 +52,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return inspect.getdoc(self.handle).partition("\n\n")[2]  # type: ignore[union-attr]
 
     @property
+    def home(self) -> str:
+        """Where that which it makes can be found: what a schedule makes is a job."""
+        return "jobs" if self.path.endswith("/run-now") else self.path.strip("/").partition("/")[0]
+
+    @property
     def places(self) -> tuple[str, ...]:
         """The names in its path."""
         return tuple(_NAMES.findall(self.path))

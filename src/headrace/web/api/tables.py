@@ -2,16 +2,35 @@
 
 from __future__ import annotations
 
-from starlette.routing import Router
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
 
-from headrace.web.api import queues
+from headrace.web.api import dead, flows, jobs, lifecycle, queues, schedules, system, workers
 from headrace.web.api.calling import route_of
+from headrace.web.api.openapi import document
 from headrace.web.api.table import Endpoint, Table
 
 PREFIX = "/api/v1"
-TABLES: tuple[Table, ...] = (queues.table,)
+TABLES: tuple[Table, ...] = (
+    jobs.table,
+    queues.table,
+    queues.tasks,
+    workers.table,
+    schedules.table,
+    flows.table,
+    dead.table,
+    lifecycle.table,
+    system.table,
+)
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for table in TABLES for endpoint in table)
 
 
 def router() -> Router:
-    return Router([route_of(endpoint) for endpoint in ENDPOINTS])
+    """Every endpoint at its path. Names in a path may have slashes, so the longest paths are tried first."""
+    longest_first = sorted(ENDPOINTS, key=lambda endpoint: (-endpoint.path.count("/"), bool(endpoint.places)))
+    return Router([Route("/openapi.json", _openapi), *map(route_of, longest_first)])
+
+
+async def _openapi(request: Request) -> Response:
+    return Response(document(TABLES, request.scope.get("root_path", "")), media_type="application/json")

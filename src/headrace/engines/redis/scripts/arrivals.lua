@@ -1,7 +1,7 @@
 -- Jobs that are submitted: one by one, or as a batch that is an array of NewJob.
 
 local PENDING, STATE_PENDING = 'pending', named('state', 'pending')
-local known_queues, beginnings = {}, {}
+local known_queues, beginnings, tells = {}, {}, true
 local coming = {} -- queue -> how many jobs more it will have; fewer than none if they go elsewhere
 
 -- Whether the job of this number was stored by this very call, whose answer was lost on its way.
@@ -30,6 +30,15 @@ local function submit(member, mark, id, task, queue, state, priority, rank, payl
       state = state, queue = queue, lane = lane, priority = priority, rank = rank, run_at = run_at,
       expires_at = expires_at,
     })
+  end
+  if tells then
+    local kind, data = 'job.enqueued', nil
+    if state == 'scheduled' then
+      kind, data = 'job.scheduled', '{"run_at":' .. text(run_at) .. '}'
+    elseif state == 'waiting' then
+      kind, data = 'job.enqueued', '{"waits":true}'
+    end
+    tell_event(kind, created_at, queue, task, id, data)
   end
   if unique_key then add_key(member, unique_key) end
   if flow then join_flow(member, flow) end

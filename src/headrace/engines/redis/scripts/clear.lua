@@ -1,10 +1,10 @@
 -- Remove jobs that are over, at this very version and not held. Nothing is decided over their kin.
--- ARGV: ids, versions
+-- ARGV: ids, versions, now
 -- Answers: the places of those that were removed
 
 if call('EXISTS', P .. ':notice') == 1 then return {} end -- what is being carried over is not thrown away meanwhile
 
-local ids, versions = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
+local ids, versions, now = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2]), tonumber(ARGV[3])
 local members, places = {}, {}
 for i, member in ipairs(ask_in_parts('HMGET', IDS, ids, #ids)) do
   if member then members[#members + 1], places[#places + 1] = member, i end
@@ -18,7 +18,7 @@ local removed = {}
 for i, member in ipairs(members) do
   local j = job_of(records[i])
   if j and FINAL[j.state] and j.version == versions[places[i]] and not is_held(member, j, flows[i] or nil, is_kin[i]) then
-    erase(member, j)
+    erase(member, j, now)
     removed[#removed + 1] = places[i]
   end
 end

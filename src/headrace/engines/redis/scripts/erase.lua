@@ -3,11 +3,12 @@
 
 local gone, gone_ids, gone_keys = {}, {}, {}
 
-local function erase(member, j)
+local function erase(member, j, at)
   local n = #gone + 1
   gone[n], gone_ids[n] = member, j.id
   gone_keys[3 * n - 2], gone_keys[3 * n - 1] = P .. ':h:' .. member, P .. ':l:' .. member
   gone_keys[3 * n] = memory(member)
+  tell_event('job.removed', at, j.queue, j.task, j.id)
   leave(member, j)
   drop(named('queue', j.queue), member)
   drop(named('task', j.task), member)

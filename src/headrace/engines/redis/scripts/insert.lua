@@ -1,5 +1,5 @@
 -- Store new jobs. With `whole` a taken id means that nothing is stored.
--- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob)
+-- ARGV: now, whole, mark, again, count, ids, jobs (array of NewJob), whether it is told
 -- Answers: the positions of those whose id was taken; or "moved" and the address of the store that the jobs of this one
 -- were carried over to; or what `full_queue` says
 
@@ -24,6 +24,7 @@ for i = 1, count do
 end
 if fresh == 0 or (whole and #taken > 0) then return taken end
 
+tells = ARGV[8] == '1'
 submit_all(jobs, count, skip, numbers(fresh), mark)
 local full = full_queue()
 if full then return full end

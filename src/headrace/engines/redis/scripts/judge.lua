@@ -20,6 +20,7 @@ local function review(member, j, detail)
   filed[n + 1] = P .. ':h:' .. member
   filed[n + 2] = '\157' .. pack(now, 'review', j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil,
     detail, nil, nil, nil)
+  tell_filed(j, now, 'review', j.state, detail)
   return 1
 end
 

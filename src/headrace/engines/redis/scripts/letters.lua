@@ -3,12 +3,6 @@
 local LETTERS, DEAD, UNRESOLVED, LATEST = P .. ':letters', P .. ':dead', P .. ':unresolved', P .. ':latest'
 local KINDS = {'task', 'queue', 'reason', 'fingerprint', 'requeues'}
 
--- A text or a number in JSON. cjson is given texts only: it rounds numbers to 14 digits.
-local function json(value)
-  if value == nil then return 'null' end
-  return type(value) == 'number' and string.format('%.0f', value) or cjson.encode(value)
-end
-
 local function parents_in_json(member)
   local parents, told = call('HKEYS', P .. ':parents:' .. member), {}
   for _, record in ipairs(records_of(parents, #parents)) do
@@ -100,6 +94,12 @@ local function put_letter(l)
   count_requeues({status = l.status, reason = reason, requeues = l.requeues}, 1)
 end
 
+local function tell_letter(l, kind, at)
+  local by = l.resolved_by and ',"by":' .. json(l.resolved_by) or ''
+  tell_event(kind, at, l.queue, l.task, l.job_id, '{"id":' .. json(l.id) .. ',"reason":' .. json(l.reason) .. ',"fingerprint":'
+    .. json(l.fingerprint) .. ',"status":' .. json(l.status) .. by .. '}')
+end
+
 -- Have the letter found no more by what it is now.
 local function unshelve(l)
   for_each_shelf(l, drop, l.id)
@@ -114,6 +114,7 @@ local function close_letter(l, status, now, by, requeues, remark)
   if remark and remark ~= '' then
     l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
   end
+  tell_letter(l, 'dead.resolved', now)
   put_letter(l)
 end
 
@@ -139,6 +140,7 @@ local function bury(member, j, salt, o)
       call('HDEL', LATEST, l.job_id)
     end
   end
+  tell_letter(l, 'dead.entered', o.at)
   put_letter(l)
 end
 

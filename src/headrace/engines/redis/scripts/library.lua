@@ -86,6 +86,10 @@
 --   {p}:reasons, {p}:fingerprints      sets of what dead letters have
 --   {p}:requeues       hash: status, a colon and a reason -> the sum of the requeues of these
 --
+--   {p}:events         stream: what has happened, an entry for each commit: page, size, at and, if it is not true of all
+--                      its jobs, of which it is (`only`); see core/pages.py
+--   {p}:told           how many events are in it
+--
 --   {p}:schedules      hash: id -> the array of a ScheduleRow
 --   {p}:times          sorted set of these ids by due_at: those that will fire
 --   {p}:occurrences:<schedule>   list: what became of its times, the newest first, each the array of an Occurrence
@@ -188,6 +192,58 @@ local function keep_lanes()
   touched = {}
 end
 
+-- A text or a number in JSON. cjson is given texts only: it rounds numbers to 14 digits.
+local function json(value)
+  if value == nil then return 'null' end
+  return type(value) == 'number' and string.format('%.0f', value) or cjson.encode(value)
+end
+
+-- Events. What is told with this commit: groups in JSON, and jobs of which the same is told, by type, queue and task.
+local groups, alike = {}, {}
+
+local function store_page(page, size, at, only)
+  call('XADD', P .. ':events', '*', 'page', page, 'size', size, 'at', at, 'only', only or '')
+  call('INCRBY', P .. ':told', size)
+end
+
+local function tell_event(kind, at, queue, task, id, data)
+  local queues = alike[kind]
+  if not queues then
+    queues = {}
+    alike[kind] = queues
+  end
+  local tasks = queues[queue]
+  if not tasks then
+    tasks = {}
+    queues[queue] = tasks
+  end
+  local group = tasks[task]
+  if not group then
+    group = {n = 0, at = at, data = {}}
+    tasks[task] = group
+  end
+  local n = group.n + 1
+  group[n], group.n = id, n
+  if data then group.data[#group.data + 1] = data end
+end
+
+-- An id needs no escapes: see core/ids.py.
+local function store_told()
+  local size, at = #groups, 0
+  for kind, queues in pairs(alike) do
+    for queue, tasks in pairs(queues) do
+      for task, group in pairs(tasks) do
+        groups[#groups + 1] = '["' .. kind .. '",' .. json(group.at) .. ',' .. json(queue) .. ',' .. json(task)
+          .. ',null,["' .. table.concat(group, '","', 1, group.n) .. '"],[],[],[],[],['
+          .. table.concat(group.data, ',') .. ']]'
+        size, at = size + group.n, math.max(at, group.at)
+      end
+    end
+  end
+  store_page('[' .. table.concat(groups, ',') .. ']', size, json(math.max(at, groups.at or 0)))
+  groups, alike = {}, {}
+end
+
 local function flush()
   in_parts('HSET', JOBS, kept, kept_count)
   for key, list in pairs(drops) do in_parts('ZREM', key, list, list.n) end
@@ -195,6 +251,7 @@ local function flush()
   for i = 1, #filed, 2 do call('RPUSH', filed[i], filed[i + 1]) end
   for i = 1, #deferred do deferred[i]() end
   if next(touched) then keep_lanes() end
+  if #groups > 0 or next(alike) then store_told() end
   adds, drops, filed, deferred, kept, kept_count = {}, {}, {}, {}, {}, 0
 end
 
@@ -352,7 +409,18 @@ local function move(member, j, change)
 end
 
 -- File, while the record still tells where the job comes from, that it is about to move.
-local function file(member, j, at, event, target, detail, finished_at, error_type, error_message, error_traceback)
+local function tell_filed(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
+  groups[#groups + 1] = '["filed",' .. json(at) .. ',' .. json(j.queue) .. ',' .. json(j.task) .. ',' .. json(j.worker)
+    .. ',["' .. j.id .. '"],[' .. json(j.attempt) .. '],[],[],[],[{"event":' .. json(event) .. ',"source":'
+    .. json(j.state) .. ',"target":' .. json(target) .. ',"started_at":' .. json(j.started_at) .. ',"finished_at":'
+    .. json(finished_at) .. ',"run_at":' .. json(run_at or j.run_at) .. ',"detail":' .. json(detail)
+    .. ',"error_type":' .. json(error_type) .. ',"error_message":' .. json(error_message) .. '}]]'
+  groups.at = at
+end
+
+local function file(member, j, at, event, target, detail, finished_at, error_type, error_message, error_traceback,
+  run_at)
+  tell_filed(j, at, event, target, detail, finished_at, error_type, error_message, run_at)
   local n = #filed
   filed[n + 1] = P .. ':h:' .. member
   filed[n + 2] = '\157' .. pack(at, event, j.state, target, j.version + 1, j.attempt, j.worker, j.started_at,

@@ -49,7 +49,7 @@ end
 if event == 'delete' then
   local ended = {}
   for _, j in ipairs(jobs) do
-    erase(j.member, j)
+    erase(j.member, j, now)
     if not FINAL[j.state] then
       ended[#ended + 1] = {member = j.member, id = j.id, task = j.task, state = 'cancelled', reason = 'deleted'}
     end

@@ -27,6 +27,7 @@ end
 
 local function promote(member, j)
   move(member, j, function() j.state = 'pending' end)
+  tell_event('job.promoted', now, j.queue, j.task, j.id)
 end
 
 local function open_queues()

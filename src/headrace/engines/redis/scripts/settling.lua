@@ -41,7 +41,8 @@ local function settle_unusual(member, j, o)
     o.state, o.run_at, o.reason = 'pending', now, nil -- what it is to wait for has come meanwhile
   end
   if not o.quiet and o.event ~= 'succeed' then
-    file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback)
+    file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback,
+      o.run_at)
   end
   if o.event == 'fail' then
     o.reason = o.reason or 'failed'
@@ -73,10 +74,19 @@ end
 local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
   local j = read(record)
   local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
+  tell_filed(j, now, 'lease lost', j.state, detail)
   local n = #filed
   filed[n + 1] = P .. ':h:' .. member
   filed[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
     worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
+end
+
+-- What the worker tells comes before whatever follows from it. Of the successes it names, those count that are so.
+local function tell_of_turn(completed)
+  if ARGV[16] ~= '' then
+    local only = completed and '["' .. table.concat(completed, '","') .. '"]'
+    store_page(ARGV[16], ARGV[17], ARGV[18], only and (#completed > 0 and only or '[]'))
+  end
 end
 
 -- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds, and has no
@@ -88,7 +98,7 @@ local function settle(count, ids, outcomes)
   local asked = {}
   for i = 1, count do asked[i] = members[i] or '' end
   local records = records_of(asked, count)
-  local settled, refused, late = {}, {}, {}
+  local settled, refused, late, completed = {}, {}, {}, {}
   local is_kin, ended, waiting, spawns = kin and kin.has(asked, count), {}, {}, {}
   -- What would leave jobs where nobody finds them is refused.
   local has_moved = nursing and call('HGET', P .. ':notice', 'kind') == 'moved'
@@ -130,6 +140,7 @@ local function settle(count, ids, outcomes)
         add(place('completed', queue), text(finished_at), member)
         add(named('state', 'completed'), member, member)
         add(named('worker', held_by), member, member)
+        completed[#completed + 1] = id
         messages.done = true
         if kin and is_kin[i] == 1 then ended[#ended + 1] = {member = member, state = 'completed'} end
       end
@@ -146,6 +157,7 @@ local function settle(count, ids, outcomes)
     end
     is_news = true
   end
+  tell_of_turn(#completed < tonumber(ARGV[19]) and completed)
   flush()
   for _, l in ipairs(late) do
     file_stale(l[1], call('HGET', JOBS, l[1]), l[2], l[3], l[4], l[5], l[6])
@@ -156,5 +168,6 @@ local function settle(count, ids, outcomes)
 end
 
 guard()
+if outcome_count == 0 then tell_of_turn() end
 if note_count > 0 then note(note_count, ARGV[12]) end
 local refused = outcome_count > 0 and settle(outcome_count, cmsgpack.unpack(ARGV[9]), ARGV[10]) or {}

@@ -1,0 +1,65 @@
+"""The audit trail: who did what to what over HTTP, and whether it was done. Entries are papers on the shelf, kept in
+the order of their time."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.clock import to_datetime
+from headrace.core.shelf import Paper
+
+KIND = "audit"
+_DIGITS = 16
+
+
+class AuditEntry(Struct, frozen=True, kw_only=True):
+    """One write that somebody asked for. `cursor` continues a list after it."""
+
+    cursor: str
+    at: datetime
+    who: str
+    what: str
+    target: str
+    outcome: str
+    detail: dict[str, Any]
+
+
+class _Value(Struct, frozen=True, array_like=True):
+    who: str
+    what: str
+    target: str
+    outcome: str
+    detail: dict[str, Any]
+
+
+_values = msgspec.json.Decoder(_Value)
+
+
+def paper_of(now: int, unique: str, who: str, what: str, target: str, outcome: str, detail: dict[str, Any]) -> Paper:
+    """An entry, to be put on the shelf. `unique` tells it from others of the same millisecond."""
+    value = msgspec.json.encode(_Value(who, what, target, outcome, detail)).decode()
+    return Paper(KIND, f"{key_of(now)}-{unique}", 0, value)
+
+
+def key_of(ms: int) -> str:
+    """Where the entries of a time begin."""
+    return f"{ms:0{_DIGITS}d}"
+
+
+def entry_of(paper: Paper) -> AuditEntry:
+    value = _values.decode(paper.value)
+    at = to_datetime(int(paper.key[:_DIGITS]))
+    assert at is not None
+    return AuditEntry(
+        cursor=paper.key,
+        at=at,
+        who=value.who,
+        what=value.what,
+        target=value.target,
+        outcome=value.outcome,
+        detail=value.detail,
+    )

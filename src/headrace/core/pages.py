@@ -1,0 +1,171 @@
+"""The pages that events are stored on: one for each commit, by columns, so that a batch of jobs costs one small row.
+
+A page is a list of groups in JSON. Three kinds of groups are shorthand, and are written out when a page is read: `ran`
+stands for the start and the end of jobs that began and succeeded within one page, `filed` for an entry of a job's
+history, and `only` (beside the page) for the jobs that it is true of, where the store refused some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.core.clock import to_datetime
+from headrace.core.filed import ENDS_A_RUN, happened, run_of
+from headrace.core.happenings import Happening, page_of
+from headrace.core.model import NewJob
+from headrace.core.states import State
+
+RAN, FILED, STARTED, COMPLETED = "ran", "filed", "job.started", "job.completed"
+
+
+class Group(Struct, frozen=True, array_like=True):
+    """Events of one type, queue, task and worker that were told together, with a column for each thing to tell.
+
+    A column is as long as `jobs`, or empty. `waits` are the milliseconds from when a job could have run to its start,
+    `runs` those from there to its end, `ago` how long before `at` each event was. What is about no job is one event.
+    """
+
+    type: str
+    at: int
+    queue: str | None = None
+    task: str | None = None
+    worker: str | None = None
+    jobs: list[str] = []
+    attempts: list[int] = []
+    waits: list[int] = []
+    runs: list[int] = []
+    ago: list[int] = []
+    data: list[dict[str, Any]] = []
+
+    @property
+    def size(self) -> int:
+        """How many events these are."""
+        return len(self.jobs) or 1
+
+    def of(self, wanted: Collection[str]) -> Group | None:
+        """What of the group is about these jobs; None if nothing is."""
+        places = [place for place, job_id in enumerate(self.jobs) if job_id in wanted]
+        if len(places) == len(self.jobs):
+            return self
+        columns = {name: [column[place] for place in places] for name in _COLUMNS if (column := getattr(self, name))}
+        return replace(self, **columns) if places else None
+
+
+_COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
+_encoder = msgspec.json.Encoder()
+_groups = msgspec.json.Decoder(list[Group])
+_names = msgspec.json.Decoder(list[str])
+
+
+class Page(Struct, frozen=True):
+    """A page that is to be stored: its text, the number of its events and their time."""
+
+    text: str
+    size: int
+    at: int
+
+
+def page(groups: Sequence[Group]) -> Page:
+    """The page with these groups."""
+    size = sum(2 * group.size if group.type == RAN else group.size for group in groups)
+    return Page(_encoder.encode(groups).decode(), size, max((group.at for group in groups), default=0))
+
+
+def read(text: str | bytes, only: str | bytes | None = None) -> list[Group]:
+    """The groups of a page as it is stored, written out, in the order in which they happened."""
+    told: list[Group] = []
+    true_of = None if only is None else frozenset(_names.decode(only))
+    for group in _groups.decode(text):
+        told += _written_out(group, true_of)
+    return told
+
+
+def _written_out(group: Group, only: frozenset[str] | None) -> Iterable[Group]:
+    if group.type == FILED:
+        return _of_history(group)
+    if group.type == RAN:
+        start = replace(group, type=STARTED, ago=group.runs, runs=[], data=[])
+        end = replace(group, type=COMPLETED, waits=[])
+        return [start, *_written_out(end, only)]
+    if only is None or group.type == STARTED:  # that it has begun, a store can't refuse
+        return [group]
+    left = group.of(only)
+    return [] if left is None else [left]
+
+
+def _of_history(group: Group) -> list[Group]:
+    [entry] = group.data
+    run = run_of(entry, group.at)
+    runs = [] if run is None else [run]
+    return [
+        replace(group, type=kind, runs=runs if kind in ENDS_A_RUN else [], data=[data] if data else [])
+        for kind, data in happened(entry)
+    ]
+
+
+def narrowed(groups: Sequence[Group], to: Collection[str]) -> list[Group]:
+    """These groups, written out, with no success but of these jobs."""
+    true_of = frozenset(to)
+    return [each for group in groups for each in _written_out(group, true_of)]
+
+
+def endings(groups: Sequence[Group], of: Collection[str]) -> list[Group]:
+    """What these groups tell of the success of these jobs, and nothing else."""
+    told = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
+    return [left for group in told if (left := group.of(of)) is not None]
+
+
+def events_of(cursor: str, groups: Sequence[Group], after: str | None = None) -> Iterator[Happening]:
+    """The events of one page, each with its cursor; with `after`, a cursor on it, those behind that one."""
+    last = sum(group.size for group in groups) - 1
+    on, place = ("", None) if after is None else page_of(after)
+    first = 0 if on != cursor else last + 1 if place is None else place + 1
+    number = 0
+    for group in groups:
+        for place_in_group in range(group.size):
+            if number >= first:
+                yield _event(cursor if number == last else f"{cursor}.{number}", group, place_in_group)
+            number += 1
+
+
+def _event(cursor: str, group: Group, place: int) -> Happening:
+    moment = to_datetime(group.at - (group.ago[place] if group.ago else 0))
+    assert moment is not None
+    data = dict(group.data[place]) if group.data else {}
+    if group.waits:
+        data["wait"] = group.waits[place] / 1000
+    if group.runs:
+        data["run"] = group.runs[place] / 1000
+    return Happening(
+        cursor,
+        group.type,
+        moment,
+        group.jobs[place] if group.jobs else None,
+        group.task,
+        group.queue,
+        group.worker,
+        group.attempts[place] if group.attempts else None,
+        data,
+    )
+
+
+def arrivals(jobs: Iterable[NewJob]) -> list[Group]:
+    """What is told of jobs that are stored."""
+    groups: dict[tuple[str, str, State], Group] = {}
+    for job in jobs:
+        key = (job.queue, job.task, job.state)
+        group = groups.get(key)
+        if group is None:
+            kind = "job.scheduled" if job.state is State.SCHEDULED else "job.enqueued"
+            group = groups[key] = Group(kind, job.created_at, job.queue, job.task, None, [], [], [], [], [], [])
+        group.jobs.append(job.id)
+        if job.state is State.SCHEDULED:
+            group.data.append({"run_at": job.run_at})
+        elif job.state is State.WAITING:
+            group.data.append({"waits": True})
+    return list(groups.values())

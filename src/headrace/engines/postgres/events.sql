@@ -1,0 +1,50 @@
+-- Events. See core/pages.py for what a page is. The number of a page is taken before its commit, so a later one may be
+-- there earlier: nothing is read as long as a transaction is open that began to write before.
+
+-- name: tell
+INSERT INTO headrace_events (at, size, page) VALUES (:at, :size, :page);
+
+-- What is about to be removed, by queue and task.
+-- name: tell_moved
+INSERT INTO headrace_events (at, size, page)
+SELECT :now, sum(jobs), json_agg(json_build_array(:type::text, :now::bigint, queue, task, NULL, ids))::text
+FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM headrace_jobs
+      WHERE seq = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb)))
+      GROUP BY queue, task) AS told
+HAVING count(*) > 0;
+
+-- name: read_events
+SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, true_of)), '[]')::text FROM (
+    SELECT * FROM headrace_events
+    WHERE (xid, seq) > (split_part(:after, '-', 1)::xid8,
+                        coalesce(nullif(split_part(:after, '-', 2), ''), '0')::bigint - :inside)
+      AND xid < pg_snapshot_xmin(pg_current_snapshot())
+    ORDER BY xid, seq LIMIT :limit) AS page;
+
+-- name: last_event
+SELECT coalesce((SELECT xid || '-' || seq FROM headrace_events WHERE xid < pg_snapshot_xmin(pg_current_snapshot())
+                 ORDER BY xid DESC, seq DESC LIMIT 1), '0');
+
+-- The oldest pages that are too old or too many. What is from the future is of another server, whose tables were
+-- restored here: its place in the order means nothing any more.
+-- name: trim_events
+WITH newest AS MATERIALIZED (
+    SELECT xid, seq FROM headrace_events ORDER BY xid DESC, seq DESC LIMIT 1
+), beyond AS MATERIALIZED (
+    SELECT coalesce(sum(size), 0) - :most AS events FROM headrace_events
+), oldest AS MATERIALIZED (
+    SELECT xid, seq, at, sum(size) OVER (ORDER BY xid, seq) AS upto
+    FROM (SELECT xid, seq, at, size FROM headrace_events ORDER BY xid, seq LIMIT :limit) AS page
+)
+DELETE FROM headrace_events AS page
+WHERE (page.xid, page.seq) IN (
+    SELECT oldest.xid, oldest.seq FROM oldest, newest, beyond
+    WHERE (oldest.xid, oldest.seq) < (newest.xid, newest.seq)
+      AND (oldest.at < :before OR oldest.upto <= beyond.events
+           OR oldest.xid >= pg_snapshot_xmax(pg_current_snapshot())));
+
+-- name: hush
+INSERT INTO headrace_store (name, value) VALUES ('hush', '') ON CONFLICT (name) DO NOTHING;
+
+-- name: speak
+DELETE FROM headrace_store WHERE name = 'hush';

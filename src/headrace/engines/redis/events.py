@@ -1,0 +1,51 @@
+"""The events of a Redis store: a stream with an entry for each commit."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.happenings import page_of
+from headrace.core.pages import Group, page, read
+from headrace.engines.redis.scripts import load
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.desk import Office
+
+_tell, _trim = load("events_tell"), load("events_trim")
+
+
+class RedisEvents:
+    """Reads pages, tells and trims."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def read(self, after: str | None, limit: int) -> list[tuple[str, list[Group]]]:
+        cursor, place = ("0", None) if after is None else page_of(after)
+        first = cursor if place is not None else f"({cursor}"
+        return [_page(entry) for entry in self._ask("XRANGE", first, "+", "COUNT", limit)]
+
+    def last(self) -> str:
+        newest = self._ask("XREVRANGE", "+", "-", "COUNT", 1)
+        return newest[0][0].decode() if newest else "0"
+
+    def tell(self, groups: Sequence[Group]) -> None:
+        if groups:
+            self._office.prepare()
+            told = page(groups)
+            self._office.wire.run(_tell, told.text, told.size, told.at)
+
+    def trim(self, before: int, most: int, limit: int) -> int:
+        self._office.prepare()
+        return int(self._office.wire.run(_trim, before, most, limit))
+
+    def _ask(self, command: str, *values: str | int) -> Any:
+        self._office.prepare()
+        return self._office.wire.ask(command, f"{{{self._office.prefix}}}:events", *values)
+
+
+def _page(entry: Sequence[Any]) -> tuple[str, list[Group]]:
+    cursor, fields = entry
+    told = dict(zip(fields[::2], fields[1::2], strict=True))
+    return cursor.decode(), read(told[b"page"], told[b"only"] or None)

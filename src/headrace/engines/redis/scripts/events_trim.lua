@@ -1,0 +1,20 @@
+-- Forget the oldest pages of events that are too old, or beyond so many events. The newest page stays.
+-- ARGV: before, most, limit
+-- Answers: how many went
+
+local before, most, limit = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
+local stream = P .. ':events'
+local kept = tonumber(call('GET', P .. ':told') or 0)
+local pages = call('XRANGE', stream, '-', '+', 'COUNT', limit + 1)
+local gone = {}
+for i = 1, math.min(limit, #pages - 1) do
+  local id, fields = pages[i][1], pages[i][2]
+  local size, at = tonumber(fields[4]), tonumber(fields[6])
+  if kept <= most and at >= before then break end
+  kept, gone[#gone + 1] = kept - size, id
+end
+if #gone > 0 then
+  in_parts('XDEL', stream, gone, #gone)
+  call('SET', P .. ':told', string.format('%.0f', kept))
+end
+return #gone

@@ -1,0 +1,197 @@
+"""Jobs: find them, submit them, look into one, act on one or on many."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from headrace.app.job_records import JobRecord, full_record_of, log_of, record_of
+from headrace.core.story import Entry
+from headrace.errors import InvalidJob
+from headrace.runtime.job import Job, LogEntry
+from headrace.web.api.new_jobs import NewJob, call_of
+from headrace.web.api.shapes import Changed, JobFilter, JobQuery, filters_of, said
+from headrace.web.api.table import Table
+from headrace.web.bulk import Act, act_on_many, would_concern
+from headrace.web.guard import Visit
+from headrace.web.problems import Refused
+
+table = Table("jobs", "Jobs: find them, submit them, look into one, act on one or on many.")
+_FILTER = {"queue": "emails", "state": ["failed"], "dry_run": True}
+_NEW = {"task": "emails.send", "kwargs": {"to": "ann@example.com"}, "queue": "emails", "delay": 60}
+
+
+class JobList(Struct, frozen=True):
+    """Jobs, newest first. `cursor` continues after them; `total` counts all that match, if it was asked for."""
+
+    jobs: list[JobRecord]
+    cursor: str | None
+    total: int | None = None
+
+
+class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
+    """Jobs that are stored together, or not at all."""
+
+    jobs: Annotated[list[NewJob], Meta(max_length=10_000)]
+
+
+class StoredJobs(Struct, frozen=True):
+    """The ids of the jobs, in the order they were given."""
+
+    ids: list[str]
+
+
+class JobChange(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is to be different; what is not named stays."""
+
+    priority: int | UnsetType = UNSET
+    run_at: datetime | UnsetType = UNSET
+    queue: str | UnsetType = UNSET
+
+
+class Why(Struct, frozen=True):
+    """Why a job is not running now, or what it is doing, in one sentence."""
+
+    id: str
+    state: str
+    why: str
+
+
+@table.get("/jobs")
+def find(visit: Visit, query: JobQuery) -> JobList:
+    """List and search jobs, newest first.
+
+    Filters that are given must all match. `state` may be repeated. With `archived`, jobs that have left the store for
+    the archive, where `since` and `until` mean their ends.
+    """
+    filters = filters_of(query, but=("limit", "cursor", "archived", "total"))
+    jobs = visit.app.jobs
+    page = jobs.find(limit=query.limit, cursor=query.cursor, archived=query.archived, **filters)
+    total = jobs.count(archived=query.archived, **filters) if query.total else None
+    return JobList([record_of(job) for job in page], page.cursor, total)
+
+
+@table.post("/jobs", role="worker", status=201, example=_NEW)
+def create(visit: Visit, body: NewJob) -> JobRecord:
+    """Submit a job.
+
+    The task need not be known to the web process; where it is, its arguments are checked.
+    """
+    call = call_of(visit.app, body)
+    (job,) = visit.app.enqueue_many([call])
+    return record_of(job)
+
+
+@table.post("/jobs/bulk", role="worker", status=201, example={"jobs": [_NEW]})
+def create_many(visit: Visit, body: NewJobs) -> StoredJobs:
+    """Submit many jobs in one commit: all of them or, if one is not valid, none."""
+    stored = visit.app.enqueue_many([call_of(visit.app, job) for job in body.jobs])
+    return StoredJobs([job.id for job in stored])
+
+
+@table.post("/jobs/cancel", example=_FILTER)
+def cancel_many(visit: Visit, body: JobFilter) -> Changed:
+    """Cancel the matching jobs that are not over."""
+    return _bulk(visit, body, "cancel")
+
+
+@table.post("/jobs/retry", example=_FILTER)
+def retry_many(visit: Visit, body: JobFilter) -> Changed:
+    """Run the matching jobs again that are over; without a state, those that failed."""
+    return _bulk(visit, body, "retry")
+
+
+@table.post("/jobs/promote", example={"queue": "emails"})
+def promote_many(visit: Visit, body: JobFilter) -> Changed:
+    """Run the matching scheduled, retrying or waiting jobs now."""
+    return _bulk(visit, body, "promote")
+
+
+@table.post("/jobs/delete", example=_FILTER)
+def delete_many(visit: Visit, body: JobFilter) -> Changed:
+    """Remove the matching jobs that are not running."""
+    return _bulk(visit, body, "delete")
+
+
+def _bulk(visit: Visit, body: JobFilter, act: Act) -> Changed:
+    filters = filters_of(body, but=("dry_run",))
+    if not filters:
+        raise InvalidJob("say which jobs are meant with at least one filter")
+    if body.dry_run:
+        return Changed(would_concern(visit.app, act, filters), True)
+    return Changed(act_on_many(visit.app, act, filters))
+
+
+@table.get("/jobs/{job_id}/logs")
+def logs(visit: Visit, job_id: str) -> list[LogEntry]:
+    """What a job logged about itself, oldest first."""
+    job = visit.app.jobs.get(job_id)
+    return [log_of(line, job) for line in job.logs()]
+
+
+@table.get("/jobs/{job_id}/history")
+def history(visit: Visit, job_id: str) -> list[Entry]:
+    """Every step of a job's life, oldest first."""
+    return visit.app.jobs.get(job_id).history()
+
+
+@table.get("/jobs/{job_id}/why")
+def why(visit: Visit, job_id: str) -> Why:
+    """Why a job is not running now, or what it is doing."""
+    job = visit.app.jobs.get(job_id)
+    return Why(job.id, job.state, job.why())
+
+
+@table.post("/jobs/{job_id}/cancel")
+def cancel(visit: Visit, job_id: str) -> JobRecord:
+    """Cancel a job that is not over; a running attempt is told to stop, and can't change it any more."""
+    return _act(visit.app.jobs.get(job_id), "cancel", "is over")
+
+
+@table.post("/jobs/{job_id}/retry")
+def retry(visit: Visit, job_id: str) -> JobRecord:
+    """Run a finished job again, with fresh attempts."""
+    return _act(visit.app.jobs.get(job_id), "retry", "is not over")
+
+
+@table.post("/jobs/{job_id}/promote")
+def promote(visit: Visit, job_id: str) -> JobRecord:
+    """Run a scheduled, retrying or waiting job now."""
+    return _act(visit.app.jobs.get(job_id), "promote", "does not wait for a time or for other jobs")
+
+
+@table.get("/jobs/{job_id}")
+def get(visit: Visit, job_id: str) -> JobRecord:
+    """Everything about one job, its secrets starred out."""
+    job = visit.app.jobs.get(job_id)
+    steps = [] if job.spooled or job.archived else visit.app.engine.desk.steps(job.id)
+    return full_record_of(job, steps)
+
+
+@table.patch("/jobs/{job_id}", example={"priority": 50})
+def update(visit: Visit, job_id: str, body: JobChange) -> JobRecord:
+    """Change the priority, time or queue of a job that has not started."""
+    job = visit.app.jobs.get(job_id)
+    if not job.update(**said(body)):
+        raise _conflict(job, "has started")
+    return record_of(job)
+
+
+@table.delete("/jobs/{job_id}")
+def delete(visit: Visit, job_id: str) -> None:
+    """Remove a job that is not running, with its history, also from the archive."""
+    job = visit.app.jobs.get(job_id)
+    if not job.delete():
+        raise _conflict(job.refresh(), "is running; cancel it first")
+
+
+def _act(job: Job[Any], act: str, otherwise: str) -> JobRecord:
+    if not getattr(job, act)():
+        raise _conflict(job, otherwise)
+    return record_of(job)
+
+
+def _conflict(job: Job[Any], why: str) -> Refused:
+    return Refused(409, "wrong-state", f"job {job.id} is {job.state}: it {why}")

@@ -1,0 +1,94 @@
+"""A job as a program of any language submits it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from headrace.app.app import Headrace
+from headrace.core.kinship import Policy
+from headrace.core.model import Isolation
+from headrace.core.retry import Retry
+from headrace.core.states import State
+from headrace.core.unique import Unique
+from headrace.runtime.task import Call
+from headrace.web.api.shapes import lifted, said
+
+_NOT_OPTIONS = ("task", "args", "kwargs")
+
+
+class NewRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a failed attempt runs again; times in seconds, errors by their dotted names."""
+
+    limit: int = 3
+    backoff: Literal["exponential", "fixed", "linear"] | list[float] = "exponential"
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    floor: float = 0.1
+    jitter: float = 0.1
+    on: list[str] = []
+    never: list[str] = []
+    on_timeout: bool = True
+
+
+class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of several calls that are the same, only one is a job at a time."""
+
+    by: tuple[str, ...] = ("args",)
+    key: str | None = None
+    states: list[State] | None = None
+    window: float | None = None
+    on_conflict: Literal["return_existing", "raise", "replace", "reschedule", "keep_last_if_running"] = (
+        "return_existing"
+    )
+
+
+class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of a task, and options as of `using()`: times in seconds, what is not said follows the task."""
+
+    task: Annotated[str, Meta(min_length=1, max_length=100)]
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    queue: str | UnsetType = UNSET
+    priority: int | UnsetType = UNSET
+    delay: float | UnsetType = UNSET
+    run_at: datetime | UnsetType = UNSET
+    expires: float | UnsetType = UNSET
+    timeout: float | UnsetType | None = UNSET
+    retry: int | NewRetry | UnsetType = UNSET
+    unique: bool | NewUnique | UnsetType = UNSET
+    idempotency_key: str | UnsetType = UNSET
+    job_id: str | UnsetType = UNSET
+    tags: list[str] | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    after: list[str] | UnsetType = UNSET
+    on_parent_failure: Policy | UnsetType = UNSET
+    lifo: bool | UnsetType = UNSET
+    needs: list[str] | UnsetType = UNSET
+    rate_key: str | UnsetType = UNSET
+    concurrency_key: str | UnsetType = UNSET
+    keep_result: bool | UnsetType = UNSET
+    remove_on_complete: bool | int | UnsetType = UNSET
+    remove_on_fail: bool | int | UnsetType = UNSET
+    isolation: Isolation | UnsetType = UNSET
+
+
+def options_of(job: Struct) -> dict[str, Any]:
+    """What was said besides the call, as `using()` takes it."""
+    given = said(job, but=_NOT_OPTIONS)
+    retry, unique = given.get("retry"), given.get("unique")
+    if isinstance(retry, NewRetry):
+        told = structs.asdict(retry)
+        given["retry"] = Retry(**{**told, "on": tuple(retry.on), "never": tuple(retry.never)})
+    if isinstance(unique, bool | NewUnique):
+        told = structs.asdict(unique) if isinstance(unique, NewUnique) else {}
+        given["unique"] = Unique(**told) if unique else None
+    return given
+
+
+def call_of(app: Headrace, job: NewJob) -> Call[Any]:
+    """The call, checked against the task's signature where that is known here."""
+    return app.task_by_name(job.task).using(**options_of(job)).bind(*lifted(job.args), **lifted(job.kwargs))

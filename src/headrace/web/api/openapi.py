@@ -1,0 +1,116 @@
+"""The OpenAPI 3.1 document, made of the table of endpoints."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+
+from headrace import __version__
+from headrace.web.api.table import Endpoint, Table
+from headrace.web.problems import MEDIA_TYPE, Problem
+
+_REF = "#/components/schemas/{name}"
+_ABOUT = """Jobs, queues, workers, schedules, flows and dead letters of one headrace store.
+
+Times are RFC 3339, durations are seconds. Lists go on with `cursor`. What is refused is told as RFC 9457 problem JSON.
+Arguments and results have their secrets starred out; what JSON has no word for is tagged, as in `{"$date": …}`.
+A write needs a bearer token or, with basic authentication or a session, `Content-Type: application/json` or any
+`X-Requested-With`, which no foreign page can send."""
+_SECURITY: list[dict[str, list[str]]] = [{"basic": []}, {"bearer": []}, {}]
+_REFUSALS = {
+    "400": "The request is malformed.",
+    "401": "Nobody is known by these credentials, or none were given.",
+    "403": "The caller may not do this.",
+    "404": "It is not there.",
+    "409": "It is not in a state for this.",
+    "413": "The body or what it holds is too large.",
+    "422": "A value breaks a rule; `detail` names it.",
+    "429": "Too many requests, or the queue is full.",
+    "501": "This store can't do that.",
+    "503": "The store is not available.",
+}
+
+
+@functools.cache
+def document(tables: Sequence[Table], root: str) -> bytes:
+    """The document in JSON; `root` is where the API is mounted."""
+    return msgspec.json.format(msgspec.json.encode(_document(tables, root)), indent=1)
+
+
+def _document(tables: Sequence[Table], root: str) -> dict[str, Any]:
+    endpoints = [endpoint for table in tables for endpoint in table]
+    types = [kind for one in endpoints for kind in (one.query, one.body, one.answer) if kind is not None]
+    schemas, components = msgspec.json.schema_components([*types, Problem], ref_template=_REF)
+    told = iter(schemas)
+    paths: dict[str, dict[str, Any]] = {}
+    for endpoint in endpoints:
+        query = next(told) if endpoint.query is not None else None
+        body = next(told) if endpoint.body is not None else None
+        answer = next(told) if endpoint.answer is not None else None
+        parameters = _parameters(endpoint, query, components)
+        paths.setdefault(endpoint.path, {})[endpoint.method.lower()] = _operation(endpoint, parameters, body, answer)
+    problem = {MEDIA_TYPE: {"schema": {"$ref": _REF.format(name="Problem")}}}
+    queries = {one.query.__name__ for one in endpoints if one.query is not None}
+    return {
+        "openapi": "3.1.0",
+        "info": {"title": "headrace", "version": __version__, "description": _ABOUT},
+        "servers": [{"url": root}],
+        "security": _SECURITY,
+        "tags": [{"name": table.tag, "description": table.about} for table in tables],
+        "paths": paths,
+        "components": {
+            "schemas": {name: schema for name, schema in components.items() if name not in queries},
+            "responses": {code: {"description": why, "content": problem} for code, why in _REFUSALS.items()},
+            "securitySchemes": {
+                "basic": {"type": "http", "scheme": "basic"},
+                "bearer": {"type": "http", "scheme": "bearer"},
+            },
+        },
+    }
+
+
+def _operation(endpoint: Endpoint, parameters: list[Any], body: Any, answer: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {
+        "operationId": endpoint.name,
+        "tags": [endpoint.tag],
+        "summary": endpoint.summary,
+        "description": f"{endpoint.description}\n\nNeeds the role `{endpoint.role}`.".strip(),
+        "parameters": parameters,
+        "responses": _responses(endpoint, answer),
+    }
+    if body is not None:
+        content: dict[str, Any] = {"schema": body}
+        if endpoint.example is not None:
+            content["example"] = endpoint.example
+        told["requestBody"] = {"required": _is_required(endpoint.body), "content": {"application/json": content}}
+    return told
+
+
+def _responses(endpoint: Endpoint, answer: Any) -> dict[str, Any]:
+    told: dict[str, Any] = {"204": {"description": "Done."}}
+    if answer is not None:
+        told = {str(endpoint.status): {"description": "Done.", "content": {"application/json": {"schema": answer}}}}
+    if endpoint.method == "GET":
+        told["304"] = {"description": "It is as it was at the ETag in If-None-Match."}
+    return told | {code: {"$ref": f"#/components/responses/{code}"} for code in _REFUSALS}
+
+
+def _parameters(endpoint: Endpoint, query: Any, components: dict[str, Any]) -> list[Any]:
+    told = [
+        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
+        for name in endpoint.places
+    ]
+    if query is None:
+        return told
+    schema = components[query["$ref"].rpartition("/")[2]]
+    for name, kind in schema["properties"].items():
+        told.append({"name": name, "in": "query", "required": name in schema.get("required", ()), "schema": kind})
+    return told
+
+
+def _is_required(body: type[Struct]) -> bool:
+    return any(field.required for field in msgspec.structs.fields(body))

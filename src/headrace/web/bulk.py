@@ -1,0 +1,36 @@
+"""Acts on many jobs by a filter, and how many they would concern."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Literal, get_args
+
+from headrace.app.app import Headrace
+from headrace.core.states import Event, State, sources
+
+Act = Literal["cancel", "retry", "promote", "delete"]
+ACTS: tuple[Act, ...] = get_args(Act)
+_EVENTS: dict[Act, Event] = {
+    "cancel": Event.CANCEL,
+    "retry": Event.REVIVE,
+    "promote": Event.HURRY,
+    "delete": Event.DELETE,
+}
+
+
+def act_on_many(app: Headrace, act: Act, filters: dict[str, Any]) -> int:
+    """Do it; how many jobs it was done to."""
+    acts: dict[Act, Callable[..., int]] = {
+        "cancel": app.jobs.cancel,
+        "retry": app.jobs.retry,
+        "promote": app.jobs.promote,
+        "delete": app.jobs.delete,
+    }
+    return acts[act](**filters)
+
+
+def would_concern(app: Headrace, act: Act, filters: dict[str, Any]) -> int:
+    """To how many jobs it would be done now."""
+    asked = filters.get("state") or ([State.FAILED] if act == "retry" and "ids" not in filters else [*State])
+    states = [state for state in asked if State(state) in sources(_EVENTS[act])]
+    return app.jobs.count(**{**filters, "state": states}) if states else 0

@@ -1,0 +1,354 @@
+"""The REST API, endpoint by endpoint, as a program sees it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, Job
+from headrace.core.access import Role
+from headrace.testing import drain
+from headrace.web.api.table import Endpoint
+from headrace.web.api.tables import ENDPOINTS
+from tests.surfaces.rest.kit import Api
+from tests.surfaces.web.client import bearer
+
+TOKENS = {"admin": "admin-token", "viewer": "viewer-token", "worker": "worker-token"}
+
+
+@pytest.fixture
+def app(app: Headrace) -> Headrace:
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    @app.task(name="sign_in", redact=("password",))
+    def sign_in(user: str, password: str) -> dict[str, str]:
+        return {"user": user, "password": password}
+
+    @app.task(name="boom", retry=0)
+    def boom() -> None:
+        raise OSError("the mail server is away")
+
+    return app
+
+
+# -- every endpoint
+
+
+def path_of(endpoint: Endpoint) -> str:
+    return endpoint.path.replace("{", "").replace("}", "")
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
+def test_each_endpoint_answers_only_who_has_its_role(app: Headrace, endpoint: Endpoint) -> None:
+    there = Api(app.asgi(tokens=[f"{role}={token}" for role, token in TOKENS.items()]))
+    may: dict[Role, set[str]] = {
+        "viewer": {"viewer", "admin"},
+        "worker": {"worker", "admin"},
+        "admin": {"admin"},
+    }
+    for role, token in TOKENS.items():
+        told = there(endpoint.method, path_of(endpoint), headers=bearer(token), content=b"no JSON")
+        if role in may[endpoint.role]:
+            assert told.status_code != 403, told.text
+        else:
+            assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forbidden")
+    assert there(endpoint.method, path_of(endpoint)).status_code == 401
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.method != "GET"], ids=lambda one: one.name)
+def test_each_write_is_refused_by_a_server_that_only_shows(app: Headrace, endpoint: Endpoint) -> None:
+    told = Api(app.asgi(read_only=True))(endpoint.method, path_of(endpoint), json={})
+    assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:read-only")
+
+
+def test_names_of_endpoints_are_unique_and_lists_have_limits() -> None:
+    names = [endpoint.name for endpoint in ENDPOINTS]
+    assert len(names) == len(set(names))
+    assert all(endpoint.summary.endswith(".") for endpoint in ENDPOINTS)
+
+
+# -- jobs
+
+
+def test_a_job_is_submitted_found_looked_into_and_deleted(app: Headrace, api: Api) -> None:
+    made = api("POST", "/jobs", json={"task": "add", "args": [1, 2], "tags": ["sum"], "priority": 5})
+    assert made.status_code == 201
+    job_id = made.json()["id"]
+    assert made.headers["location"] == f"/api/v1/jobs/{job_id}"
+    assert [job["id"] for job in api.ask("GET", "/jobs?tag=sum")["jobs"]] == [job_id]
+    assert api.ask("PATCH", f"/jobs/{job_id}", json={"priority": 7})["priority"] == 7
+    drain(app)
+    job = api.ask("GET", f"/jobs/{job_id}")
+    assert (job["state"], job["args"], job["result"], job["attempt"]) == ("completed", [1, 2], 3, 1)
+    events = [entry["event"] for entry in api.ask("GET", f"/jobs/{job_id}/history")]
+    assert events == ["submit", "amend", "claim", "succeed"]
+    assert "completed" in api.ask("GET", f"/jobs/{job_id}/why")["why"]
+    assert api.ask("DELETE", f"/jobs/{job_id}", 204) is None
+    assert api.refused("GET", f"/jobs/{job_id}", 404)[0] == "job-not-found"
+
+
+def test_secrets_are_starred_out_also_for_an_admin(app: Headrace, api: Api) -> None:
+    job: Job[Any] = app.enqueue("sign_in", "ann", "hunter2")
+    drain(app)
+    for path in (f"/jobs/{job.id}", "/jobs", f"/jobs/{job.id}/history"):
+        assert "hunter2" not in api("GET", path).text
+    assert api.ask("GET", f"/jobs/{job.id}")["args"] == ["ann", "***"]
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("body", "status", "word"),
+    [
+        ({"task": "add", "args": [1]}, 422, "'b'"),
+        ({"task": "add", "args": [1, "x"]}, 422, "expected int"),
+        ({"task": "add", "args": [1, 2], "priority": 1000}, 422, "priority"),
+        ({"task": "add", "args": [1, 2], "qeue": "x"}, 422, "qeue"),
+        ({"task": "add", "args": [1, 2], "retry": {"limit": -1}}, 422, "retry limit"),
+        ({"task": "add", "args": [1, 2], "unique": {"by": ["args"], "key": "x", "window": -1}}, 422, "unique"),
+        ({"task": "add", "args": ["x" * 1_100_000, 2]}, 422, "expected int"),
+        ({"args": [1, 2]}, 422, "task"),
+        ([], 422, "object"),
+    ],
+)
+def test_a_bad_job_is_refused_by_name(api: Api, body: Any, status: int, word: str) -> None:
+    assert word in api.refused("POST", "/jobs", status, json=body)[1]
+
+
+@pytest.mark.engines("sqlite")
+def test_what_is_not_json_is_told_so(api: Api) -> None:
+    headers = {"content-type": "application/json"}
+    for content in (b"{", b"\xff", b'{"args":' + b"[" * 100_000):
+        assert api.refused("POST", "/jobs", 400, content=content, headers=headers)[0] == "malformed-json"
+
+
+def test_many_jobs_are_stored_together_or_not_at_all(app: Headrace, api: Api) -> None:
+    good = {"task": "add", "args": [1, 2]}
+    assert len(api.ask("POST", "/jobs/bulk", 201, json={"jobs": [good, good, good]})["ids"]) == 3
+    api.refused("POST", "/jobs/bulk", 422, json={"jobs": [good, {"task": "add", "args": []}]})
+    assert app.jobs.count() == 3
+
+
+def test_a_taken_id_and_a_full_queue_have_their_own_answers(app: Headrace, api: Api) -> None:
+    job = {"task": "add", "args": [1, 2], "job_id": "reports/2026"}
+    api.ask("POST", "/jobs", 201, json=job)
+    assert api.refused("POST", "/jobs", 409, json=job)[0] == "duplicate-job"
+    assert api.ask("GET", "/jobs/reports%2F2026")["id"] == "reports/2026"
+    app.queue("small").configure(max_length=1)
+    api.ask("POST", "/jobs", 201, json={"task": "add", "args": [1, 2], "queue": "small"})
+    told = api("POST", "/jobs", json={"task": "add", "args": [1, 2], "queue": "small"})
+    assert (told.status_code, told.headers["retry-after"]) == (429, "1")
+
+
+def test_pages_follow_each_other_and_name_each_job_once(app: Headrace, api: Api) -> None:
+    stored: list[Job[int]] = app.enqueue_many([{"task": "add", "args": [n, n]} for n in range(25)])
+    ids = [job.id for job in stored]
+    seen, cursor = [], ""
+    while True:
+        page = api.ask("GET", f"/jobs?limit=10&total=true{cursor}")
+        assert page["total"] == 25
+        seen += [job["id"] for job in page["jobs"]]
+        if page["cursor"] is None:
+            break
+        cursor = f"&cursor={page['cursor']}"
+    assert seen == ids[::-1]
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    "query", ["limit=0", "limit=1001", "limit=x", "state=gone", "since=yesterday", "colour=red", "queue=a&queue=b"]
+)
+def test_a_bad_parameter_is_named(api: Api, query: str) -> None:
+    assert query.partition("=")[0] in api.refused("GET", f"/jobs?{query}", 422)[1]
+
+
+def test_acts_on_one_job_tell_when_there_is_nothing_to_do(app: Headrace, api: Api) -> None:
+    job: Job[int] = app.task_by_name("add").using(delay=60).enqueue(1, 2)
+    assert api.ask("POST", f"/jobs/{job.id}/promote", json={})["state"] == "pending"
+    assert api.refused("POST", f"/jobs/{job.id}/promote", 409, json={})[0] == "wrong-state"
+    assert api.ask("POST", f"/jobs/{job.id}/cancel", json={})["state"] == "cancelled"
+    assert api.refused("POST", f"/jobs/{job.id}/cancel", 409, json={})[0] == "wrong-state"
+    assert api.ask("POST", f"/jobs/{job.id}/retry", json={})["state"] == "pending"
+
+
+def test_acts_on_many_foretell_what_they_do(app: Headrace, api: Api) -> None:
+    app.enqueue_many([{"task": "add", "args": [n, n], "queue": "a" if n % 2 else "b"} for n in range(10)])
+    assert api.refused("POST", "/jobs/cancel", 422, json={})[0] == "invalid-job"
+    told = api.ask("POST", "/jobs/cancel", json={"queue": "a", "dry_run": True})
+    assert told == {"changed": 5, "dry_run": True}
+    assert api.ask("POST", "/jobs/cancel", json={"queue": "a"})["changed"] == 5
+    assert api.ask("POST", "/jobs/retry", json={"queue": "a", "dry_run": True})["changed"] == 0
+    retry = {"queue": "a", "state": ["cancelled"]}
+    assert api.ask("POST", "/jobs/retry", json={**retry, "dry_run": True})["changed"] == 5
+    assert api.ask("POST", "/jobs/retry", json=retry)["changed"] == 5
+    assert api.ask("POST", "/jobs/delete", json={"queue": "b"})["changed"] == 5
+
+
+# -- queues, tasks, workers
+
+
+def test_a_queue_is_configured_paused_peeked_into_and_cleared(app: Headrace, api: Api) -> None:
+    jobs: list[Job[int]] = app.enqueue_many([{"task": "add", "args": [n, n], "queue": "mail"} for n in range(3)])
+    told = api.ask("PATCH", "/queues/mail", json={"rate": "10/s", "burst": 20, "concurrency": 5, "ageing": 30})
+    assert {name: told["rules"][name] for name in ("rate", "burst", "concurrency", "ageing")} == {
+        "rate": "10/s",
+        "burst": 20,
+        "concurrency": 5,
+        "ageing": 30.0,
+    }
+    assert api.ask("PATCH", "/queues/mail", json={"rate": None})["rules"]["rate"] is None
+    assert api.ask("POST", "/queues/mail/pause", json={})["paused"] is True
+    assert api.ask("POST", "/queues/mail/resume", json={})["paused"] is False
+    assert [job["id"] for job in api.ask("GET", "/queues/mail/peek?limit=2")] == [jobs[0].id, jobs[1].id]
+    assert [queue["pending"] for queue in api.ask("GET", "/queues") if queue["queue"] == "mail"] == [3]
+    assert api.ask("POST", "/queues/mail/clear", json={})["changed"] == 3
+    assert api.refused("PATCH", "/queues/mail", 422, json={"weight": 0})[0] == "invalid-job"
+
+
+def test_a_task_is_paused_and_limited(app: Headrace, api: Api) -> None:
+    assert api.ask("POST", "/tasks/add/pause", json={})["paused"] is True
+    assert api.ask("PATCH", "/tasks/add", json={"rate": "5/min"})["rate"] == "5/min"
+    assert [task["task"] for task in api.ask("GET", "/tasks")] == ["add", "boom", "sign_in"]
+    assert api.ask("POST", "/tasks/add/resume", json={})["paused"] is False
+
+
+def test_a_worker_is_seen_paused_and_stopped(app: Headrace, api: Api) -> None:
+    with app.worker(concurrency=1) as worker:
+        assert [one["id"] for one in api.ask("GET", "/workers")] == [worker.id]
+        assert api.ask("GET", f"/workers/{worker.id}")["concurrency"] == 1
+        assert api.ask("POST", f"/workers/{worker.id}/pause", json={})["id"] == worker.id
+        assert api.ask("POST", f"/workers/{worker.id}/resume", json={})["id"] == worker.id
+        assert api.ask("POST", f"/workers/{worker.id}/stop", json={})["id"] == worker.id
+        assert worker.join(20)
+    assert api.refused("POST", "/workers/nobody/stop", 404, json={})[0] == "worker-not-found"
+
+
+# -- schedules, flows
+
+
+def test_a_schedule_lives_its_life(app: Headrace, api: Api) -> None:
+    body = {"id": "nightly", "task": "add", "args": [1, 2], "cron": "0 2 * * *", "tz": "Europe/Vienna", "priority": 3}
+    assert api.ask("POST", "/schedules", 201, json=body)["cron"] == "0 2 * * *"
+    assert api.refused("POST", "/schedules", 409, json=body)[0] == "duplicate-schedule"
+    assert len(api.ask("GET", "/schedules/nightly/preview?n=3")) == 3
+    assert api.ask("PATCH", "/schedules/nightly", json={"every": 300})["every"] == 300.0
+    assert api.ask("POST", "/schedules/nightly/pause", json={})["paused"] is True
+    assert [one["id"] for one in api.ask("GET", "/schedules?paused=true")] == ["nightly"]
+    assert api.ask("POST", "/schedules/nightly/resume", json={})["paused"] is False
+    job = api.ask("POST", "/schedules/nightly/run-now", 201, json={})
+    assert (job["task"], job["priority"]) == ("add", 3)
+    assert [run["job_id"] for run in api.ask("GET", "/schedules/nightly/history")] == [job["id"]]
+    assert api.ask("PATCH", "/schedules/nightly", json={"task": "add", "args": [3, 4]})["args"] == [3, 4]
+    api.ask("DELETE", "/schedules/nightly", 204)
+    assert api.refused("GET", "/schedules/nightly", 404)[0] == "schedule-not-found"
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    "timing", [{}, {"cron": "99 * * * *"}, {"every": -1}, {"cron": "0 9 * * *", "tz": "Mars/Base"}, {"every": 1e300}]
+)
+def test_a_bad_timing_is_refused(api: Api, timing: dict[str, Any]) -> None:
+    api.refused("POST", "/schedules", 422, json={"id": "s", "task": "add", "args": [1, 2], **timing})
+
+
+def test_a_flow_shows_its_graph_and_is_cancelled(app: Headrace, api: Api) -> None:
+    flow = app.flow("import")
+    first = flow.add(app.tasks["add"].bind(1, 2))
+    flow.add(app.tasks["add"].bind(first, 3))
+    run = flow.enqueue()
+    assert [one["id"] for one in api.ask("GET", "/flows")["flows"]] == [run.id]
+    told = api.ask("GET", f"/flows/{run.id}")
+    assert (len(told["jobs"]), len(told["graph"]["edges"])) == (2, 1)
+    assert api.ask("POST", f"/flows/{run.id}/cancel", json={})["changed"] == 2
+    assert api.ask("GET", f"/flows/{run.id}")["flow"]["state"] == "cancelled"
+    assert api.refused("GET", "/flows/nothing", 404)[0] == "flow-not-found"
+
+
+# -- dead letters, lifecycle, system
+
+
+def test_a_dead_letter_is_looked_into_requeued_and_resolved(app: Headrace, api: Api) -> None:
+    app.enqueue_many([{"task": "boom"} for _ in range(3)])
+    drain(app)
+    letters = api.ask("GET", "/dead?task=boom")["letters"]
+    assert [letter["error_type"] for letter in letters] == ["OSError"] * 3
+    assert api.ask("GET", "/dead/groups")[0]["count"] == 3
+    assert api.ask("GET", "/dead/stats")[0]["pending"] == 3
+    first, second, _ = (letter["id"] for letter in letters)
+    assert api.ask("POST", f"/dead/{first}/requeue", json={"note": "fixed"})["requeued"] is True
+    assert api.refused("POST", f"/dead/{first}/requeue", 409, json={})[0] == "dead-letter-closed"
+    told = api.ask("POST", f"/dead/{second}/resolve", json={"status": "manually_resolved", "note": "by hand"})
+    assert (told["status"], told["resolved_by"]) == ("manually_resolved", "local")
+    noted = api.ask("POST", f"/dead/{second}/notes", json={"text": "it was the mail server"})["notes"]
+    assert [note["text"] for note in noted][-1] == "it was the mail server"
+    assert api.ask("POST", "/dead/requeue", json={"task": "boom", "dry_run": True})["matched"] == 1
+    assert api.ask("POST", "/dead/requeue", json={"task": "boom"})["requeued"] == 1
+    assert api.refused("POST", "/dead/requeue", 422, json={})[0] == "invalid-job"
+    assert api.ask("POST", "/dead/purge", json={"older_than": 0, "dry_run": True})["dry_run"] is True
+    assert api.ask("GET", f"/dead/{second}/history")[0]["event"] == "submit"
+
+
+def test_the_lifecycle_is_shown_and_ordered(app: Headrace, api: Api) -> None:
+    app.enqueue("add", 1, 2)
+    ordered = {"queue": "default", "max_pending": 0.001, "on_stale": "fail"}
+    assert api.ask("PATCH", "/lifecycle/terms", json=ordered)["max_pending"] == 0.001
+    assert api.ask("GET", "/lifecycle/terms?queue=default")["on_stale"] == "fail"
+    while not api.ask("GET", "/lifecycle/stale"):
+        pass  # a millisecond has to go by
+    assert [job["applied"] for job in api.ask("POST", "/lifecycle/stale", json={})] == [False]
+    assert [job["applied"] for job in api.ask("POST", "/lifecycle/stale", json={"dry_run": False})] == [True]
+    assert api.ask("POST", "/lifecycle/archive", json={})["dry_run"] is True
+    assert api.ask("GET", "/lifecycle/ages") == []
+    assert api.ask("GET", "/lifecycle/archive")["jobs"] == 0
+    assert isinstance(api.ask("GET", "/lifecycle/partitions"), list)
+
+
+def test_every_write_is_in_the_audit_trail_without_what_jobs_are_called_with(app: Headrace, api: Api) -> None:
+    api.ask("POST", "/jobs", 201, json={"task": "sign_in", "kwargs": {"user": "ann", "password": "hunter2"}})
+    api.ask("POST", "/queues/mail/pause", json={})
+    api.ask("POST", "/jobs/nothing/cancel", 404, json={})
+    entries = api.ask("GET", "/audit?limit=2")
+    told = [(entry["who"], entry["what"], entry["target"], entry["outcome"]) for entry in entries["entries"]]
+    assert told == [
+        ("local", "jobs.cancel", "nothing", "job-not-found"),
+        ("local", "queues.pause", "mail", "done"),
+    ]
+    last = api("GET", f"/audit?cursor={entries['cursor']}")
+    assert [entry["what"] for entry in last.json()["entries"]] == ["jobs.create"]
+    assert "hunter2" not in last.text
+    assert [entry.what for entry in app.audit.list()] == ["jobs.cancel", "queues.pause", "jobs.create"]
+
+
+@pytest.mark.engines("sqlite")
+def test_the_system_tells_no_secret() -> None:
+    with Headrace("memory://", web_auth=["ann:s3cret"], web_tokens=["node:5f2a91"]) as app:
+        told = Api(app.asgi(), headers=bearer("5f2a91"))("GET", "/system")
+        assert told.status_code == 200
+        assert "s3cret" not in told.text
+        assert "5f2a91" not in told.text
+
+
+@pytest.mark.engines("sqlite")
+def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
+    told = api("GET", "/queues")
+    again = api("GET", "/queues", headers={"if-none-match": told.headers["etag"]})
+    assert (again.status_code, again.content) == (304, b"")
+
+
+@pytest.mark.engines("sqlite")
+def test_an_error_that_nobody_foresaw_is_not_shown(
+    app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def broken() -> list[Any]:
+        raise RuntimeError("/etc/secret is on fire")
+
+    monkeypatch.setattr(app, "queues", broken)
+    told = api("GET", "/queues")
+    assert (told.status_code, told.json()["type"]) == (500, "urn:headrace:internal-error")
+    assert "fire" not in told.text
+    assert "Traceback" not in told.text
+    assert "on fire" in caplog.text

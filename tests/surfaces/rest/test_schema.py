@@ -1,0 +1,105 @@
+"""The API keeps to its own description, whatever it is sent: no answer that the document does not allow, no 5xx."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+import schemathesis
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+from schemathesis.core.result import Ok
+from schemathesis.specs.openapi.checks import (
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+    status_code_conformance,
+)
+
+from headrace import Headrace
+from headrace.testing import drain
+from headrace.web.api.openapi import document
+from headrace.web.api.tables import ENDPOINTS, PREFIX, TABLES
+from tests.surfaces.rest.kit import Api
+from tests.surfaces.web.client import bearer
+
+CHECKS = (
+    schemathesis.checks.not_a_server_error,
+    status_code_conformance,
+    content_type_conformance,
+    response_headers_conformance,
+    response_schema_conformance,
+)
+EXAMPLES = 5
+
+
+def described() -> dict[str, Any]:
+    told: dict[str, Any] = json.loads(document(TABLES, PREFIX))
+    return told
+
+
+@pytest.fixture
+def stocked(app: Headrace) -> Headrace:
+    """A store with one of everything, so that answers have something in them."""
+
+    @app.task(name="boom", retry=0)
+    def boom() -> None:
+        raise OSError("away")
+
+    app.enqueue("boom")
+    drain(app)
+    app.task_by_name("boom").using(job_id="later", delay=3600, tags=("mail",)).enqueue()
+    app.schedules.create("nightly", "boom", cron="0 2 * * *")
+    flow = app.flow("import")
+    flow.add(app.tasks["boom"].bind())
+    flow.enqueue()
+    app.queue("default").configure(rate="10/s")
+    return app
+
+
+def test_the_description_is_of_openapi_3_1_and_tells_where_it_is_mounted(app: Headrace) -> None:
+    told = Api(app.asgi())("GET", "/openapi.json")
+    assert told.headers["content-type"] == "application/json"
+    assert told.json()["openapi"] == "3.1.0"
+    assert told.json()["servers"] == [{"url": PREFIX}]
+    described = {(method.upper(), path) for path, how in told.json()["paths"].items() for method in how}
+    assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
+
+
+def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Headrace) -> None:
+    asgi = stocked.asgi(rate=None, tokens=["5f2a"])
+    schema = schemathesis.openapi.from_dict(described())
+    answered: Counter[int] = Counter()
+    for result in schema.get_all_operations():
+        assert isinstance(result, Ok), result
+        operation = result.ok()
+
+        @settings(
+            max_examples=EXAMPLES,
+            deadline=None,
+            database=None,
+            derandomize=True,
+            phases=[Phase.explicit, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )
+        @given(case=operation.as_strategy())
+        def ask(case: Any) -> None:
+            response = case.call(app=asgi, base_url=f"http://localhost{PREFIX}", headers=bearer("5f2a"))
+            answered[response.status_code] += 1
+            case.validate_response(response, checks=CHECKS)
+
+        ask()
+    assert {200, 404, 422} <= answered.keys()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+@given(path=st.text(max_size=40), body=st.binary(max_size=200))
+def test_no_path_and_no_body_makes_it_fail(path: str, body: bytes) -> None:
+    with Headrace("memory://") as app:
+        api = Api(app.asgi(rate=None), headers={"x-requested-with": "x"})
+        for method in ("GET", "POST", "PATCH", "DELETE"):
+            told = api(method, f"/jobs/{quote(path, errors='replace')}", content=body)
+            assert told.status_code < 500, told.text
