@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace.core.model import Filter
-from headrace.core.states import State
+from headrace.core.states import OPEN, State
 from headrace.engines.protocol import Engine
 from tests.conformance.build import (
     EVERYTHING,
@@ -51,6 +51,13 @@ def test_depths_tell_each_queue_and_state_that_has_a_job(engine: Engine, state: 
         bring(engine, state, f"a{number}", queue="a", priority=number)
     bring(engine, state, "b0", queue="b")
     assert {place: jobs for place, (jobs, _) in depths(engine).items()} == {("a", state): 3, ("b", state): 1}
+
+
+def test_depths_of_open_jobs_leave_out_what_is_over(engine: Engine) -> None:
+    for state in State:
+        bring(engine, state, state.value, queue=state.value)
+    assert {depth.state for depth in engine.desk.depths(open_only=True)} == OPEN
+    assert [depth for depth in engine.desk.depths() if depth.state in OPEN] == engine.desk.depths(open_only=True)
 
 
 def test_depths_of_all_states_add_up_to_the_count(engine: Engine) -> None:

@@ -174,6 +174,8 @@ def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None
     assert "9%" in finding.sentence
     assert f"headrace copy sqlite:///{engine.store.path} postgresql://" in finding.advice
     assert engine.facts()["late_writes"] == "9.0% of 10000"
+    assert engine.care.strain(NOW).busy == 0.09
+    assert engine.care.strain(NOW + 2 * HOUR).busy == 0
 
 
 # -- copies

@@ -38,6 +38,7 @@ if TYPE_CHECKING:
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
     from headrace.app.lifecycle import Lifecycles
+    from headrace.app.metrics import Metrics
     from headrace.app.schedules import Schedules
     from headrace.runtime.flow import Flow
     from headrace.runtime.spool import Spool
@@ -137,6 +138,13 @@ class Headrace:
         from headrace.app.lifecycle import Lifecycles  # as above
 
         return Lifecycles(self._hub, self.settings, self.tasks)
+
+    @functools.cached_property
+    def metrics(self) -> Metrics:
+        """How this app's store does: what became of jobs, how fast, and what waits."""
+        from headrace.app.metrics import Metrics  # as above
+
+        return Metrics(self._hub, self.settings)
 
     @functools.cached_property
     def admin(self) -> Admin:

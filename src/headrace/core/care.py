@@ -214,6 +214,13 @@ def _megabytes(size: int) -> str:
 # -- pressure
 
 
+class Strain(Struct, frozen=True):
+    """The bytes of a store, and which share of writes had to wait for others; None where a server does not tell."""
+
+    size: int
+    busy: float | None = None
+
+
 class Pressure(Struct, frozen=True, array_like=True):
     """What the writers of a file met within an hour: turns to write, those that came late, jobs stored or settled."""
 
@@ -227,6 +234,7 @@ class Pressure(Struct, frozen=True, array_like=True):
 
 
 HOURS_KEPT = 24
+_HOUR = 3_600_000  # milliseconds
 _BUSY_RATE = 0.05
 _ENOUGH_TURNS = 1000
 _BUSY_JOBS = 2000  # a second, over a whole hour
@@ -237,6 +245,13 @@ def add_pressure(known: Sequence[Pressure], fresh: Pressure) -> list[Pressure]:
     hours = {each.hour: each for each in known if fresh.hour - HOURS_KEPT < each.hour <= fresh.hour}
     hours[fresh.hour] = hours.get(fresh.hour, Pressure(fresh.hour)).plus(fresh)
     return [hours[hour] for hour in sorted(hours)]
+
+
+def late_share(hours: Sequence[Pressure], now: int) -> float:
+    """Which share of the writes of this hour and the last one came late."""
+    recent = [each for each in hours if each.hour >= now // _HOUR - 1]
+    turns = sum(each.turns for each in recent)
+    return sum(each.late for each in recent) / turns if turns else 0.0
 
 
 def judge_pressure(hours: Sequence[Pressure], url: str) -> list[Finding]:

@@ -77,6 +77,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     events: bool = True
     events_keep: float = 259_200.0
     events_limit: int = 1_000_000
+    metrics: bool = True
+    metrics_keep_fine: float | None = 604_800.0
+    metrics_keep_minutes: float | None = 2_592_000.0
+    metrics_keep_hours: float | None = 7_776_000.0
     encryption_keys: tuple[str, ...] = ()
     redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
@@ -114,7 +118,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 _LONGEST = 100 * 366 * 86_400
-_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep")
+_METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
+_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
 _STALE = tuple(f"stale_{what}" for what in ("scheduled", "waiting", "pending", "retrying", "running", "age"))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
-from headrace.core.care import Capped, Filed, Finding, Tending
+from headrace.core.care import Capped, Filed, Finding, Strain, Tending
 from headrace.engines.parts import Desk, Porter, Timetable
 from headrace.engines.shelf import Shelf
 from headrace.engines.upkeep import Upkeep
@@ -44,6 +44,10 @@ class Care(Protocol):
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         """Put right at most about `limit` of each of these findings; how many of each. Nothing else is touched."""
+        ...
+
+    def strain(self, now: int | None = None) -> Strain:
+        """How large the store is and how much its writers wait for each other, for who asks every few seconds."""
         ...
 
     def checkpoint(self) -> dict[str, int]:

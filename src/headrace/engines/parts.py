@@ -70,8 +70,11 @@ class Desk(Protocol):
         """How many jobs match."""
         ...
 
-    def depths(self) -> list[Depth]:
-        """The number of jobs for each queue and state that has any."""
+    def depths(self, *, open_only: bool = False) -> list[Depth]:
+        """The number of jobs for each queue and state that has any; with `open_only`, of the states that do not last.
+
+        Who asks every few seconds should not have all that is over counted.
+        """
         ...
 
     def history(self, job_id: str) -> list[Filing]:

@@ -8,6 +8,7 @@ from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.runtime.caring import Capping, Caring
+from headrace.runtime.gathering import Gathering
 from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.staleness import Staleness
@@ -32,6 +33,8 @@ def chores_of(
         chores.append(Sweeping(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing))
     if settings.stale_check:
         chores.append(Staleness(engine, settings, settings.stale_check))
+    if settings.metrics:
+        chores.append(Gathering(engine, settings))
     chores.append(Caring(engine, settings))
     if settings.history_limit is not None:
         chores.append(Capping(engine, "history", settings.history_limit))

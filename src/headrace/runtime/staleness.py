@@ -6,20 +6,43 @@ left alone. Two workers may look at the same time; the second one finds nothing 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import random
 from collections import Counter
 
+import msgspec
+from msgspec import Struct, structs
+
 from headrace.core.lifecycle import TermsBook
 from headrace.core.settings import Settings
+from headrace.core.shelf import Paper
 from headrace.core.staleness import Finding, judgment, verdict, watch
+from headrace.core.words import why
 from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.keeper")
 
 BATCH = 100  # judgments of one commit
 _LOOKS = 2000  # jobs of one look: some ten milliseconds, most of them where nearly all are stale
 _FIRST_AT_MOST = 60.0  # seconds
+_SURVEY = "~survey"
+
+
+class Surveyed(Struct, frozen=True):
+    """What the last survey of any worker found. `error` is why the newest one could not go on."""
+
+    at: int
+    stale: int = 0
+    nearly: int = 0
+    error: str | None = None
+
+
+def last_survey(engine: Engine) -> Surveyed | None:
+    """What was last recorded of one."""
+    papers = engine.shelf.get(_SURVEY, ["stale"])
+    return msgspec.json.decode(papers[0].value, type=Surveyed) if papers else None
 
 
 class Survey:
@@ -70,14 +93,35 @@ class Staleness:
         if self._is_first:  # not all workers of a deploy at the same moment
             self._is_first = False
             return random.uniform(0.0, min(self._every, _FIRST_AT_MOST))
+        try:
+            self._go_on()
+        except Exception as error:
+            self._record(error)
+            raise
+        if self._stale or self._survey is not None:
+            return 0.0
+        self._record()
+        self._tell()
+        return self._every
+
+    def _go_on(self) -> None:
         if self._stale:
             self._act()
         else:
             self._look()
-        if self._stale or self._survey is not None:
-            return 0.0
-        self._tell()
-        return self._every
+
+    def _record(self, error: Exception | None = None) -> None:
+        """Keep what was found for others to see. Who comes second has found the same."""
+        shelf, now = self._engine.shelf, self._engine.clock.now()
+        # A store that is away takes no word either.
+        with contextlib.suppress(EngineUnavailable):
+            known = next(iter(shelf.get(_SURVEY, ["stale"])), None)
+            told = Surveyed(now, self._counts["stale"], self._counts["nearly stale"])
+            if error is not None:
+                before = Surveyed(now) if known is None else msgspec.json.decode(known.value, type=Surveyed)
+                told = structs.replace(before, at=now, error=why(error))
+            text = msgspec.json.encode(told).decode()
+            shelf.put([Paper(_SURVEY, "stale", 0 if known is None else known.version, text)])
 
     def _look(self) -> None:
         survey = self._survey = self._survey or Survey(self._engine, self._settings)

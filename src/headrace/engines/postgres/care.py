@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 
-from headrace.core.care import Capped, Filed, Finding, Tending
+from headrace.core.care import Capped, Filed, Finding, Strain, Tending
 from headrace.engines.care import View
 from headrace.engines.postgres import health
 from headrace.engines.postgres.address import Address
@@ -59,6 +59,10 @@ class PostgresCare:
 
     def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
         return care.cap(self._engine, what, most, after, limit)
+
+    def strain(self, now: int | None = None) -> Strain:
+        self._engine.prepare()
+        return Strain(self._size())
 
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()

@@ -468,7 +468,7 @@ SELECT coalesce(json_agg(json_build_array(queue, state, jobs, oldest)), '[]')::t
     SELECT queue, 'running', count(*), min(started_at) FROM headrace_jobs WHERE state = 'running' GROUP BY queue
     UNION ALL
     SELECT queue, state, count(*), min(finished_at)
-    FROM headrace_jobs WHERE finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state) AS depths;
+    FROM headrace_jobs WHERE :finished AND finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state) AS depths;
 
 -- name: history
 SELECT coalesce(json_agg(json_build_array({Filing})), '[]')::text FROM (

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.core.care import KEPT_AT_START, LATE, Capped, Census, Filed, Finding, Tending, is_gone, judge
+from headrace.core.care import KEPT_AT_START, LATE, Capped, Census, Filed, Finding, Strain, Tending, is_gone, judge
 from headrace.core.model import Filter
 from headrace.engines.care import View
 from headrace.engines.redis import health, records
@@ -111,6 +111,10 @@ class RedisCare:
         return Capped(removed, reached or 0, reached is not None)
 
     # -- memory
+
+    def strain(self, now: int | None = None) -> Strain:
+        self._engine.prepare()
+        return Strain(health.size(self._engine.wire))
 
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()

@@ -17,7 +17,7 @@ from headrace.core.limits import needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.promises import Ending
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
-from headrace.core.states import Event, State, sources
+from headrace.core.states import OPEN, Event, State, sources
 from headrace.core.steps import Step, awaiting
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
@@ -121,8 +121,9 @@ class RedisDesk:
     def peek(self, queue: str, limit: int) -> list[JobRow]:
         return records.jobs(self._ask(_peek, queue, limit)) if limit > 0 and records.encodable(queue) else []
 
-    def depths(self) -> list[Depth]:
-        return records.depths.decode(self._ask(_depths))
+    def depths(self, *, open_only: bool = False) -> list[Depth]:
+        found = records.depths.decode(self._ask(_depths))  # how many are in a set, Redis knows without counting
+        return [depth for depth in found if depth.state in OPEN] if open_only else found
 
     def history(self, job_id: str) -> list[Filing]:
         return [records.filing.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]

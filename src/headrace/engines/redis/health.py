@@ -49,6 +49,11 @@ def facts(wire: Wire) -> dict[str, str | int]:
     return told
 
 
+def size(wire: Wire) -> int:
+    """The bytes of memory that the server uses; 0 where this user may not ask."""
+    return int(_info(wire, "memory").get("used_memory", 0))
+
+
 def is_replica(wire: Wire) -> bool:
     """Whether this server only repeats what another one is told."""
     return _info(wire, "replication").get("role") in ("slave", "replica")

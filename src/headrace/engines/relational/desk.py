@@ -114,8 +114,8 @@ class SqlDesk:
 
         return _rows.decode(self._office.read(look))
 
-    def depths(self) -> list[Depth]:
-        return msgspec.json.decode(self._ask("depths"), type=list[Depth])
+    def depths(self, *, open_only: bool = False) -> list[Depth]:
+        return msgspec.json.decode(self._ask("depths", finished=not open_only), type=list[Depth])
 
     def history(self, job_id: str) -> list[Filing]:
         return msgspec.json.decode(self._ask("history", id=job_id), type=list[Filing])

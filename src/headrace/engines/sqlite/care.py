@@ -16,7 +16,7 @@ from typing import Protocol
 
 import msgspec
 
-from headrace.core.care import Capped, Filed, Finding, Pressure, Tending, add_pressure
+from headrace.core.care import Capped, Filed, Finding, Pressure, Strain, Tending, add_pressure, late_share
 from headrace.engines.care import View
 from headrace.engines.relational import care
 from headrace.engines.relational.ledger import Office
@@ -81,6 +81,12 @@ class SqliteCare:
 
     def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
         return care.cap(self._engine, what, most, after, limit)
+
+    def strain(self, now: int | None = None) -> Strain:
+        self._engine.prepare()
+        with self._store.reading() as db:
+            busy = late_share(health.pressure(db), self._engine.at(now))
+        return Strain(health.size_of(self._store, "") + health.size_of(self._store, "-wal"), busy)
 
     # -- the log and the space
 

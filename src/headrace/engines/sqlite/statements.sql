@@ -291,7 +291,7 @@ SELECT json_group_array(json_array(queue, state, jobs, oldest)) FROM (
     SELECT queue, 'running', count(*), min(started_at) FROM headrace_jobs WHERE state = 'running' GROUP BY queue
     UNION ALL
     SELECT queue, state, count(*), min(finished_at)
-    FROM headrace_jobs WHERE finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state);
+    FROM headrace_jobs WHERE :finished AND finished_at IS NOT NULL AND state <> 'waiting' GROUP BY queue, state);
 
 -- name: history
 SELECT json_group_array(json_array({Filing})) FROM (

@@ -1,0 +1,307 @@
+"""The facade of metrics: how the store does now, how it did, and what is usual."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, get_args
+
+from headrace.app.hub import AppHub
+from headrace.app.metric_records import (
+    DayTotals,
+    MetricsSnapshot,
+    Point,
+    QueueFigures,
+    Series,
+    TaskFigures,
+    WorkerFigures,
+    figures_of,
+)
+from headrace.core import buckets, figures
+from headrace.core.buckets import DAY
+from headrace.core.clock import instant_ms
+from headrace.core.gauges import STORE, Gauge, Gauges
+from headrace.core.options import check_limit, check_queue, check_task_name
+from headrace.core.settings import Settings
+from headrace.core.states import OPEN, State
+from headrace.core.tally import EMPTY, Cell, add, total
+from headrace.core.windows import window_ms
+from headrace.core.words import short
+from headrace.engines.protocol import Engine
+from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.meter import Label, Meter
+from headrace.runtime.metric_reading import Place
+from headrace.runtime.twin import twin
+
+Window = float | str | timedelta
+_MOST_DAYS = 366
+
+
+class Metrics:
+    """`app.metrics`."""
+
+    def __init__(self, hub: AppHub, settings: Settings) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._meter_of: tuple[Engine, Meter] | None = None
+
+    @property
+    def meter(self) -> Meter:
+        """Reads the store that the app is on now."""
+        if self._meter_of is None or self._meter_of[0] is not self._hub.engine:
+            self._meter_of = self._hub.engine, Meter(self._hub.engine, self._settings)
+        return self._meter_of[1]
+
+    # -- now
+
+    def snapshot(self, window: Window = 60.0) -> MetricsSnapshot:
+        """How the store does: what became of jobs in the last seconds, by queue, task and worker, and what waits."""
+        span = window_ms("window", window)
+        now = self.meter.catch_up()
+        since, jobs = self._jobs(span, now)
+        seconds = (now - since) / 1000
+        read = self.meter.latest_gauges(now)
+        gauges = {} if read is None else read[1]
+        everything = total(jobs.values())
+        return MetricsSnapshot(
+            at=_moment(now),
+            window=span / 1000,
+            total=figures_of(everything, seconds),
+            queues=_queues(jobs, gauges, seconds),
+            tasks=_tasks(jobs, seconds),
+            workers=self._workers(span, now),
+            depth=_depth(gauges.get(STORE, {})),
+            oldest=None if read is None else figures.reading(gauges, "oldest", None).last,
+            workers_alive=_whole(gauges, "workers"),
+            dead=_whole(gauges, "dead"),
+            stale=_whole(gauges, "stale"),
+            schedule_misses=figures.tallied("schedule_misses", everything, seconds),
+            store_bytes=_whole(gauges, "store_bytes"),
+            busy=figures.gauged("busy", None, [gauges] if gauges else []),
+            sampled_at=None if read is None else _moment(read[0]),
+        )
+
+    def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskFigures]:
+        """The tasks of a queue, or of all: those with the most failed attempts first, and then the busiest."""
+        span, most = window_ms("window", window), check_limit("limit", limit)
+        now = self.meter.catch_up()
+        since, jobs = self._jobs(span, now, _queue(queue))
+        return _tasks(jobs, (now - since) / 1000)[:most]
+
+    def value(
+        self,
+        name: str,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        worker: str | None = None,
+        window: Window = 60.0,
+    ) -> float | None:
+        """A metric over the last seconds or, if it is read and not counted, as it is now; None without any data."""
+        return self.meter.value(name, queue=queue, task=task, worker=worker, window=window_ms("window", window))
+
+    def baseline(
+        self, name: str, *, queue: str | None = None, task: str | None = None, worker: str | None = None
+    ) -> float | None:
+        """What is usual of a metric: over the last day, without the hour that is not over; None without any data."""
+        return self.meter.baseline(name, queue=queue, task=task, worker=worker)
+
+    def labels(self, label: Label, *, window: Window = 3600.0) -> list[str]:
+        """The names of each "queue", "task" or "worker" that metrics were gathered of in this time."""
+        if label not in get_args(Label):
+            raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}")
+        return self.meter.labels(label, window=window_ms("window", window))
+
+    def prometheus(self, accept: str = "") -> tuple[str, bytes]:
+        """All metrics as Prometheus reads them: the content type, by what the reader accepts, and the text."""
+        try:  # deferred: an extra, and many never need it
+            from headrace.app.prometheus import exposition
+        except ImportError as error:
+            raise ConfigError(
+                f"metrics for Prometheus need a package ({error}); install it: pip install 'headrace[web]'"
+            ) from None
+        now, ever = self.snapshot(), dict[Place, Cell]()
+        for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
+            add(ever, cells)
+        return exposition(ever, now, accept)
+
+    # -- over time
+
+    def series(
+        self,
+        name: str,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        worker: str | None = None,
+        window: Window = 3600.0,
+        step: Window | None = None,
+        until: datetime | None = None,
+    ) -> Series:
+        """A metric over time: a point for each `step`, which is some hundredth of the window unless it is given.
+
+        Steps are multiples of ten seconds and begin at multiples of themselves, in UTC; the last one may not be over.
+        """
+        figures.check_metric(name, queue=queue, task=task, worker=worker)
+        span = window_ms("window", window)
+        size = buckets.checked_step(buckets.usual_step(span) if step is None else window_ms("step", step), span)
+        now = self.meter.catch_up()
+        end = now if until is None else min(_instant("until", until) - 1, now)
+        first = max(end + 1 - span, 0) // size * size
+        values = (
+            self._gauged(name, _queue(queue), first, end, size)
+            if name in figures.GAUGED
+            else self._tallied(name, first, end, size, queue=_queue(queue), task=task, worker=worker)
+        )
+        points = [Point(_moment(start), values.get(start)) for start in range(first, end + 1, size)]
+        return Series(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
+
+    def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
+        cells: defaultdict[int, Cell] = defaultdict(Cell)
+        for start, cell in self.meter.cells(buckets.width_for(size), first, end, **which):
+            cells[start // size * size] = cells[start // size * size].plus(cell)
+        spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end + 1, size)}
+        return {start: figures.tallied(name, cells[start], seconds) for start, seconds in spans.items()}
+
+    def _gauged(self, name: str, queue: str | None, first: int, end: int, size: int) -> dict[int, float | None]:
+        found: defaultdict[int, list[Gauges]] = defaultdict(list)
+        for start, gauges in self.meter.gauges(buckets.width_for(size), first, end):
+            found[start // size * size].append(gauges)
+        return {start: figures.gauged(name, queue, some) for start, some in found.items()}
+
+    def totals(self, day: date | str | None = None, *, queue: str | None = None, task: str | None = None) -> DayTotals:
+        """What became of jobs on a day in UTC, today unless it is given; hours are kept for 90 days by default."""
+        chosen = _day(day, self._hub.clock.now())
+        [found] = self._days(chosen, 1, _queue(queue), task)
+        return found
+
+    def days(self, count: int = 7, *, queue: str | None = None, task: str | None = None) -> list[DayTotals]:
+        """What became of jobs on each of the last days in UTC, today last."""
+        most = check_limit("count", count)
+        if most > _MOST_DAYS:
+            raise InvalidJob(f"count: {most} days are more than {_MOST_DAYS}")
+        return self._days(_day(None, self._hub.clock.now()) - timedelta(days=most - 1), most, _queue(queue), task)
+
+    def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayTotals]:
+        if task is not None:
+            check_task_name(task)
+        now, since = self.meter.catch_up(), _midnight(first)
+        until = since + count * DAY - 1
+        cells: defaultdict[int, Cell] = defaultdict(Cell)
+        depths: dict[int, float] = {}
+        for start, cell in self.meter.cells(buckets.HOUR, since, until, queue=queue, task=task, worker=None):
+            cells[start // DAY] = cells[start // DAY].plus(cell)
+        for start, gauges in self.meter.gauges(buckets.HOUR, since, until):
+            most = figures.reading(gauges, "depth_max", queue).most
+            depths[start // DAY] = max(depths.get(start // DAY, 0.0), most)
+        return [
+            DayTotals(
+                day=first + timedelta(days=number),
+                figures=figures_of(cells[place], max(min(DAY, now - place * DAY), 1000) / 1000),
+                max_depth=round(depths[place]) if place in depths and task is None else None,
+                queue=queue,
+                task=task,
+            )
+            for number, place in enumerate(range(since // DAY, since // DAY + count))
+        ]
+
+    # -- adding up
+
+    def _jobs(self, window: int, now: int, queue: str | None = None) -> tuple[int, dict[Place, Cell]]:
+        """Since when, and what became of the jobs of each task in each queue."""
+        width = buckets.width_within(window)
+        since, found = buckets.since(width, window, now), dict[Place, Cell]()
+        for _, cells in self.meter.jobs(width, since, now, queue):
+            add(found, cells)
+        return since, found
+
+    def _workers(self, window: int, now: int) -> list[WorkerFigures]:
+        width = buckets.width_within(window)
+        since, found = buckets.since(width, window, now), dict[str, Cell]()
+        for _, cells in self.meter.workers(width, since, now):
+            add(found, cells)
+        seconds = (now - since) / 1000
+        return [WorkerFigures(worker=name, figures=figures_of(found[name], seconds)) for name in sorted(found)]
+
+    asnapshot = twin(snapshot)
+    atasks = twin(tasks)
+    avalue = twin(value)
+    abaseline = twin(baseline)
+    alabels = twin(labels)
+    aprometheus = twin(prometheus)
+    aseries = twin(series)
+    atotals = twin(totals)
+    adays = twin(days)
+
+
+def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[QueueFigures]:
+    by_queue: dict[str, Cell] = {}
+    for (queue, _), cell in jobs.items():
+        add(by_queue, {queue: cell})
+    names = sorted({*by_queue, *gauges} - {STORE})
+    return [_queue_figures(name, by_queue.get(name, EMPTY), gauges.get(name, {}), seconds) for name in names]
+
+
+def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: float) -> QueueFigures:
+    told, depth = figures_of(cell, seconds), _depth(gauges)
+    going = (cell.completed + cell.failed + cell.cancelled) / seconds
+    return QueueFigures(
+        queue=name,
+        figures=told,
+        depth=depth,
+        oldest=gauges["oldest"].last if "oldest" in gauges else 0.0,
+        workers=round(gauges["workers"].last) if "workers" in gauges else 0,
+        eta=figures.seconds_to_drain(depth["pending"], told.enqueue_rate, going),
+    )
+
+
+def _tasks(jobs: Mapping[Place, Cell], seconds: float) -> list[TaskFigures]:
+    named = {place: cell for place, cell in jobs.items() if place[1]}
+    return [
+        TaskFigures(task=place[1], queue=place[0], figures=figures_of(named[place], seconds))
+        for place in figures.worst_first(named)
+    ]
+
+
+def _depth(gauges: Mapping[str, Gauge]) -> dict[str, int]:
+    return {state.value: round(gauges[state].last) if state in gauges else 0 for state in State if state in OPEN}
+
+
+def _whole(gauges: Gauges, name: str) -> int | None:
+    found = gauges.get(STORE, {}).get(name)
+    return None if found is None else round(found.last)
+
+
+# -- what was asked for
+
+
+def _queue(name: str | None) -> str | None:
+    return None if name is None else check_queue("queue", name)
+
+
+def _moment(ms: int) -> datetime:
+    return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def _instant(name: str, value: Any) -> int:
+    if not isinstance(value, datetime) or value.utcoffset() is None:
+        raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
+    return max(instant_ms(value), 1)
+
+
+def _midnight(day: date) -> int:
+    return instant_ms(datetime(day.year, day.month, day.day, tzinfo=UTC))
+
+
+def _day(value: Any, now: int) -> date:
+    if value is None:
+        return _moment(now).date()
+    if isinstance(value, datetime):
+        raise InvalidJob(f"day: expected a date, got {short(value)}: which day it is depends on the zone")
+    if isinstance(value, date):
+        return value
+    try:
+        return date.fromisoformat(value)
+    except (TypeError, ValueError):
+        raise InvalidJob(f"day: expected a date such as '2026-03-01', got {short(value)}") from None

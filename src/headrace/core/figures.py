@@ -1,0 +1,122 @@
+"""The metrics by their names: how each is made of what was counted and read. No data is None, and not zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from headrace.core.gauges import STORE, Gauge, Gauges
+from headrace.core.histogram import Histogram
+from headrace.core.states import OPEN, State
+from headrace.core.tally import COUNTS, Cell
+from headrace.core.words import nearest, short
+from headrace.errors import InvalidJob
+
+RATES: Final = {
+    "throughput": "completed",
+    "enqueue_rate": "enqueued",
+    "start_rate": "started",
+    "failure_rate": "failed",
+}
+_OTHER = {
+    "schedules_fired": "schedule.fired",
+    "schedules_missed": "schedule.skipped",
+    "dead_entered": "dead.entered",
+    "dead_resolved": "dead.resolved",
+    "stalled": "job.stalled",
+    "workers_lost": "worker.lost",
+}
+_QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+DURATIONS: Final = tuple(f"{what}_{how}" for what in ("wait", "run") for how in ("avg", "min", "max", *_QUANTILES))
+TALLIED: Final = (*COUNTS, *RATES, "error_rate", *DURATIONS, *_OTHER, "schedule_misses")
+
+# The names of gauges, by what they are called on the shelf.
+OF_QUEUES: Final = {
+    "depth": State.PENDING.value,
+    **{f"depth.{state.value}": state.value for state in State if state in OPEN},
+    "depth_max": State.PENDING.value,
+    "oldest": "oldest",
+    "workers": "workers",
+}
+OF_STORE: Final = ("dead", "stale", "store_bytes", "busy")
+GAUGED: Final = (*OF_QUEUES, *OF_STORE)
+NAMES: Final = (*TALLIED, *GAUGED)
+
+
+def check_metric(name: object, *, queue: str | None, task: str | None, worker: str | None) -> str:
+    """The name of a metric that can be told so finely; InvalidJob otherwise."""
+    if not isinstance(name, str) or name not in NAMES:
+        near = nearest(name, NAMES) if isinstance(name, str) else None
+        hint = f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
+        raise InvalidJob(f"metric: there is no {short(name)}; {hint}")
+    if worker is not None and (queue is not None or task is not None):
+        raise InvalidJob("metric: either of a worker, or of a queue or task: both together are not counted")
+    finer = [label for label, given in (("task", task), ("worker", worker)) if given is not None]
+    if name in GAUGED and (finer or (name in OF_STORE and queue is not None)):
+        only = "the whole store" if name in OF_STORE else "a queue or the whole store"
+        raise InvalidJob(f"metric: {name} is read for {only}, not by {(*finer, 'queue')[0]}")
+    return name
+
+
+def tallied(name: str, cell: Cell, seconds: float) -> float | None:
+    """A metric of what was counted within so many seconds."""
+    if name in COUNTS:
+        return float(getattr(cell, name))
+    if name in RATES:
+        return float(getattr(cell, RATES[name])) / seconds if seconds else None
+    if name in _OTHER:
+        return float(cell.other.get(_OTHER[name], 0))
+    if name == "error_rate":
+        return share(cell.errors, cell.completed)
+    if name == "schedule_misses":
+        return share(cell.other.get("schedule.skipped", 0), cell.other.get("schedule.fired", 0))
+    what, _, how = name.partition("_")
+    return duration(cell.wait if what == "wait" else cell.run, how)
+
+
+def share(these: int, others: int) -> float | None:
+    """How much of all these are; None if there is nothing at all."""
+    return these / (these + others) if these or others else None
+
+
+def duration(found: Histogram, how: str) -> float | None:
+    """The mean, the ends or a quantile, in seconds."""
+    if not found.bins:
+        return None
+    if how in _QUANTILES:
+        ms = found.quantile(_QUANTILES[how])
+    else:
+        ms = {"avg": found.mean, "min": found.least, "max": found.most}[how]
+    return None if ms is None else ms / 1000
+
+
+def gauged(name: str, queue: str | None, buckets: Iterable[Gauges]) -> float | None:
+    """A gauge as it was last read in these buckets, the oldest first; None if nothing was read."""
+    read = list(buckets)
+    if not read:
+        return None
+    if name == "depth_max":
+        return max(reading(gauges, name, queue).most for gauges in read)
+    if name in OF_STORE and name not in read[-1].get(STORE, {}):
+        return None  # how busy it is, a server does not tell, and nobody may have looked for stale jobs yet
+    return reading(read[-1], name, queue).last
+
+
+def reading(gauges: Gauges, name: str, queue: str | None) -> Gauge:
+    """One gauge of a bucket. A queue without jobs has no reading: there is nothing in it."""
+    return gauges.get(STORE if queue is None else queue, {}).get(OF_QUEUES.get(name, name), _NOTHING)
+
+
+_NOTHING = Gauge(0.0, 0.0, 0.0)
+
+
+def seconds_to_drain(depth: float, coming: float, going: float) -> float | None:
+    """How long until a queue is empty, if jobs come and go at these rates; None if it does not get shorter."""
+    if depth <= 0:
+        return 0.0
+    return depth / (going - coming) if going > coming else None
+
+
+def worst_first(cells: Mapping[tuple[str, str], Cell]) -> list[tuple[str, str]]:
+    """The places of these cells: those with the most failed attempts first, and then the busiest."""
+    return sorted(cells, key=lambda place: (-cells[place].errors, -cells[place].failed, -cells[place].completed, place))

@@ -1,0 +1,100 @@
+"""From pages of events to buckets. Whole groups are folded: what is done for each single job is done in C.
+
+An event goes into the buckets of its own time, however late its page is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from typing import Final
+
+from headrace.core.buckets import EVER, TEN_SECONDS, Section, Width
+from headrace.core.histogram import Histogram
+from headrace.core.pages import Group
+from headrace.core.tally import COUNTS, Cell, add
+
+# Which count an event is told by; all others are counted by their type.
+_FIELDS: Final = {
+    "job.enqueued": "enqueued",
+    "job.scheduled": "enqueued",
+    "job.started": "started",
+    "job.completed": "completed",
+    "job.attempt_failed": "errors",
+    "job.failed": "failed",
+    "job.retry_scheduled": "retried",
+    "job.cancelled": "cancelled",
+}
+_UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
+
+Place = tuple[Section, str, str]  # a queue and a task of it, or ("w", "", worker)
+Folded = dict[tuple[int, Place], Cell]  # by the beginning of the bucket
+
+
+class _Heap:
+    """What is to become a cell."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.waits: list[int] = []
+        self.runs: list[int] = []
+
+    def add(self, kind: str, count: int, waits: Sequence[int], runs: Sequence[int]) -> None:
+        self.counts[kind] += count
+        self.waits += waits
+        self.runs += runs
+
+    def cell(self) -> Cell:
+        known = {name: self.counts.pop(name) for name in COUNTS if name in self.counts}
+        if lost := self.counts["job.stalled"]:  # its attempt is spent
+            known["errors"] = known.get("errors", 0) + lost
+        return Cell(**known, wait=Histogram.of(self.waits), run=Histogram.of(self.runs), other=dict(+self.counts))
+
+
+def _counted_as(group: Group) -> str:
+    # One that is put off by its own attempt is not a new one.
+    return "snoozed" if group.type == "job.scheduled" and group.attempts else _FIELDS.get(group.type, group.type)
+
+
+def fold(groups: Iterable[Group]) -> Folded:
+    """What these groups say, in the finest buckets."""
+    heaps: defaultdict[tuple[int, str, str, str], _Heap] = defaultdict(_Heap)
+    for group in groups:
+        if group.type not in _UNCOUNTED:
+            kind, place = _counted_as(group), (group.queue or "", group.task or "", group.worker or "")
+            for start, count, waits, runs in _by_bucket(group):
+                heaps[(start, *place)].add(kind, count, waits, runs)
+    folded: Folded = {}
+    for (start, queue, task, worker), heap in heaps.items():
+        cell = heap.cell()
+        add(folded, {(start, ("q", queue, task)): cell})
+        if worker:
+            add(folded, {(start, ("w", "", worker)): cell})
+    return folded
+
+
+_Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's beginning, how many events, waits and runs
+
+
+def _by_bucket(group: Group) -> Iterable[_Part]:
+    """The columns of a group, in parts if its events were in different buckets; most often they are in one."""
+    newest = TEN_SECONDS.start(group.at)
+    if not group.ago or group.at - max(group.ago) >= newest:
+        return [(newest, group.size, group.waits, group.runs)]
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for place, ago in enumerate(group.ago):
+        places[TEN_SECONDS.start(group.at - ago)].append(place)
+    return [(start, len(some), _at(group.waits, some), _at(group.runs, some)) for start, some in places.items()]
+
+
+def _at(column: list[int], places: list[int]) -> list[int]:
+    return [column[place] for place in places] if column else []
+
+
+def widened(folded: Folded, width: Width) -> Folded:
+    """The same in wider buckets. Workers come and go under new names: they are not counted for ever."""
+    found: Folded = {}
+    for (start, place), cell in folded.items():
+        if width is not EVER or place[0] != "w":
+            add(found, {(width.start(start), place): cell})
+    return found

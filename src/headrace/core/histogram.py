@@ -1,0 +1,94 @@
+"""How long many things took, in little room: counts in bins that widen by a tenth, in whole milliseconds.
+
+Any quantile comes out within 5 % of the true one, however many histograms were added up: bins are the same everywhere.
+Below ten each millisecond has a bin of its own; beyond two years everything is in the last one.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_left, bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from functools import partial
+from itertools import accumulate, pairwise
+from typing import Final
+
+from msgspec import Struct, field
+
+_LONGEST = 2 * 366 * 86_400_000
+
+
+def _bounds() -> list[int]:
+    found = [0]
+    while found[-1] < _LONGEST:
+        first = found[-1] + 1
+        found.append(first * 11 // 10)  # the middle is within 5 % of both ends
+    return found
+
+
+# A bin holds what is longer than the bound before its own, up to its own.
+BOUNDS: Final = _bounds()
+_bin_of = partial(bisect_left, BOUNDS)
+# The bins of the first minute, one after the other: to look them up takes a quarter of the time of a search.
+_SOON = b"".join(bytes([n]) * (bound - before) for n, (before, bound) in enumerate(pairwise([-1, *BOUNDS[:100]])))
+
+
+class Histogram(Struct, frozen=True, array_like=True):
+    """Durations: their sum, the shortest, the longest, and how many are in each bin that has any."""
+
+    total: int = 0
+    least: int = 0
+    most: int = 0
+    bins: dict[int, int] = field(default_factory=dict)
+
+    @classmethod
+    def of(cls, durations: Sequence[int]) -> Histogram:
+        """Durations in milliseconds; a clock that was set back makes none shorter than nothing."""
+        if not durations:
+            return NOTHING
+        least, most = min(durations), max(durations)
+        if least < 0:
+            return cls.of([max(each, 0) for each in durations])
+        # Loops in C alone: every job of a store passes through here, some ten thousand a second.
+        bins = Counter(map(_SOON.__getitem__ if most < len(_SOON) else _bin_of, durations))
+        return cls(sum(durations), least, most, dict(bins))
+
+    @property
+    def count(self) -> int:
+        return sum(self.bins.values())
+
+    @property
+    def mean(self) -> float | None:
+        return self.total / count if (count := self.count) else None
+
+    def plus(self, other: Histogram) -> Histogram:
+        """Both together."""
+        if not (self.bins and other.bins):
+            return self if self.bins else other
+        bins = dict(self.bins)
+        for number, count in other.bins.items():
+            bins[number] = bins.get(number, 0) + count
+        return Histogram(self.total + other.total, min(self.least, other.least), max(self.most, other.most), bins)
+
+    def quantile(self, share: float) -> float | None:
+        """The duration that this share of all does not exceed, to within 5 %; None if there are none."""
+        if not self.bins:
+            return None
+        rank, numbers = share * self.count, sorted(self.bins)
+        reached = accumulate(self.bins[number] for number in numbers)
+        number = next((number for number, count in zip(numbers, reached, strict=True) if count >= rank), numbers[-1])
+        return min(max(self._middle(number), self.least), self.most)
+
+    def _middle(self, number: int) -> float:
+        if number == 0 or number >= len(BOUNDS):
+            return 0 if number == 0 else self.most
+        return (BOUNDS[number - 1] + 1 + BOUNDS[number]) / 2
+
+    def cumulative(self, bounds: Iterable[int]) -> list[int]:
+        """How many are not longer than each of these, which are of BOUNDS."""
+        numbers = sorted(self.bins)
+        reached = [0, *accumulate(self.bins[number] for number in numbers)]
+        return [reached[bisect_right(numbers, _bin_of(bound))] for bound in bounds]
+
+
+NOTHING: Final = Histogram()

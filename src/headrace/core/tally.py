@@ -1,0 +1,70 @@
+"""What became of jobs within a time: counts and durations, added up from the pages of events in bulk.
+
+Groups of a page are folded as they are: what is done for each single job is done in C.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from msgspec import Struct, field
+
+from headrace.core.histogram import NOTHING, Histogram
+
+K = TypeVar("K")
+COUNTS: Final = ("enqueued", "started", "completed", "errors", "failed", "retried", "cancelled")
+
+
+class Cell(Struct, frozen=True, array_like=True):
+    """What happened to jobs of one task in one queue, or under one worker, within a bucket.
+
+    `errors` are attempts that failed, whether or not the job is tried again. `wait` is from when a job could run until
+    an attempt began, `run` from there to the end of the attempt. `other` are all other events, by their type.
+    """
+
+    enqueued: int = 0
+    started: int = 0
+    completed: int = 0
+    errors: int = 0
+    failed: int = 0
+    retried: int = 0
+    cancelled: int = 0
+    wait: Histogram = NOTHING
+    run: Histogram = NOTHING
+    other: dict[str, int] = field(default_factory=dict)
+
+    def plus(self, that: Cell) -> Cell:
+        """Both together."""
+        return Cell(
+            self.enqueued + that.enqueued,
+            self.started + that.started,
+            self.completed + that.completed,
+            self.errors + that.errors,
+            self.failed + that.failed,
+            self.retried + that.retried,
+            self.cancelled + that.cancelled,
+            self.wait.plus(that.wait),
+            self.run.plus(that.run),
+            dict(Counter(self.other) + Counter(that.other)) if that.other else self.other,
+        )
+
+
+EMPTY = Cell()
+
+
+def total(cells: Iterable[Cell]) -> Cell:
+    """All of them together."""
+    found = EMPTY
+    for cell in cells:
+        found = found.plus(cell)
+    return found
+
+
+def add(into: dict[K, Cell], more: Mapping[K, Cell]) -> dict[K, Cell]:
+    """Add cells to those that are there."""
+    for name, cell in more.items():
+        known = into.get(name)
+        into[name] = cell if known is None else known.plus(cell)
+    return into

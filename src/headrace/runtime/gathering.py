@@ -1,0 +1,52 @@
+"""The chore of metrics: events become buckets, gauges are read, and what is too old goes. For any worker, any time."""
+
+from __future__ import annotations
+
+from headrace.core import buckets
+from headrace.core.settings import Settings
+from headrace.engines.protocol import Engine
+from headrace.runtime.folding import Folder
+from headrace.runtime.sampling import Sampler
+
+_EVERY = 5.0  # seconds
+_DROP_EVERY, _AT_ONCE = 60_000, 500
+_CATCH_UP = 20  # pieces that a reader folds at most
+
+
+class Gathering:
+    """A chore, and what somebody who wants to read the newest figures calls first."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._folder = Folder(engine, settings)
+        self._sampler = Sampler(engine)
+        self._drop_at = engine.clock.now() + _DROP_EVERY
+
+    def do(self) -> float:
+        if self._settings.events and self._folder.fold(politely=True):
+            return 0.0
+        if self._sampler.sample():
+            return 0.0
+        now = self._engine.clock.now()
+        if now < self._drop_at:
+            return _EVERY
+        if self.drop(now):
+            return 0.0
+        self._drop_at = now + _DROP_EVERY
+        return _EVERY
+
+    def catch_up(self) -> None:
+        """Have everything counted that was told until now, or much of it if nobody did so for long."""
+        pieces = range(_CATCH_UP if self._settings.events else 0)
+        all(self._folder.fold() for _ in pieces)
+        self._sampler.sample(to_read=True)
+
+    def drop(self, now: int) -> bool:
+        """Forget buckets that are no longer kept, some at a time; whether there are more of them."""
+        dropped = [
+            self._engine.shelf.drop(width.kind, buckets.range_of(since), _AT_ONCE)
+            for width, since in buckets.kept_since(self._settings, now)
+            if since is not None
+        ]
+        return max(dropped, default=0) == _AT_ONCE

@@ -1,0 +1,61 @@
+"""Reads the buckets of metrics from the shelf: of one queue or all of them, from one moment up to another."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.core import buckets
+from headrace.core.buckets import Width
+from headrace.core.gauges import Gauges
+from headrace.core.shelf import Paper
+from headrace.core.tally import Cell
+from headrace.engines.shelf import Shelf
+from headrace.runtime.folding import cells_of
+from headrace.runtime.sampling import gauges_of
+
+_AT_ONCE = 1000
+
+Place = tuple[str, str]  # queue and task
+
+
+def jobs_in(
+    shelf: Shelf, width: Width, since: int, until: int, queue: str | None = None
+) -> Iterator[tuple[int, dict[Place, Cell]]]:
+    """For each bucket and queue that has any: its beginning, and what became of the jobs of each task."""
+    papers = _browse(shelf, width, since, until) if queue is None else _named(shelf, width, since, until, "q", queue)
+    for paper in papers:
+        start, section, name = buckets.parsed(paper.key)
+        if section == "q":
+            yield start, {(name, task): cell for task, cell in cells_of(paper.value).items()}
+
+
+def workers_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, dict[str, Cell]]]:
+    """For each bucket that has any: its beginning, and what became of the jobs of each worker."""
+    for paper in _named(shelf, width, since, until, "w"):
+        yield buckets.parsed(paper.key)[0], cells_of(paper.value)
+
+
+def gauges_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
+    """For each bucket that has any: its beginning, and its gauges."""
+    for paper in _named(shelf, width, since, until, "g"):
+        yield buckets.parsed(paper.key)[0], gauges_of(paper.value)
+
+
+def _named(
+    shelf: Shelf, width: Width, since: int, until: int, section: buckets.Section, name: str = ""
+) -> Iterator[Paper]:
+    """One paper of each bucket: they are asked for by their keys, so that others are not read."""
+    keys = [buckets.key(start, section, name) for start in width.starts(since, until)]
+    for first in range(0, len(keys), _AT_ONCE):
+        yield from shelf.get(width.kind, keys[first : first + _AT_ONCE])
+
+
+def _browse(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[Paper]:
+    first = buckets.range_of(width.start(since))
+    last = buckets.range_of(until + 1000) if width.span else None
+    while True:
+        papers = shelf.browse(width.kind, first, last, _AT_ONCE)
+        yield from papers
+        if len(papers) < _AT_ONCE:
+            return
+        first = papers[-1].key + "\x01"  # behind it and before any other: no name has control characters

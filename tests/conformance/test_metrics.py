@@ -1,0 +1,247 @@
+"""Gathering metrics on a store: each page counts once, whoever folds it and whatever goes wrong meanwhile."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from headrace.core.buckets import ALL, DAY, EVER, HOUR, MINUTE, TEN_SECONDS, Width
+from headrace.core.figures import gauged
+from headrace.core.gauges import STORE
+from headrace.core.pages import Group
+from headrace.core.settings import Settings
+from headrace.core.shelf import Paper
+from headrace.core.states import State
+from headrace.core.tally import total
+from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.folding import Folder
+from headrace.runtime.gathering import Gathering
+from headrace.runtime.metric_reading import gauges_in, jobs_in, workers_in
+from headrace.runtime.sampling import Mark, Sampler
+from tests.conformance.build import NOW as THEN
+from tests.conformance.build import bring, worker_row
+from tests.conformance.stores import StoreUnderTest
+
+NOW = 1_700_006_405_000
+SETTINGS = Settings()
+
+
+def tell(engine: Engine, count: int, at: int = NOW, queue: str = "mail", task: str = "send") -> None:
+    jobs = [f"{queue}-{number}" for number in range(count)]
+    engine.events.tell([Group("job.completed", at, queue, task, "w1", jobs, [1] * count, runs=[30] * count)])
+
+
+def completed(engine: Engine, width: Width = EVER, queue: str | None = None, since: int = NOW - DAY) -> int:
+    found = jobs_in(engine.shelf, width, since, NOW + DAY, queue)
+    return total(cell for _, cells in found for cell in cells.values()).completed
+
+
+def fold_all(engine: Engine, now: int = NOW) -> None:
+    folder = Folder(engine, SETTINGS)
+    while folder.fold(now=now):
+        pass
+
+
+def test_what_is_told_is_counted_in_every_width(engine: Engine) -> None:
+    tell(engine, 3)
+    tell(engine, 4, queue="other")
+    fold_all(engine)
+    for width in ALL:
+        assert completed(engine, width) == 7
+        assert completed(engine, width, "mail") == 3
+    [(start, workers)] = workers_in(engine.shelf, MINUTE, NOW, NOW + 1)
+    assert (start, workers["w1"].completed, workers["w1"].run.total) == (MINUTE.start(NOW), 7, 210)
+
+
+def test_what_was_counted_is_not_counted_again(engine: Engine) -> None:
+    folders = [Folder(engine, SETTINGS), Folder(engine, SETTINGS)]
+    for number in range(1, 6):
+        tell(engine, 10)
+        for folder in folders:
+            while folder.fold(now=NOW):
+                pass
+        assert completed(engine) == 10 * number
+    assert not folders[0].fold(now=NOW)
+
+
+def test_more_pages_than_one_piece_are_counted_piece_by_piece(engine: Engine) -> None:
+    for _ in range(70):
+        tell(engine, 1)
+    folder = Folder(engine, SETTINGS)
+    assert folder.fold(now=NOW)
+    assert 0 < completed(engine) < 70
+    fold_all(engine)
+    assert completed(engine) == 70
+
+
+class Beside:
+    """A shelf on which something happens just before or just after papers are put."""
+
+    def __init__(self, engine: Engine, before: Any = None, after: Any = None) -> None:
+        self._shelf, self._before, self._after = engine.shelf, before, after
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._shelf, name)
+
+    def put(self, papers: Sequence[Paper]) -> bool:
+        for act, is_next in ((self._before, False), (self._after, True)):
+            if is_next:
+                done = self._shelf.put(papers)
+            if act is not None:
+                self._before = self._after = None
+                act()
+        return done
+
+
+def test_who_comes_second_begins_anew(engine: Engine, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(engine, 5)
+    quick = Folder(store.open(), SETTINGS)
+    monkeypatch.setattr(engine, "shelf", Beside(engine, before=lambda: quick.fold(now=NOW)))
+    slow = Folder(engine, SETTINGS)
+    assert slow.fold(now=NOW)  # in vain, so there may be more
+    tell(engine, 2)
+    while slow.fold(now=NOW):
+        pass
+    assert completed(engine) == 7
+
+
+@pytest.mark.parametrize("when", ["before", "after"])
+def test_an_answer_that_is_lost_neither_doubles_nor_drops_a_page(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, when: str
+) -> None:
+    def cut() -> None:
+        raise EngineUnavailable("cut")
+
+    tell(engine, 5)
+    monkeypatch.setattr(engine, "shelf", Beside(engine, **{when: cut}))
+    folder = Folder(engine, SETTINGS)
+    with pytest.raises(EngineUnavailable):
+        folder.fold(now=NOW)
+    while folder.fold(now=NOW):
+        pass
+    assert completed(engine) == 5
+
+
+def test_two_at_once_count_each_page_once(engine: Engine, store: StoreUnderTest) -> None:
+    is_told = threading.Event()
+
+    def keep_folding(own: Engine) -> None:
+        folder = Folder(own, SETTINGS)
+        while folder.fold(now=NOW) or not is_told.is_set():
+            pass
+
+    threads = [threading.Thread(target=keep_folding, args=(store.open(),)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for _ in range(40):
+        tell(engine, 3)
+    is_told.set()
+    for thread in threads:
+        thread.join(30)
+    fold_all(engine)
+    assert completed(engine) == 120
+    assert completed(engine, TEN_SECONDS) == 120
+
+
+def test_a_chore_leaves_it_to_who_folded_a_moment_ago(engine: Engine) -> None:
+    one, other = Folder(engine, SETTINGS), Folder(engine, SETTINGS)
+    tell(engine, 1)
+    one.fold(politely=True, now=NOW)
+    tell(engine, 1)
+    assert not other.fold(politely=True, now=NOW + 5000)
+    assert completed(engine) == 1
+    one.fold(politely=True, now=NOW + 5000)
+    assert completed(engine) == 2
+    tell(engine, 1)
+    other.fold(politely=True, now=NOW + 30_000)  # the one is silent: it may be dead
+    assert completed(engine) == 3
+
+
+def test_what_is_told_late_goes_where_it_belongs_unless_that_is_no_longer_kept(engine: Engine) -> None:
+    tell(engine, 1, at=NOW - 8 * DAY)
+    tell(engine, 2, at=NOW - 3_600_000)
+    fold_all(engine)
+    assert completed(engine, EVER) == 3
+    starts = {
+        width: [start for start, _ in jobs_in(engine.shelf, width, NOW - 100 * DAY, NOW)]
+        for width in (TEN_SECONDS, MINUTE, HOUR)
+    }
+    recent, old = NOW - 3_600_000, NOW - 8 * DAY
+    assert starts == {
+        TEN_SECONDS: [TEN_SECONDS.start(recent)],
+        MINUTE: [MINUTE.start(old), MINUTE.start(recent)],
+        HOUR: [HOUR.start(old), HOUR.start(recent)],
+    }
+
+
+def test_what_is_too_old_goes_and_the_sum_of_all_stays(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    tell(engine, 4)
+    fold_all(engine)
+    gathering = Gathering(engine, SETTINGS)
+    for days, left in ((6, (4, 4, 4)), (8, (0, 4, 4)), (31, (0, 0, 4)), (91, (0, 0, 0))):
+        gathering.drop(now=NOW + days * DAY)
+        assert tuple(completed(engine, width) for width in (TEN_SECONDS, MINUTE, HOUR)) == left
+    assert completed(engine, EVER) == 4
+
+
+def test_many_buckets_are_read_to_the_last(engine: Engine) -> None:
+    papers = [
+        Paper(TEN_SECONDS.kind, f"{(NOW - NOW % 10_000) // 1000 - 10 * number:010d}/q/mail", 0, '{"send":[1,0,1]}')
+        for number in range(2100)
+    ]
+    engine.shelf.put(papers)
+    assert completed(engine, TEN_SECONDS) == completed(engine, TEN_SECONDS, "mail") == 2100
+
+
+# -- gauges
+
+
+def test_gauges_are_read_once_in_ten_seconds_however_many_want_to(engine: Engine) -> None:
+    bring(engine, State.COMPLETED, "over", queue="mail")
+    for number in range(3):
+        bring(engine, State.PENDING, f"job{number}", queue="mail")
+    engine.renew(worker_row("w1", seen_at=NOW, queues='["mail"]'), [], 0, now=NOW)
+    samplers = [Sampler(engine), Sampler(engine)]
+    assert [sampler.sample(NOW) for sampler in samplers] == [True, False]
+    [(start, found)] = gauges_in(engine.shelf, TEN_SECONDS, NOW, NOW + 1)
+    assert start == TEN_SECONDS.start(NOW)
+    assert gauged("depth", "mail", [found]) == gauged("depth", None, [found]) == 3
+    assert gauged("oldest", "mail", [found]) == (NOW - THEN) / 1000
+    assert gauged("workers", "mail", [found]) == 1
+    assert gauged("dead", None, [found]) == 0
+    assert found[STORE]["store_bytes"].last > 1000
+    bring(engine, State.PENDING, "more", queue="mail")
+    assert [sampler.sample(NOW + 10_000) for sampler in samplers] == [True, False]
+    [(_, whole)] = gauges_in(engine.shelf, HOUR, NOW, NOW + 1)
+    assert (whole["mail"]["pending"].last, whole["mail"]["pending"].count) == (4, 2)
+
+
+def test_of_two_who_read_at_the_same_time_one_is_counted(
+    engine: Engine, store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    other = Sampler(store.open())
+    monkeypatch.setattr(engine, "shelf", Beside(engine, before=lambda: other.sample(NOW)))
+    Sampler(engine).sample(NOW)
+    [(_, found)] = gauges_in(engine.shelf, MINUTE, NOW, NOW + 1)
+    assert found[STORE]["workers"].count == 1
+
+
+@pytest.mark.engines("sqlite")
+def test_a_store_that_is_slow_to_count_is_counted_less_often() -> None:
+    assert not Mark(NOW, took=4000).is_due(NOW + 190_000)
+    assert Mark(NOW, took=4000).is_due(NOW + 200_000)
+    assert Mark(NOW, took=5).is_due(NOW + 5000)  # in the next bucket
+    assert not Mark(NOW, took=5).is_due(NOW + 4000)
+    assert Mark(NOW + DAY, took=5).is_due(NOW), "a clock that was wrong"
+
+
+@pytest.mark.engines("sqlite")
+def test_who_only_wants_to_read_does_not_wait_for_a_count_that_takes_long() -> None:
+    assert not Mark(NOW, took=200).is_due(NOW + 90_000, to_read=True)
+    assert Mark(NOW, took=200).is_due(NOW + 100_000, to_read=True)
+    assert Mark(NOW, took=9000).is_due(NOW + 120_000, to_read=True), "it would never come, if nobody works"
+    assert Mark(NOW, took=5).is_due(NOW + 5000, to_read=True)
