@@ -48,8 +48,7 @@ def refuse_forged(request: Request, form: QueryParams) -> None:
 def record(visit: Visit, action: Action, done: Done) -> None:
     """Write down who did what, and what it came to."""
     outcome = "done" if done.ok else "refused"
-    if hasattr(visit.app, "audit"):
-        visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
+    visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
 
 
 class Doors:

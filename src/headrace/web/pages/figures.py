@@ -5,7 +5,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime
-from typing import Any
 
 from markupsafe import Markup
 from msgspec import Struct, json
@@ -44,11 +43,10 @@ def chart(key: str, title: str, lines: Sequence[Line], words: Callable[[float | 
 
 
 def curve(visit: Visit, metric: str, window: str, **where: str | None) -> list[Point]:
-    """One metric over time; empty if nothing is known of it."""
-    metrics: Any = getattr(visit.app, "metrics", None)
-    if metrics is None:
+    """One metric over time; empty if nothing is gathered."""
+    if not visit.app.settings.events:
         return []
-    return [Point(at, value) for at, value in metrics.series(metric, window=window, **where)]
+    return [Point(point.at, point.value) for point in visit.glance.series(metric, window, **where).points]
 
 
 def values(points: Sequence[Point]) -> list[float | None]:
@@ -63,7 +61,7 @@ def standard(visit: Visit, window: str, **where: str | None) -> list[Chart]:
     """What a queue, or all of them, did over time: rates, failures, waiting and running."""
     read: Mapping[str, list[Point]] = {
         name: curve(visit, name, window, **where)
-        for name in ("enqueue_rate", "throughput", "failure_rate", "wait_p95", "run_p95")
+        for name in ("enqueue_rate", "throughput", "failure_rate", "wait_p50", "wait_p95", "run_p50", "run_p95")
     }
     if not has_data(*read.values()):
         return []
@@ -72,11 +70,28 @@ def standard(visit: Visit, window: str, **where: str | None) -> list[Chart]:
         Line("completed", read["throughput"], "completed"),
         Line("failed", read["failure_rate"], "failed"),
     ]
-    times = [Line("wait p95", read["wait_p95"], "retrying"), Line("run p95", read["run_p95"], "running")]
+    waits = [Line("p50", read["wait_p50"], "accent"), Line("p95", read["wait_p95"], "retrying")]
+    runs = [Line("p50", read["run_p50"], "accent"), Line("p95", read["run_p95"], "running")]
     return [
         chart("rates", "Jobs a second", rates),
-        chart("times", "Waiting and running", times, wording.span),
+        chart("waits", "Time waited", waits, wording.span),
+        chart("runs", "Time run", runs, wording.span),
     ]
+
+
+def of_worker(visit: Visit, window: str, worker: str) -> list[Chart]:
+    """What one worker did over time."""
+    rates = [
+        Line("completed", curve(visit, "throughput", window, worker=worker), "completed"),
+        Line("failed", curve(visit, "failure_rate", window, worker=worker), "failed"),
+    ]
+    runs = [
+        Line("p50", curve(visit, "run_p50", window, worker=worker), "accent"),
+        Line("p95", curve(visit, "run_p95", window, worker=worker), "running"),
+    ]
+    if not has_data(*(line.points for line in (*rates, *runs))):
+        return []
+    return [chart("rates", "Jobs a second", rates), chart("runs", "Time run", runs, wording.span)]
 
 
 def window_of(visit: Visit) -> str:

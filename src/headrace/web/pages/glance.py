@@ -7,6 +7,7 @@ with its time.
 
 from __future__ import annotations
 
+import functools
 import threading
 import time
 from collections.abc import Callable
@@ -17,6 +18,7 @@ from typing import Any, Generic, TypeVar
 from msgspec import Struct
 
 from headrace.app.app import Headrace
+from headrace.app.metric_records import MetricsSnapshot, Series
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
@@ -25,6 +27,7 @@ from headrace.errors import EngineUnavailable
 T = TypeVar("T")
 _FRESH = 1.0  # seconds
 _REST = 10.0  # times as long as it took
+_MOST_CURVES = 500
 _OLDEST = 15.0  # seconds that a look which is not fresh may stand in while the next is taken
 
 
@@ -39,8 +42,9 @@ class Seen(Struct, frozen=True):
 class Look(Generic[T]):
     """One shared value."""
 
-    def __init__(self, read: Callable[[], T], clock: Clock) -> None:
+    def __init__(self, read: Callable[[], T], clock: Clock, fresh: float = _FRESH) -> None:
         self._read = read
+        self._fresh = fresh
         self._clock = clock
         self._lock = threading.Lock()
         self._seen: Seen | None = None
@@ -52,7 +56,7 @@ class Look(Generic[T]):
         """The value, not older than a moment, or than its cost demands."""
         with self._lock:
             seen, age = self._seen, time.monotonic() - self._taken
-            if seen is not None and not seen.away and age < max(_FRESH, _REST * self._cost):
+            if seen is not None and not seen.away and age < max(self._fresh, _REST * self._cost):
                 return seen
             taking, mine = self._taking, False
             if taking is None:
@@ -99,6 +103,9 @@ class Glance:
     """What all pages share of one app."""
 
     def __init__(self, app: Headrace) -> None:
+        self._app = app
+        self._curves: dict[tuple[object, ...], Look[Series]] = {}
+        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock)
         self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock)
         self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock)
 
@@ -107,6 +114,24 @@ class Glance:
 
     def workers(self) -> list[WorkerInfo]:
         return list(self._workers.get().value)
+
+    def metrics(self) -> MetricsSnapshot:
+        """The figures of the last minute."""
+        seen: MetricsSnapshot = self._metrics.get().value
+        return seen
+
+    def series(self, metric: str, window: str, **where: str | None) -> Series:
+        """One metric over time, for all who look at the same curve."""
+        key = (metric, window, *sorted(where.items()))
+        if key not in self._curves:
+            if len(self._curves) >= _MOST_CURVES:
+                self._curves.clear()
+            read: Callable[[], Series] = functools.partial(
+                self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
+            )
+            self._curves[key] = Look(read, self._app.clock, fresh=5.0)
+        seen: Series = self._curves[key].get().value
+        return seen
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""

@@ -59,20 +59,19 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "words": _calm_words(queues, workers),
         "tiles": list(_tiles(visit, count, queues, workers)),
         "figures": figures.standard(visit, figures.window_of(visit)),
-        "drained": {stats.queue: drained_in(visit, stats) for stats in queues},
+        "window": figures.window_of(visit),
+        "windows": figures.WINDOWS,
+        "drained": drained_in(visit),
         "failures": cards(visit.app.jobs.find(state=State.FAILED, limit=RECENT), visit.app),
         "running": cards(visit.app.jobs.find(state=State.RUNNING, limit=RECENT), visit.app),
     }
 
 
-def drained_in(visit: Visit, stats: QueueStats) -> float | None:
-    """In how many seconds the queue is empty if it goes on as in the last minute; None if it does not."""
-    metrics: Any = getattr(visit.app, "metrics", None)
-    if metrics is None or not stats.pending or stats.paused:
-        return None
-    done = metrics.value("throughput", queue=stats.queue, window=60) or 0.0
-    came = metrics.value("enqueue_rate", queue=stats.queue, window=60) or 0.0
-    return stats.pending / (done - came) if done - came > 0.01 else None
+def drained_in(visit: Visit) -> dict[str, float | None]:
+    """In how many seconds each queue is empty if it goes on as in the last minute; None if it would never be."""
+    if not visit.app.settings.events:
+        return {}
+    return {figures.queue: figures.eta for figures in visit.glance.metrics().queues}
 
 
 def _pressing(stats: QueueStats) -> tuple[int, str]:
@@ -139,12 +138,30 @@ def _tiles(
     yield Tile(
         **_counted(visit, count, State.FAILED),
         note="kept in the store",
-        drawn=_spark(visit, "failure_rate", "Failures in the last hour", "failed"),
+        drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
+    )
+    kept = f"{wording.brief(count[State.COMPLETED])} kept in the store"
+    if not visit.app.settings.events:
+        yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
+        return
+    last = visit.glance.metrics().total
+    yield Tile(
+        key="throughput",
+        name="Completed",
+        value=f"{wording.brief(round(last.throughput, 2))}/s",
+        note=kept,
+        link=visit.at("/jobs", state="completed"),
+        symbol="completed",
+        drawn=_spark(visit, "throughput", "Completed jobs a second in the last hour", "completed"),
     )
     yield Tile(
-        **_counted(visit, count, State.COMPLETED),
-        note="kept in the store",
-        drawn=_spark(visit, "throughput", "Completed jobs in the last hour", "completed"),
+        key="errors",
+        name="Error rate",
+        value=wording.share(last.error_rate),
+        note="of attempts in the last minute",
+        link=visit.at("/jobs", state="failed"),
+        symbol="warn",
+        drawn=_spark(visit, "error_rate", "Share of attempts that failed in the last hour", "failed"),
     )
 
 

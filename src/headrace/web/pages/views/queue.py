@@ -43,18 +43,19 @@ def show(visit: Visit) -> Mapping[str, Any]:
     return {
         "stats": stats,
         "count": {state.value: getattr(stats, state) for state in State},
-        "drained": drained_in(visit, stats),
+        "drained": drained_in(visit).get(name),
         "figures": figures.standard(visit, figures.window_of(visit), queue=name),
         "window": figures.window_of(visit),
         "windows": figures.WINDOWS,
         "failing": _top(failed, errors_of(visit.app, failed)),
         "sampled": len(failed),
+        "tasks": visit.app.metrics.tasks(name, limit=8) if visit.app.settings.events else [],
         "next": cards(visit.app.queue(name).peek(_NEXT), visit.app),
         "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT), visit.app),
         "workers": [worker for worker in visit.glance.workers() if not worker.queues or name in worker.queues],
         "rules": spoken(stats.rules),
         "strategies": STRATEGIES,
-        "topics": (f"queue:{name}", "workers"),
+        "topics": (f"queue:{name}", "worker"),
     }
 
 

@@ -20,7 +20,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "all": len(queues),
         "count": totals(shown),
         "rules": {stats.queue: in_words(stats.rules) for stats in shown},
-        "drained": {stats.queue: drained_in(visit, stats) for stats in shown},
+        "drained": drained_in(visit),
     }
 
 

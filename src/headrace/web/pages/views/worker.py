@@ -8,6 +8,7 @@ from typing import Any
 from headrace.app.workers import WorkerInfo
 from headrace.core.states import State
 from headrace.errors import InvalidJob
+from headrace.web.pages import figures
 from headrace.web.pages.cards import cards
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.visit import Visit
@@ -25,8 +26,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN), visit.app),
         "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN), visit.app),
         "vital": None,
-        "figures": [],
-        "topics": ("workers", f"worker:{name}"),
+        "figures": figures.of_worker(visit, "1h", name),
+        "topics": ("worker", f"worker:{name}"),
     }
 
 

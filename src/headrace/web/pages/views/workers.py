@@ -18,7 +18,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "busy": sum(worker.running for worker in alive),
         "hosts": len({worker.host for worker in alive}),
         "vitals": {},
-        "topics": ("workers",),
+        "topics": ("worker", "job"),
     }
 
 
