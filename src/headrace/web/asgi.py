@@ -9,7 +9,7 @@ from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute, Mount
+from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.app.app import Headrace
@@ -20,22 +20,47 @@ from headrace.errors import ConfigError
 from headrace.web import health
 from headrace.web.api import tables
 from headrace.web.doors import Door
-from headrace.web.guard import Guard
+from headrace.web.guard import Guard, visit_of
+from headrace.web.live import Changes, Lives, Stream
 from headrace.web.pages import entrance
 from headrace.web.problems import Refused, answer
 
 _PREFIX = "web_"
 
 
-def make(app: Headrace, *, prefix: str = "", **options: Any) -> ASGIApp:
+def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
     settings = settings_with(app, options)
     door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
     # The dashboard's come last: the last of them takes whatever nobody else has.
-    routes: list[BaseRoute] = [*health.ROUTES, Mount(tables.PREFIX, tables.router()), *entrance.routes(app)]
+    rest = [*health.ROUTES, Route("/live", _changes), Mount(tables.PREFIX, tables.router())]
+    routes: list[BaseRoute] = [*rest, *entrance.routes(app)]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
-    guarded: ASGIApp = Guard(inner, app, door, settings, login=True)
-    return guarded if not prefix else _under(prefix.rstrip("/"), guarded)
+    guard = Guard(inner, app, door, settings, login=True)
+    surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
+    return Web(surface, guard.lives)
+
+
+class Web:
+    """The web surface of an app, as an ASGI app."""
+
+    def __init__(self, inner: ASGIApp, lives: Lives) -> None:
+        self._inner = inner
+        self._lives = lives
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await self._inner(scope, receive, send)
+
+    def end_streams(self) -> None:
+        """Let go of those who listen, so that a server can end; from any thread."""
+        self._lives.close()
+
+
+async def _changes(request: Request) -> ASGIApp:
+    """What a page of the dashboard listens to."""
+    visit = visit_of(request.scope)
+    visit.require("viewer")
+    return Stream(visit.lives, Changes(), None)
 
 
 def settings_with(app: Headrace, options: dict[str, Any]) -> Settings:

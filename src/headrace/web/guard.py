@@ -22,6 +22,7 @@ from headrace.app.app import Headrace
 from headrace.core.access import Role, grants
 from headrace.web.doors import LOCAL, Caller, Door
 from headrace.web.limits import Pace
+from headrace.web.live import Lives
 from headrace.web.problems import Refused, answer
 
 COOKIE = "headrace_session"
@@ -50,6 +51,7 @@ class Visit(Struct, frozen=True):
     caller: Caller
     door: Door
     read_only: bool
+    lives: Lives
 
     def may(self, role: Role) -> bool:
         return grants(self.caller.role, role) and not (self.read_only and role != "viewer")
@@ -102,6 +104,7 @@ class Guard:
         rate: float | None = settings.web_rate
         self._pace = None if rate is None else Pace(rate, 2 * rate)
         self._login = login
+        self.lives = Lives(app)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -140,7 +143,7 @@ class Guard:
             caller = Caller("nobody", "viewer", "session")
         if self._pace is not None and caller.role != "worker":
             refuse_haste(self._pace.wait(client if caller.name == "nobody" else f"{caller.name}@{client}"))
-        scope["headrace.visit"] = Visit(self._app, caller, self._door, self._read_only)
+        scope["headrace.visit"] = Visit(self._app, caller, self._door, self._read_only, self.lives)
 
     def _caller(self, request: HTTPConnection, client: str) -> Caller | None:
         if not self._door.has_credentials:

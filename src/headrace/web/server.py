@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import ipaddress
 import logging
+import signal
+import threading
+from types import FrameType
 from typing import Any
 
 import uvicorn
@@ -11,7 +14,7 @@ import uvicorn
 from headrace.app.app import Headrace
 from headrace.core.settings import Settings
 from headrace.errors import ConfigError
-from headrace.web.asgi import make, settings_with
+from headrace.web.asgi import Web, make, settings_with
 
 log = logging.getLogger("headrace.web")
 _PATIENCE = 5  # seconds that open requests have when the server ends
@@ -21,18 +24,45 @@ def serve(app: Headrace, **options: Any) -> int:
     """Serve until SIGTERM or SIGINT; the exit code."""
     settings = settings_with(app, options)
     refuse_open_doors(settings)
+    web = make(app, **options)
     config = uvicorn.Config(
-        make(app, **options),
+        web,
         host=settings.web_host,
         port=settings.web_port,
         log_config=None,
+        log_level="warning",
         access_log=False,
         lifespan="off",
         server_header=False,
         timeout_graceful_shutdown=_PATIENCE,
     )
-    server = uvicorn.Server(config)
-    server.run()
+    return _run(uvicorn.Server(config), web)
+
+
+def _run(server: uvicorn.Server, web: Web) -> int:
+    """Run the server beside this thread, which minds the signals: uvicorn would wait for streams, which never end."""
+    over = threading.Event()
+
+    def end(number: int, frame: FrameType | None) -> None:
+        server.force_exit = server.should_exit  # a second one hurries
+        server.should_exit = True
+        over.set()
+
+    def run() -> None:
+        try:
+            server.run()
+        except SystemExit:  # uvicorn's word for an address that it can't have; it has told why
+            pass
+        finally:
+            over.set()
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, end)
+    thread = threading.Thread(target=run, name="headrace-web", daemon=True)
+    thread.start()
+    over.wait()
+    web.end_streams()
+    thread.join()
     return 0 if server.started else 1
 
 

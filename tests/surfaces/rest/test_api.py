@@ -51,7 +51,8 @@ def test_each_endpoint_answers_only_who_has_its_role(app: Headrace, endpoint: En
         "admin": {"admin"},
     }
     for role, token in TOKENS.items():
-        told = there(endpoint.method, path_of(endpoint), headers=bearer(token), content=b"no JSON")
+        # A stream would never end, so it is asked for what it refuses.
+        told = there(endpoint.method, f"{path_of(endpoint)}?limit=no", headers=bearer(token), content=b"no JSON")
         if role in may[endpoint.role]:
             assert told.status_code != 403, told.text
         else:

@@ -71,7 +71,7 @@ def test_the_description_is_of_openapi_3_1_and_tells_where_it_is_mounted(app: He
 
 def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Headrace) -> None:
     asgi = stocked.asgi(rate=None, tokens=["5f2a"])
-    schema = schemathesis.openapi.from_dict(described())
+    schema = schemathesis.openapi.from_dict(described()).exclude(path="/events")  # a stream never ends
     answered: Counter[int] = Counter()
     for result in schema.get_all_operations():
         assert isinstance(result, Ok), result

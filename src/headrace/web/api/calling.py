@@ -15,6 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
+from starlette.types import ASGIApp
 
 from headrace.errors import HeadraceError
 from headrace.web.api.table import Endpoint
@@ -35,10 +36,10 @@ def route_of(endpoint: Endpoint) -> Route:
     return Route(path, _handler(endpoint), methods=[endpoint.method], name=endpoint.name)
 
 
-def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[Response]]:
+def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
     call = _Call(endpoint)
 
-    async def handle(request: Request) -> Response:
+    async def handle(request: Request) -> ASGIApp:
         try:
             return await call(request)
         except Exception as error:  # every error is told as a problem, also one that nobody foresaw
@@ -56,7 +57,7 @@ class _Call:
         self._query = endpoint.query
         self._lists = _list_fields(endpoint.query)
 
-    async def __call__(self, request: Request) -> Response:
+    async def __call__(self, request: Request) -> ASGIApp:
         endpoint, visit = self._endpoint, visit_of(request.scope)
         visit.require(endpoint.role)
         if request.method not in SAFE:
@@ -64,6 +65,8 @@ class _Call:
         given: dict[str, Any] = dict(request.path_params)
         if self._query is not None:
             given["query"] = self._read_query(request)
+        if endpoint.streams is not None and (last := request.headers.get("last-event-id")):
+            given["query"] = msgspec.structs.replace(given["query"], since=last)
         if self._body is not None:
             given["body"] = self._read_body(await request.body())
         is_recorded = endpoint.writes and visit.caller.role != "worker"  # a program's jobs are a trail by themselves
@@ -120,8 +123,11 @@ class _Call:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(400, "malformed-json", f"the body is not JSON: {error}") from None
 
-    def _told(self, request: Request, found: Any) -> Response:
+    def _told(self, request: Request, found: Any) -> ASGIApp:
         endpoint = self._endpoint
+        if endpoint.streams is not None:
+            stream: ASGIApp = found
+            return stream
         if endpoint.answer is None:
             return Response(status_code=204)
         raw = _encode(found)

@@ -93,8 +93,9 @@ def _operation(endpoint: Endpoint, parameters: list[Any], body: Any, answer: Any
 def _responses(endpoint: Endpoint, answer: Any) -> dict[str, Any]:
     told: dict[str, Any] = {"204": {"description": "Done."}}
     if answer is not None:
-        told = {str(endpoint.status): {"description": "Done.", "content": {"application/json": {"schema": answer}}}}
-    if endpoint.method == "GET":
+        media = "text/event-stream" if endpoint.streams is not None else "application/json"
+        told = {str(endpoint.status): {"description": "Done.", "content": {media: {"schema": answer}}}}
+    if endpoint.method == "GET" and endpoint.streams is None:
         told["304"] = {"description": "It is as it was at the ETag in If-None-Match."}
     return told | {code: {"$ref": f"#/components/responses/{code}"} for code in _REFUSALS}
 

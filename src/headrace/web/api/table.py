@@ -27,7 +27,8 @@ _NAMES = re.compile(r"{(\w+)}")
 
 
 class Endpoint(Struct, frozen=True, kw_only=True):
-    """One row. `writes` tells whether it changes something, which is then recorded in the audit trail."""
+    """One row. `writes` tells whether it changes something, which is then recorded in the audit trail. What `streams`
+    answers with no document but with events, whose data are of this type."""
 
     method: str
     path: str
@@ -37,6 +38,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     status: int = 200
     example: Any = None
     writes: bool = False
+    streams: Any = None
 
     @property
     def name(self) -> str:
@@ -72,7 +74,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     @property
     def answer(self) -> Any:
         """The type of what it answers with, None if that is nothing."""
-        answer = get_type_hints(self.handle)["return"]
+        answer = self.streams or get_type_hints(self.handle)["return"]
         return None if answer is NoneType else answer
 
 
@@ -87,8 +89,8 @@ class Table:
     def __iter__(self) -> Iterator[Endpoint]:
         return iter(self._rows)
 
-    def get(self, path: str, *, role: Role = "viewer") -> Callable[[F], F]:
-        return self._row("GET", path, role, 200, None, False)
+    def get(self, path: str, *, role: Role = "viewer", streams: Any = None) -> Callable[[F], F]:
+        return self._row("GET", path, role, 200, None, False, streams)
 
     def post(
         self, path: str, *, role: Role = "admin", status: int = 200, example: Any = None, writes: bool = True
@@ -104,7 +106,9 @@ class Table:
     def delete(self, path: str, *, status: int = 204) -> Callable[[F], F]:
         return self._row("DELETE", path, "admin", status, None, True)
 
-    def _row(self, method: str, path: str, role: Role, status: int, example: Any, writes: bool) -> Callable[[F], F]:
+    def _row(
+        self, method: str, path: str, role: Role, status: int, example: Any, writes: bool, streams: Any = None
+    ) -> Callable[[F], F]:
         def add(handle: F) -> F:
             row = Endpoint(
                 method=method,
@@ -115,6 +119,7 @@ class Table:
                 status=status,
                 example=example,
                 writes=writes,
+                streams=streams,
             )
             self._rows.append(row)
             return handle

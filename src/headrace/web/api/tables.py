@@ -6,7 +6,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from headrace.web.api import dead, flows, jobs, lifecycle, queues, schedules, system, workers
+from headrace.web.api import dead, events, flows, jobs, lifecycle, queues, schedules, system, workers
 from headrace.web.api.calling import route_of
 from headrace.web.api.openapi import document
 from headrace.web.api.table import Endpoint, Table
@@ -21,6 +21,7 @@ TABLES: tuple[Table, ...] = (
     flows.table,
     dead.table,
     lifecycle.table,
+    events.table,
     system.table,
 )
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for table in TABLES for endpoint in table)

@@ -1,0 +1,148 @@
+"""Events reach who listens: at once, once, in order, behind the last one seen; and a slow one holds up nobody."""
+
+from __future__ import annotations
+
+import socket
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Headrace, Job
+from headrace.core.happenings import Interest
+from headrace.core.pages import Group
+from headrace.web.live import Changes, EachEvent, Listener, position
+from tests.surfaces.rest.served import Listening, served
+
+
+@pytest.fixture
+def app(app: Headrace) -> Headrace:
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    return app
+
+
+def enqueued(app: Headrace, count: int) -> list[str]:
+    """The ids of so many jobs, stored together."""
+    jobs: list[Job[int]] = app.enqueue_many([{"task": "add", "args": [n, n]} for n in range(count)])
+    return [job.id for job in jobs]
+
+
+@pytest.fixture
+def port(app: Headrace) -> Iterator[int]:
+    app.enqueue("add", 0, 0)  # the store is there, and has something to tell
+    with served(app) as port:
+        yield port
+
+
+def test_a_listener_is_told_what_happens_from_now_on(app: Headrace, port: int) -> None:
+    with Listening(port) as listening:
+        assert listening.response.headers["content-type"].startswith("text/event-stream")
+        assert listening.response.headers["x-accel-buffering"] == "no"
+        assert listening.response.readline() == b"retry: 2000\n"
+        job = app.enqueue("add", 1, 2)
+        frame = listening.frame()
+        assert frame["event"] == "job.enqueued"
+        assert job.id in frame["data"]
+        assert frame["id"]
+
+
+def test_who_was_cut_off_goes_on_behind_the_last_event_it_saw(app: Headrace, port: int) -> None:
+    with Listening(port) as listening:
+        listening.response.readline()
+        ids = [app.enqueue("add", n, n).id for n in range(3)]
+        first = listening.frame()
+        assert ids[0] in first["data"]
+    ids += [app.enqueue("add", n, n).id for n in range(3)]
+    with Listening(port, **{"Last-Event-ID": first["id"]}) as again:
+        assert [again.event()["job_id"] for _ in range(5)] == ids[1:]
+        late = app.enqueue("add", 9, 9).id
+        assert again.event()["job_id"] == late
+
+
+def test_from_inside_a_page_too(app: Headrace, port: int) -> None:
+    with Listening(port) as listening:
+        listening.response.readline()
+        ids = enqueued(app, 5)
+        frames = [listening.frame() for _ in range(5)]
+    assert len({frame["id"] for frame in frames}) == 5
+    with Listening(port, f"/api/v1/events?since={frames[2]['id']}") as again:
+        assert [again.event()["job_id"] for _ in range(2)] == ids[3:]
+
+
+def test_filters_choose_types_queue_and_task(app: Headrace, port: int) -> None:
+    path = "/api/v1/events?types=job.completed&types=worker.*&queue=mail"
+    with Listening(port, path) as listening:
+        listening.response.readline()
+        app.enqueue("add", 1, 1)
+        wanted = app.task_by_name("add").using(queue="mail").enqueue(2, 2)
+        with app.worker(concurrency=1):
+            wanted.wait(20)
+        event = listening.event()
+        assert (event["type"], event["job_id"], event["queue"]) == ("job.completed", wanted.id, "mail")
+
+
+def test_pages_of_the_dashboard_hear_what_changed(app: Headrace, port: int) -> None:
+    with Listening(port, "/live") as listening:
+        listening.response.readline()
+        job = app.task_by_name("add").using(queue="mail").enqueue(2, 2)
+        frame = listening.frame()
+        assert frame["event"] == "changed"
+        assert f'"job:{job.id}"' in frame["data"]
+        assert '"queue:mail"' in frame["data"]
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("query", ["since=nonsense", "types=job.exploded", "queue=%00"])
+def test_a_bad_wish_is_refused_before_the_stream_begins(port: int, query: str) -> None:
+    with Listening(port, f"/api/v1/events?{query}") as listening:
+        assert listening.response.status == 422
+
+
+@pytest.mark.engines("sqlite")
+def test_one_that_takes_nothing_is_dropped_and_the_others_hear_all(app: Headrace, port: int) -> None:
+    stalled = socket.create_connection(("127.0.0.1", port))
+    stalled.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    stalled.sendall(b"GET /api/v1/events HTTP/1.1\r\nHost: localhost\r\n\r\n")
+    heard: list[str] = []
+    sent = 200 * 50
+    with Listening(port) as listening:
+        listening.response.readline()
+
+        def listen() -> None:
+            while len(heard) < sent:
+                heard.append(listening.event()["job_id"])
+
+        thread = threading.Thread(target=listen)
+        thread.start()
+        ids: list[str] = []
+        for _ in range(50):
+            ids += enqueued(app, 200)
+        thread.join(60)
+        assert heard == ids
+    stalled.close()
+
+
+def test_a_listener_that_is_too_far_behind_is_let_go() -> None:
+    listener = Listener(EachEvent(Interest()), (0,))
+    taken = 0
+    while listener.offer(b"x" * 100_000):
+        taken += 1
+        assert taken < 1000
+    assert 10 < taken <= 32
+
+
+def test_what_is_told_of_very_many_jobs_is_that_everything_changed() -> None:
+    few = Group("job.enqueued", 0, "mail", "add", None, ["1", "2"])
+    many = Group("job.enqueued", 0, "mail", "add", None, [str(n) for n in range(1000)])
+    told = Changes().write([("7", [few])], None)
+    assert told == b'id: 7\nevent: changed\ndata: ["job","queue:mail","task:add","job:1","job:2"]\n\n'
+    assert b'["*"]' in Changes().write([("8", [many])], None)
+
+
+def test_cursors_of_pages_are_in_the_order_of_events() -> None:
+    assert position("9") < position("10")
+    assert position("1700000000000-2") < position("1700000000000-10")
+    assert position("12.3") == position("12")
