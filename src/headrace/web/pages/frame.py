@@ -32,6 +32,7 @@ from headrace.web.pages.visit import Visit, Visitor, ours
 log = logging.getLogger("headrace.web")
 
 PART = "X-Headrace-Part"  # a script asks for what changes of a page, without the frame
+AGE = "X-Headrace-Age"  # and is told for how many milliseconds the counts on it have been known
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound)
@@ -86,7 +87,7 @@ class Frame:
         flash = _flash_of(visit.request)
         part = PART in visit.request.headers
         page = self._templates.render(template, visit, {**shown, "flash": flash}, part=part)
-        response = HTMLResponse(page, status, headers={"Cache-Control": "no-store", "Vary": PART})
+        response = HTMLResponse(page, status, headers=_headers(self._glance.age()))
         if flash is not None and not part:
             response.delete_cookie(_FLASH, path=visit.root or "/")
         return response
@@ -168,6 +169,10 @@ class Frame:
         kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
         keep = {"Cache-Control": "public, max-age=31536000, immutable"}
         return Response(self._files[name], media_type=kind, headers=keep)
+
+
+def _headers(age: float) -> dict[str, str]:
+    return {"Cache-Control": "no-store", "Vary": PART, AGE: str(round(1000 * age))}
 
 
 def _wants_json(request: Request) -> bool:

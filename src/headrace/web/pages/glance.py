@@ -28,6 +28,7 @@ T = TypeVar("T")
 _FRESH = 1.0  # seconds
 _REST = 10.0  # times as long as it took
 _MOST_CURVES = 500
+_FOREVER = 3600.0
 _OLDEST = 15.0  # seconds that a look which is not fresh may stand in while the next is taken
 
 
@@ -69,6 +70,11 @@ class Look(Generic[T]):
             return seen
         self._take(taking)
         return taking.result()
+
+    def age(self) -> float:
+        """For how many seconds the value has been known; 0 if nobody has asked for it."""
+        with self._lock:
+            return 0.0 if self._seen is None else min(time.monotonic() - self._taken, _FOREVER)
 
     def forget(self) -> None:
         """After a change: the next one who asks wants to see it."""
@@ -138,7 +144,12 @@ class Glance:
         seen = self._queues.get()
         return seen.at if seen.away else None
 
+    def age(self) -> float:
+        """How old the oldest of the counts is. Who knows of something newer asks again."""
+        return max(self._queues.age(), self._workers.age(), self._metrics.age())
+
     def forget(self) -> None:
+        self._metrics.forget()
         self._queues.forget()
         self._workers.forget()
 

@@ -13,6 +13,7 @@ let due = null;
 let looking = false;
 let again = false;
 let last = 0;
+let changed = 0; // when something happened that this page should show
 let failures = 0;
 
 export function startLive() {
@@ -46,7 +47,11 @@ function connect() {
     clearTimeout(due);
     due = null;
   };
-  stream.addEventListener("changed", (event) => concerns(event.data) && refresh());
+  stream.addEventListener("changed", (event) => {
+    if (!concerns(event.data)) return;
+    changed = performance.now();
+    refresh();
+  });
   stream.onerror = () => {
     if (stream?.readyState === EventSource.CLOSED) stream = null; // refused: the browser does not try again
     tell(failures ? "lost" : "polling");
@@ -85,11 +90,15 @@ export function refresh() {
 async function look() {
   looking = true;
   last = Date.now();
+  const began = performance.now();
+  let isOld = false;
   try {
     const answer = await fetch(location.href, { headers: { "X-Headrace-Part": "main" }, credentials: "same-origin" });
     if (answer.status === 401 || answer.redirected) return location.reload();
     if (answer.status >= 500 || answer.status === 429) throw new Error(String(answer.status));
     take(await answer.text());
+    // Counts are shared by all who look, for a moment: they may be older than what this look was for.
+    isOld = began - Number(answer.headers.get("X-Headrace-Age")) < changed;
     if (failures) tell(isPolling() ? "polling" : "live");
     failures = 0;
   } catch {
@@ -98,7 +107,7 @@ async function look() {
   } finally {
     looking = false;
   }
-  if (again) { again = false; refresh(); }
+  if (again || isOld) { again = false; refresh(); }
   else if (isPolling() || failures) { if (!stream) connect(); later(Math.min(POLL * 2 ** Math.min(failures, 4), SLOWEST)); }
 }
 
