@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
 
 from headrace.core.states import State
 from headrace.web.pages import charts, wording
@@ -27,6 +28,14 @@ def static_version(folder: Path = STATIC) -> str:
     return digest.hexdigest()[:12]
 
 
+def coded(text: str) -> Markup:
+    """A sentence in which what stands between backticks is code."""
+    parts = text.split("`")
+    return Markup().join(
+        escape(part) if n % 2 == 0 else Markup("<code>{}</code>").format(part) for n, part in enumerate(parts)
+    )
+
+
 class Templates:
     """Renders pages, whole or only what changes of them."""
 
@@ -41,6 +50,7 @@ class Templates:
         )
         self._environment.filters |= {name: getattr(wording, name) for name in _FILTERS}
         self._environment.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
+        self._environment.filters["coded"] = coded
         self._environment.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
         self._navigation = [view for view in views if view.label]
 

@@ -30,7 +30,9 @@ def brief(number: float | None) -> str:
             return f"{number / scale:.3g}{unit}" if abs(number) / scale < 1000 else f"{number / scale:,.0f}{unit}"
     if isinstance(number, int) or float(number).is_integer():
         return f"{int(number):,}"
-    return f"{number:.2f}" if abs(number) < 10 else f"{number:,.1f}" if abs(number) < 100 else f"{number:,.0f}"
+    return (
+        f"{number:.2f}".rstrip("0") if abs(number) < 10 else f"{number:,.1f}" if abs(number) < 100 else f"{number:,.0f}"
+    )
 
 
 def share(part: float | None) -> str:

@@ -71,7 +71,7 @@ def drained_in(visit: Visit) -> dict[str, float | None]:
     """In how many seconds each queue is empty if it goes on as in the last minute; None if it would never be."""
     if not visit.app.settings.events:
         return {}
-    return {figures.queue: figures.eta for figures in visit.glance.metrics().queues}
+    return {figures.queue: figures.eta or None for figures in visit.glance.metrics().queues}
 
 
 def _pressing(stats: QueueStats) -> tuple[int, str]:
@@ -158,7 +158,7 @@ def _tiles(
         key="errors",
         name="Error rate",
         value=wording.share(last.error_rate),
-        note="of attempts in the last minute",
+        note="in the last minute",
         link=visit.at("/jobs", state="failed"),
         symbol="warn",
         drawn=_spark(visit, "error_rate", "Share of attempts that failed in the last hour", "failed"),

@@ -25,7 +25,6 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "running": cards(jobs.find(worker=name, state=State.RUNNING, limit=200), visit.app),
         "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN), visit.app),
         "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN), visit.app),
-        "vital": None,
         "figures": figures.of_worker(visit, "1h", name),
         "topics": ("worker", f"worker:{name}"),
     }

@@ -17,7 +17,6 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "slots": sum(worker.concurrency for worker in alive),
         "busy": sum(worker.running for worker in alive),
         "hosts": len({worker.host for worker in alive}),
-        "vitals": {},
         "topics": ("worker", "job"),
     }
 
