@@ -15,7 +15,7 @@ from headrace.web.pages.frame import Frame
 from headrace.web.pages.view import Action, Done
 from headrace.web.pages.views import ACTIONS, VIEWS
 from headrace.web.pages.visit import Visit, Visitor, ours
-from headrace.web.problems import Refused
+from headrace.web.problems import Refused, answer
 
 
 def routes(app: Headrace) -> list[BaseRoute]:
@@ -74,7 +74,10 @@ class Doors:
         return response
 
     async def leave(self, request: Request) -> Response:
-        refuse_forged(request, QueryParams((await request.body()).decode("utf-8", "replace")))
+        try:
+            refuse_forged(request, QueryParams((await request.body()).decode("utf-8", "replace")))
+        except Refused as refused:
+            return answer(refused)
         response = RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
         sessions.end(response, request)
         return response

@@ -28,6 +28,7 @@ from headrace.web.pages.glance import Glance
 from headrace.web.pages.templating import STATIC, Templates
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.visit import Visit, Visitor, ours
+from headrace.web.problems import Refused
 
 log = logging.getLogger("headrace.web")
 
@@ -80,6 +81,9 @@ class Frame:
                 return self._rendered(visit, view.template, shown)
             except HeadraceError as error:
                 return self.trouble(visit, error)
+            except Exception as error:
+                log.exception("the page %s failed", visit.path)
+                return self.trouble(visit, error)
 
         return show
 
@@ -95,7 +99,8 @@ class Frame:
     def trouble(self, visit: Visit, error: Exception) -> Response:
         """A page that says what is wrong and what to do."""
         status, title = _status_of(error)
-        text = str(error) if isinstance(error, HeadraceError) else "Something went wrong here; the log tells more."
+        known = isinstance(error, HeadraceError | Refused)
+        text = str(error) if known else "Something went wrong here; the log tells more."
         if isinstance(error, _MISSING):
             text = f"There is nothing under {visit.path}; it may have been deleted or archived."
         shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None}
@@ -114,8 +119,12 @@ class Frame:
     def _form(self, action: Action) -> Callable[[Request], Any]:
         async def post(request: Request) -> Response:
             form = QueryParams((await request.body()).decode("utf-8", "replace"))
-            self._refuse_forged(request, form)
-            return await run_in_threadpool(self._act, action, self._visit(request, form))
+            visit = self._visit(request, form)
+            try:
+                self._refuse_forged(request, form)
+            except Refused as refused:
+                return await run_in_threadpool(self._refusing, visit, refused)
+            return await run_in_threadpool(self._act, action, visit)
 
         return post
 
@@ -132,6 +141,11 @@ class Frame:
         self._record(visit, action, done)
         self._glance.forget()
         return self._answer(visit, done, 200 if done.ok else 409)
+
+    def _refusing(self, visit: Visit, refused: Refused) -> Response:
+        if _wants_json(visit.request):
+            return JSONResponse({"ok": False, "text": str(refused), "goto": None}, refused.status)
+        return self.trouble(visit, refused)
 
     def _asking(self, visit: Visit, question: Question) -> Response:
         if _wants_json(visit.request):
@@ -191,6 +205,8 @@ def _flash_of(request: Request) -> tuple[bool, str] | None:
 def _status_of(error: Exception) -> tuple[int, str]:
     if isinstance(error, _MISSING):
         return 404, "Not here"
+    if isinstance(error, Refused):
+        return error.status, "Refused"
     if isinstance(error, EngineUnavailable):
         return 503, "The store does not answer"
     if isinstance(error, HeadraceError):

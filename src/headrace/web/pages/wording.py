@@ -27,7 +27,7 @@ def brief(number: float | None) -> str:
     for size, unit in _LARGE:
         if abs(number) >= size:
             scale = 1000 if unit == "k" else size
-            return f"{number / scale:.3g}{unit}" if abs(number) / scale < 1000 else f"{number / scale:,.0f}{unit}"
+            return f"{number / scale:.3g}{unit}" if abs(number) / scale < 999.5 else f"{number / scale:,.0f}{unit}"
     if isinstance(number, int) or float(number).is_integer():
         return f"{int(number):,}"
     return (
