@@ -134,13 +134,13 @@ def _tiles(
         drawn=charts.gauge(busy / slots, f"{busy} of {slots} slots busy", "running") if slots else None,
     )
     later = count[State.SCHEDULED] + count[State.WAITING]
-    yield Tile(**_counted(visit, count, State.RETRYING), note=f"{wording.brief(later)} more are for later")
+    yield Tile(**_counted(visit, count, State.RETRYING), note=f"{wording.brief(later)} for later")
     yield Tile(
         **_counted(visit, count, State.FAILED),
         note="kept in the store",
         drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
     )
-    kept = f"{wording.brief(count[State.COMPLETED])} kept in the store"
+    kept = f"{wording.brief(count[State.COMPLETED])} kept"
     if not visit.app.settings.events:
         yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
         return
