@@ -23,7 +23,7 @@ from typing import Any
 from docs.tools import stand_ins
 from docs.tools.page import Block, Page
 from headrace import Headrace
-from headrace.app.app import _apps as apps
+from headrace.app.forking import _known as apps
 from headrace.testing import VirtualClock
 
 PROMISE = "-> "

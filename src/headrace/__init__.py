@@ -29,6 +29,7 @@ from headrace.core.states import State
 from headrace.core.story import AttemptError, Entry
 from headrace.core.unique import Cache, Unique
 from headrace.errors import (
+    AlertNotFound,
     CancelJob,
     ConfigError,
     CorruptPayload,
@@ -38,6 +39,7 @@ from headrace.errors import (
     EngineUnavailable,
     FlowNotFound,
     HeadraceError,
+    InvalidAlert,
     InvalidJob,
     InvalidSchedule,
     JobCancelled,
@@ -61,6 +63,14 @@ from headrace.runtime.job import Job, LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:
+    from headrace.app.alert_records import (
+        Alert,
+        AlertChange,
+        AlertChannel,
+        AlertReading,
+        AlertRule,
+        AlertSilence,
+    )
     from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
     from headrace.app.backups import Backup, Restored
     from headrace.app.dead_records import (
@@ -73,6 +83,17 @@ if TYPE_CHECKING:
         RequeueResult,
     )
     from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
+    from headrace.app.metric_records import (
+        DayMetrics,
+        MetricDurations,
+        MetricFigures,
+        MetricPoint,
+        MetricSeries,
+        MetricsSnapshot,
+        QueueMetrics,
+        TaskMetrics,
+        WorkerMetrics,
+    )
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.core.care import Finding
     from headrace.runtime.chains import chain, group
@@ -83,6 +104,13 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
+    "Alert",
+    "AlertChange",
+    "AlertChannel",
+    "AlertNotFound",
+    "AlertReading",
+    "AlertRule",
+    "AlertSilence",
     "ArchivePartition",
     "ArchiveRun",
     "ArchiveStats",
@@ -94,6 +122,7 @@ __all__ = [
     "CancelJob",
     "ConfigError",
     "CorruptPayload",
+    "DayMetrics",
     "DeadGroup",
     "DeadLetter",
     "DeadLetterClosed",
@@ -110,6 +139,7 @@ __all__ = [
     "FlowRun",
     "Headrace",
     "HeadraceError",
+    "InvalidAlert",
     "InvalidJob",
     "InvalidSchedule",
     "Job",
@@ -123,11 +153,17 @@ __all__ = [
     "Lifecycle",
     "LifecycleTerms",
     "LogEntry",
+    "MetricDurations",
+    "MetricFigures",
+    "MetricPoint",
+    "MetricSeries",
+    "MetricsSnapshot",
     "ParentFailure",
     "PayloadTooLarge",
     "PermanentError",
     "Queue",
     "QueueFull",
+    "QueueMetrics",
     "QueueRules",
     "QueueStats",
     "RequeueResult",
@@ -145,12 +181,14 @@ __all__ = [
     "StateAges",
     "Task",
     "TaskDurations",
+    "TaskMetrics",
     "TaskRules",
     "Unique",
     "UnknownTask",
     "UnsupportedByEngine",
     "Worker",
     "WorkerInfo",
+    "WorkerMetrics",
     "chain",
     "current_job",
     "group",
@@ -159,11 +197,18 @@ __all__ = [
 
 # Loaded when they are first used: a program that only enqueues has need of none of them.
 _LATER = {
+    "Alert": "headrace.app.alert_records",
+    "AlertChange": "headrace.app.alert_records",
+    "AlertChannel": "headrace.app.alert_records",
+    "AlertReading": "headrace.app.alert_records",
+    "AlertRule": "headrace.app.alert_records",
+    "AlertSilence": "headrace.app.alert_records",
     "ArchivePartition": "headrace.app.archive_records",
     "ArchiveRun": "headrace.app.archive_records",
     "ArchiveStats": "headrace.app.archive_records",
     "Backup": "headrace.app.backups",
     "BulkRequeue": "headrace.app.dead_records",
+    "DayMetrics": "headrace.app.metric_records",
     "DeadGroup": "headrace.app.dead_records",
     "DeadLetter": "headrace.app.dead_records",
     "DeadNote": "headrace.app.dead_records",
@@ -173,6 +218,12 @@ _LATER = {
     "Flow": "headrace.runtime.flow",
     "FlowRun": "headrace.runtime.flow_run",
     "LifecycleTerms": "headrace.app.lifecycle_records",
+    "MetricDurations": "headrace.app.metric_records",
+    "MetricFigures": "headrace.app.metric_records",
+    "MetricPoint": "headrace.app.metric_records",
+    "MetricSeries": "headrace.app.metric_records",
+    "MetricsSnapshot": "headrace.app.metric_records",
+    "QueueMetrics": "headrace.app.metric_records",
     "RequeueResult": "headrace.app.dead_records",
     "Restored": "headrace.app.backups",
     "Schedule": "headrace.app.schedule_records",
@@ -180,7 +231,9 @@ _LATER = {
     "StaleJob": "headrace.app.lifecycle_records",
     "StateAges": "headrace.app.lifecycle_records",
     "TaskDurations": "headrace.app.archive_records",
+    "TaskMetrics": "headrace.app.metric_records",
     "Worker": "headrace.runtime.worker",
+    "WorkerMetrics": "headrace.app.metric_records",
     "chain": "headrace.runtime.chains",
     "group": "headrace.runtime.chains",
 }

@@ -18,6 +18,8 @@ HeadraceError
 ├── EngineUnavailable               the store can't be reached or is not usable now
 ├── UnsupportedByEngine
 ├── InvalidSchedule (ValueError)
+├── InvalidAlert (ValueError)       a rule, a channel or a silence breaks a rule; nothing was stored
+├── AlertNotFound (KeyError)        no alert, rule, channel or silence has this name
 └── ConfigError
     ├── SchemaMismatch              the store's tables are older or newer than this headrace
     └── StoreMoved                  the jobs of this store were carried over to another one
@@ -146,6 +148,21 @@ class UnsupportedByEngine(HeadraceError):
 
 class InvalidSchedule(HeadraceError, ValueError):
     """The schedule's expression, zone or range is not valid."""
+
+
+class InvalidAlert(HeadraceError, ValueError):
+    """A rule, a channel or a silence of alerts is not valid; nothing was stored."""
+
+
+class AlertNotFound(HeadraceError, KeyError):
+    """There is no alert, rule, channel or silence of this name."""
+
+    def __init__(self, what: str, name: str, hint: str = "") -> None:
+        super().__init__(name)
+        self.told = f"there is no {what} {name!r}{hint}"
+
+    def __str__(self) -> str:
+        return self.told
 
 
 class ConfigError(HeadraceError):

@@ -144,7 +144,7 @@ def test_a_child_forked_in_the_middle_of_an_enqueue_can_enqueue(stored: Headrace
         return insert(jobs, **options)
 
     stored.engine.insert = slow  # type: ignore[method-assign]
-    stored._start_afresh()  # so that the submitter goes through the slow one
+    stored.start_afresh()  # so that the submitter goes through the slow one
     double = stored.tasks["double"]
     thread = threading.Thread(target=double.enqueue, args=(1,), name="slow")
     thread.start()

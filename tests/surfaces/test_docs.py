@@ -40,6 +40,7 @@ from headrace.app.dead import Dead
 from headrace.app.flows import Flows
 from headrace.app.jobs import _NAMES as FILTERS
 from headrace.app.jobs import Jobs
+from headrace.app.metrics import Metrics
 from headrace.cli.root import root
 from headrace.cli.session import Session
 from headrace.core.model import Notice
@@ -392,6 +393,7 @@ CLASSES: dict[str, type] = {
     "Flows": Flows,
     "Dead": Dead,
     "Admin": Admin,
+    "Metrics": Metrics,
 }
 RECORDS: tuple[str, ...] = (
     "Retry",
@@ -412,10 +414,11 @@ RECORDS += ("LogEntry", "Schedule", "ScheduleRun", "ParentFailure")
 RECORDS += ("DeadLetter", "DeadNote", "DeadGroup", "DeadStats", "RequeueResult", "BulkRequeue")
 # For other parts of headrace, not for users.
 INNER = {
-    "Headrace": {"on_another_store", "intercepting"},
+    "Headrace": {"on_another_store", "intercepting", "start_afresh"},
     "Worker": {"describe", "held", "drop", "obey", "now", "note", "renew", "steps", "remember"},
     "JobContext": {"relay", "still_held", "tell", "keeper", "enclosed"},
     "Task": {"submits"},
+    "Metrics": {"meter"},
 }
 
 

@@ -25,7 +25,7 @@ ROOT = Path(__file__).parents[2]
 PROMISED = {
     "Headrace": "task enqueue aenqueue enqueue_many aenqueue_many queue queues aqueues jobs workers aworkers worker "
     "run_worker asgi close settings clock tasks schedules cron every signal asignal flow flows dead "
-    "lifecycle admin",
+    "lifecycle metrics alerts audit admin",
     "Task": "enqueue aenqueue using bind name",
     "Job": "id task queue state args kwargs priority attempt max_attempts created_at run_at started_at finished_at "
     "worker progress tags metadata errors refresh arefresh wait result aresult cancel acancel retry aretry promote "
@@ -73,10 +73,29 @@ PROMISED = {
     "TaskDurations": "task jobs average p95 longest",
     "StaleJob": "id task queue state by lasted threshold action is_stale applied",
     "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
+    "MetricsSnapshot": "at window total queues tasks workers depth oldest workers_alive dead stale schedule_misses "
+    "store_bytes busy sampled_at",
+    "MetricFigures": "enqueued started completed failed retried cancelled errors throughput enqueue_rate failure_rate "
+    "error_rate wait run",
+    "MetricDurations": "avg min max p50 p95 p99",
+    "QueueMetrics": "queue figures depth oldest workers eta",
+    "TaskMetrics": "task queue figures",
+    "WorkerMetrics": "worker figures",
+    "MetricSeries": "name step points queue task worker",
+    "MetricPoint": "at value",
+    "DayMetrics": "day figures max_depth queue task",
     "Backup": "path jobs bytes",
     "Restored": "jobs released",
     "Finding": "code sentence advice count repairable note examples",
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
+    "Alert": "id rule state severity summary labels figures since fired_at acknowledged_at acknowledged_by resolved_at "
+    "resolved_by note runbook told silenced no_data",
+    "AlertChange": "at what alert by note",
+    "AlertChannel": "name kind target severity enabled signed origin error failing_since failures waiting",
+    "AlertReading": "labels holds figures summary",
+    "AlertRule": "name when for_ cooldown severity per labels notify summary runbook enabled shipped changed state "
+    "error",
+    "AlertSilence": "id rule labels at until by note",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
     "current_job": "",
@@ -85,6 +104,10 @@ PROMISED_JOBS = "get aget find afind count acount cancel acancel retry aretry pr
 PROMISED_ADMIN = (
     "migrate amigrate backup abackup restore arestore examine aexamine optimize aoptimize checkpoint acheckpoint check "
     "acheck repair arepair"
+)
+PROMISED_METRICS = (
+    "snapshot asnapshot value avalue baseline abaseline labels alabels series aseries totals atotals days adays tasks "
+    "atasks prometheus aprometheus"
 )
 PROMISED_ERRORS = {
     "HeadraceError": Exception,
@@ -106,6 +129,8 @@ PROMISED_ERRORS = {
     "UnsupportedByEngine": headrace.HeadraceError,
     "DuplicateJob": headrace.HeadraceError,
     "InvalidSchedule": ValueError,
+    "InvalidAlert": ValueError,
+    "AlertNotFound": KeyError,
     "ConfigError": headrace.HeadraceError,
     "SchemaMismatch": headrace.ConfigError,
     "RetryLater": Exception,
@@ -170,6 +195,11 @@ def test_the_facade_of_jobs_has_all_that_is_promised() -> None:
 def test_the_facade_of_maintenance_has_all_that_is_promised() -> None:
     with headrace.Headrace("memory://") as app:
         assert set(PROMISED_ADMIN.split()) <= set(dir(app.admin))
+
+
+def test_the_facade_of_metrics_has_all_that_is_promised() -> None:
+    with headrace.Headrace("memory://") as app:
+        assert set(PROMISED_METRICS.split()) <= set(dir(app.metrics))
 
 
 @pytest.mark.parametrize(("name", "base"), PROMISED_ERRORS.items())

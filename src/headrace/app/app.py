@@ -11,16 +11,17 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 from msgspec import structs
 
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
-from headrace.app.forks import in_child
+from headrace.app.forking import start_afresh_after_fork
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.surfaces import ASGI, asgi_of
-from headrace.app.workers import WorkerInfo, all_workers
+from headrace.app.task_rules import rule_task, rules_of_tasks
+from headrace.app.workers import WorkerInfo, all_workers, wish
 from headrace.core import codec
 from headrace.core.clock import Clock
-from headrace.core.options import check_name, check_task_name, check_text
+from headrace.core.options import check_name, check_text
 from headrace.core.regulation import TaskRules
 from headrace.core.rules import changed
 from headrace.core.settings import Settings
@@ -34,6 +35,7 @@ from headrace.runtime.twin import in_thread, twin
 
 if TYPE_CHECKING:
     from headrace.app.admin import Admin
+    from headrace.app.alerts import Alerts
     from headrace.app.audit import Audit
     from headrace.app.dead import Dead
     from headrace.app.flows import Flows
@@ -73,7 +75,7 @@ class Headrace:
         self.tasks: dict[str, Task[..., Any, Any]] = self._registry.tasks
         self._workers: list[Worker] = []
         self.jobs = Jobs(self._hub)
-        in_child(self, Headrace._start_afresh)
+        start_afresh_after_fork(self)
         if self.spool is not None:
             self.spool.start()
 
@@ -138,6 +140,13 @@ class Headrace:
         from headrace.app.lifecycle import Lifecycles  # as above
 
         return Lifecycles(self._hub, self.settings, self.tasks)
+
+    @functools.cached_property
+    def alerts(self) -> Alerts:
+        """What is wrong now and who is told: rules, alerts, channels, silences."""
+        from headrace.app.alerts import Alerts  # as above
+
+        return Alerts(self._hub, self.settings)
 
     @functools.cached_property
     def metrics(self) -> Metrics:
@@ -226,19 +235,19 @@ class Headrace:
 
     def pause_worker(self, worker_id: str) -> bool:
         """Have a worker start no more jobs; False if it is not known."""
-        return self._wish(worker_id, "pause")
+        return wish(self.engine, worker_id, "pause")
 
     def resume_worker(self, worker_id: str) -> bool:
         """Have a paused worker start jobs again."""
-        return self._wish(worker_id, "run")
+        return wish(self.engine, worker_id, "run")
 
     def stop_worker(self, worker_id: str) -> bool:
         """Have a worker finish what it runs and end."""
-        return self._wish(worker_id, "stop")
+        return wish(self.engine, worker_id, "stop")
 
     def task_rules(self) -> dict[str, TaskRules]:
         """The rules of every task that has any, by its name."""
-        return {row.name: row.rules for row in self.engine.desk.tasks()}
+        return rules_of_tasks(self.engine)
 
     def configure_task(self, name: str, /, **rules: Any) -> TaskRules:
         """Change rules of a task, for every worker from its next claim on; all the rules it has then.
@@ -246,29 +255,19 @@ class Headrace:
         `rate` is how many of its jobs may start in a time ("10/s"), `burst` how many of them at once after a rest,
         `concurrency` how many may run at the same time, over all queues and workers. None lifts a rule.
         """
-        return self._rule_task(name, lambda before: changed(before, rules))
+        return rule_task(self.engine, name, lambda before: changed(before, rules))
 
     def pause_task(self, name: str) -> None:
         """Let no worker start jobs of this task; those that run go on, and jobs of other tasks pass them."""
-        self._rule_task(name, lambda before: structs.replace(before, paused=True))
+        rule_task(self.engine, name, lambda before: structs.replace(before, paused=True))
 
     def resume_task(self, name: str) -> None:
         """Let workers start jobs of this task again."""
-        self._rule_task(name, lambda before: structs.replace(before, paused=False))
-
-    def _rule_task(self, name: str, change: Callable[[TaskRules], TaskRules]) -> TaskRules:
-        after = change(self.task_rules().get(check_task_name(name), TaskRules()))
-        self.engine.desk.rule_task(name, after)
-        return after
+        rule_task(self.engine, name, lambda before: structs.replace(before, paused=False))
 
     def spooled(self) -> int:
         """How many jobs wait in the spool for the server to return; 0 without a spool."""
         return 0 if self.spool is None else self.spool.count()
-
-    def _wish(self, worker_id: str, wish: str) -> bool:
-        if not isinstance(worker_id, str):
-            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
-        return self.engine.desk.wish(worker_id, wish)
 
     asignal = twin(signal)
     aqueues = twin(queues)
@@ -357,7 +356,7 @@ class Headrace:
         self._hub.attach(engine, clock, spool)
         self._submitter.attach(engine, clock, spool)
 
-    def _start_afresh(self) -> None:
+    def start_afresh(self) -> None:
         """In a forked child: threads and locks of the parent are not ours, nor are its workers."""
         self._workers = []
         if self.spool is not None:

@@ -1,4 +1,4 @@
-"""What `app.metrics` answers: figures of a time, by queue and task, and points over time. Durations are in seconds.
+"""What `app.metrics` answers: figures of a time, by queue and task, and points over time. Times are in seconds.
 
 A figure is None where there is no data: a share of nothing, a quantile of no duration, a gauge that nobody read.
 """
@@ -13,7 +13,7 @@ from headrace.core.figures import duration, share
 from headrace.core.tally import Cell
 
 
-class Durations(Struct, frozen=True, kw_only=True):
+class MetricDurations(Struct, frozen=True, kw_only=True):
     """How long something took: mean, shortest, longest and quantiles, which are within 5 %."""
 
     avg: float | None = None
@@ -24,7 +24,7 @@ class Durations(Struct, frozen=True, kw_only=True):
     p99: float | None = None
 
 
-class Figures(Struct, frozen=True, kw_only=True):
+class MetricFigures(Struct, frozen=True, kw_only=True):
     """What became of jobs within a time.
 
     `failed` are jobs that failed for good and `errors` attempts that failed; `retried` are attempts that will be made
@@ -43,26 +43,26 @@ class Figures(Struct, frozen=True, kw_only=True):
     enqueue_rate: float
     failure_rate: float
     error_rate: float | None
-    wait: Durations
-    run: Durations
+    wait: MetricDurations
+    run: MetricDurations
 
 
-class TaskFigures(Struct, frozen=True, kw_only=True):
+class TaskMetrics(Struct, frozen=True, kw_only=True):
     """What became of the jobs of one task in one queue."""
 
     task: str
     queue: str
-    figures: Figures
+    figures: MetricFigures
 
 
-class WorkerFigures(Struct, frozen=True, kw_only=True):
+class WorkerMetrics(Struct, frozen=True, kw_only=True):
     """What became of the jobs that one worker ran."""
 
     worker: str
-    figures: Figures
+    figures: MetricFigures
 
 
-class QueueFigures(Struct, frozen=True, kw_only=True):
+class QueueMetrics(Struct, frozen=True, kw_only=True):
     """What became of the jobs of a queue, and what is in it.
 
     `depth` is by state, of those that do not last. `oldest` is the age of the oldest pending job. `eta` is in how many
@@ -70,7 +70,7 @@ class QueueFigures(Struct, frozen=True, kw_only=True):
     """
 
     queue: str
-    figures: Figures
+    figures: MetricFigures
     depth: dict[str, int]
     oldest: float
     workers: int
@@ -82,10 +82,10 @@ class MetricsSnapshot(Struct, frozen=True, kw_only=True):
 
     at: datetime
     window: float
-    total: Figures
-    queues: list[QueueFigures]
-    tasks: list[TaskFigures]
-    workers: list[WorkerFigures]
+    total: MetricFigures
+    queues: list[QueueMetrics]
+    tasks: list[TaskMetrics]
+    workers: list[WorkerMetrics]
     depth: dict[str, int]
     oldest: float | None
     workers_alive: int | None
@@ -97,37 +97,37 @@ class MetricsSnapshot(Struct, frozen=True, kw_only=True):
     sampled_at: datetime | None
 
 
-class Point(Struct, frozen=True):
+class MetricPoint(Struct, frozen=True):
     """The value of a metric from this moment on, for one step."""
 
     at: datetime
     value: float | None
 
 
-class Series(Struct, frozen=True, kw_only=True):
+class MetricSeries(Struct, frozen=True, kw_only=True):
     """A metric over time, the oldest point first; `step` is how many seconds a point stands for."""
 
     name: str
     step: float
-    points: list[Point]
+    points: list[MetricPoint]
     queue: str | None = None
     task: str | None = None
     worker: str | None = None
 
 
-class DayTotals(Struct, frozen=True, kw_only=True):
+class DayMetrics(Struct, frozen=True, kw_only=True):
     """A day in UTC. `max_depth` is the most jobs that were found pending at a time."""
 
     day: date
-    figures: Figures
+    figures: MetricFigures
     max_depth: int | None
     queue: str | None = None
     task: str | None = None
 
 
-def figures_of(cell: Cell, seconds: float) -> Figures:
+def figures_of(cell: Cell, seconds: float) -> MetricFigures:
     """What a cell tells, if it is of so many seconds."""
-    return Figures(
+    return MetricFigures(
         enqueued=cell.enqueued,
         started=cell.started,
         completed=cell.completed,
@@ -139,6 +139,6 @@ def figures_of(cell: Cell, seconds: float) -> Figures:
         enqueue_rate=cell.enqueued / seconds,
         failure_rate=cell.failed / seconds,
         error_rate=share(cell.errors, cell.completed),
-        wait=Durations(**{how: duration(cell.wait, how) for how in Durations.__struct_fields__}),
-        run=Durations(**{how: duration(cell.run, how) for how in Durations.__struct_fields__}),
+        wait=MetricDurations(**{how: duration(cell.wait, how) for how in MetricDurations.__struct_fields__}),
+        run=MetricDurations(**{how: duration(cell.run, how) for how in MetricDurations.__struct_fields__}),
     )

@@ -9,13 +9,13 @@ from typing import Any, get_args
 
 from headrace.app.hub import AppHub
 from headrace.app.metric_records import (
-    DayTotals,
+    DayMetrics,
+    MetricPoint,
+    MetricSeries,
     MetricsSnapshot,
-    Point,
-    QueueFigures,
-    Series,
-    TaskFigures,
-    WorkerFigures,
+    QueueMetrics,
+    TaskMetrics,
+    WorkerMetrics,
     figures_of,
 )
 from headrace.core import buckets, figures
@@ -82,7 +82,7 @@ class Metrics:
             sampled_at=None if read is None else _moment(read[0]),
         )
 
-    def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskFigures]:
+    def tasks(self, queue: str | None = None, *, window: Window = 3600.0, limit: int = 10) -> list[TaskMetrics]:
         """The tasks of a queue, or of all: those with the most failed attempts first, and then the busiest."""
         span, most = window_ms("window", window), check_limit("limit", limit)
         now = self.meter.catch_up()
@@ -138,7 +138,7 @@ class Metrics:
         window: Window = 3600.0,
         step: Window | None = None,
         until: datetime | None = None,
-    ) -> Series:
+    ) -> MetricSeries:
         """A metric over time: a point for each `step`, which is some hundredth of the window unless it is given.
 
         Steps are multiples of ten seconds and begin at multiples of themselves, in UTC; the last one may not be over.
@@ -154,8 +154,8 @@ class Metrics:
             if name in figures.GAUGED
             else self._tallied(name, first, end, size, queue=_queue(queue), task=task, worker=worker)
         )
-        points = [Point(_moment(start), values.get(start)) for start in range(first, end + 1, size)]
-        return Series(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
+        points = [MetricPoint(_moment(start), values.get(start)) for start in range(first, end + 1, size)]
+        return MetricSeries(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
 
     def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
         cells: defaultdict[int, Cell] = defaultdict(Cell)
@@ -170,20 +170,20 @@ class Metrics:
             found[start // size * size].append(gauges)
         return {start: figures.gauged(name, queue, some) for start, some in found.items()}
 
-    def totals(self, day: date | str | None = None, *, queue: str | None = None, task: str | None = None) -> DayTotals:
+    def totals(self, day: date | str | None = None, *, queue: str | None = None, task: str | None = None) -> DayMetrics:
         """What became of jobs on a day in UTC, today unless it is given; hours are kept for 90 days by default."""
         chosen = _day(day, self._hub.clock.now())
         [found] = self._days(chosen, 1, _queue(queue), task)
         return found
 
-    def days(self, count: int = 7, *, queue: str | None = None, task: str | None = None) -> list[DayTotals]:
+    def days(self, count: int = 7, *, queue: str | None = None, task: str | None = None) -> list[DayMetrics]:
         """What became of jobs on each of the last days in UTC, today last."""
         most = check_limit("count", count)
         if most > _MOST_DAYS:
             raise InvalidJob(f"count: {most} days are more than {_MOST_DAYS}")
         return self._days(_day(None, self._hub.clock.now()) - timedelta(days=most - 1), most, _queue(queue), task)
 
-    def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayTotals]:
+    def _days(self, first: date, count: int, queue: str | None, task: str | None) -> list[DayMetrics]:
         if task is not None:
             check_task_name(task)
         now, since = self.meter.catch_up(), _midnight(first)
@@ -196,7 +196,7 @@ class Metrics:
             most = figures.reading(gauges, "depth_max", queue).most
             depths[start // DAY] = max(depths.get(start // DAY, 0.0), most)
         return [
-            DayTotals(
+            DayMetrics(
                 day=first + timedelta(days=number),
                 figures=figures_of(cells[place], max(min(DAY, now - place * DAY), 1000) / 1000),
                 max_depth=round(depths[place]) if place in depths and task is None else None,
@@ -216,13 +216,13 @@ class Metrics:
             add(found, cells)
         return since, found
 
-    def _workers(self, window: int, now: int) -> list[WorkerFigures]:
+    def _workers(self, window: int, now: int) -> list[WorkerMetrics]:
         width = buckets.width_within(window)
         since, found = buckets.since(width, window, now), dict[str, Cell]()
         for _, cells in self.meter.workers(width, since, now):
             add(found, cells)
         seconds = (now - since) / 1000
-        return [WorkerFigures(worker=name, figures=figures_of(found[name], seconds)) for name in sorted(found)]
+        return [WorkerMetrics(worker=name, figures=figures_of(found[name], seconds)) for name in sorted(found)]
 
     asnapshot = twin(snapshot)
     atasks = twin(tasks)
@@ -235,7 +235,7 @@ class Metrics:
     adays = twin(days)
 
 
-def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[QueueFigures]:
+def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[QueueMetrics]:
     by_queue: dict[str, Cell] = {}
     for (queue, _), cell in jobs.items():
         add(by_queue, {queue: cell})
@@ -243,10 +243,10 @@ def _queues(jobs: Mapping[Place, Cell], gauges: Gauges, seconds: float) -> list[
     return [_queue_figures(name, by_queue.get(name, EMPTY), gauges.get(name, {}), seconds) for name in names]
 
 
-def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: float) -> QueueFigures:
+def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: float) -> QueueMetrics:
     told, depth = figures_of(cell, seconds), _depth(gauges)
     going = (cell.completed + cell.failed + cell.cancelled) / seconds
-    return QueueFigures(
+    return QueueMetrics(
         queue=name,
         figures=told,
         depth=depth,
@@ -256,10 +256,10 @@ def _queue_figures(name: str, cell: Cell, gauges: Mapping[str, Gauge], seconds: 
     )
 
 
-def _tasks(jobs: Mapping[Place, Cell], seconds: float) -> list[TaskFigures]:
+def _tasks(jobs: Mapping[Place, Cell], seconds: float) -> list[TaskMetrics]:
     named = {place: cell for place, cell in jobs.items() if place[1]}
     return [
-        TaskFigures(task=place[1], queue=place[0], figures=figures_of(named[place], seconds))
+        TaskMetrics(task=place[1], queue=place[0], figures=figures_of(named[place], seconds))
         for place in figures.worst_first(named)
     ]
 

@@ -10,7 +10,9 @@ from msgspec import Struct
 from headrace.core.clock import to_datetime
 from headrace.core.model import WorkerRow
 from headrace.core.vitals import KIND, Vitals, key_of, told
+from headrace.core.words import short
 from headrace.engines.protocol import Engine
+from headrace.errors import InvalidJob
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
@@ -63,3 +65,10 @@ def all_workers(engine: Engine, now: int) -> list[WorkerInfo]:
     keys = {row.id: key_of(row.host, row.pid) for row in rows}
     known = told(engine.shelf.get(KIND, sorted(set(keys.values()))), now) if rows else {}
     return [WorkerInfo.of(row, now, known.get(keys[row.id])) for row in rows]
+
+
+def wish(engine: Engine, worker_id: str, what: str) -> bool:
+    """Ask a worker to pause, run or stop; False if it is not known."""
+    if not isinstance(worker_id, str):
+        raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
+    return engine.desk.wish(worker_id, what)

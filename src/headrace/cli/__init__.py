@@ -16,7 +16,7 @@ import click
 from headrace.cli.root import root
 from headrace.cli.session import Session
 from headrace.cli.show import clean
-from headrace.errors import ConfigError, HeadraceError, InvalidJob, SchemaMismatch
+from headrace.errors import ConfigError, HeadraceError, InvalidAlert, InvalidJob, SchemaMismatch
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
 
@@ -70,7 +70,7 @@ def _in_words(error: Exception) -> str:
 def _code_of(error: Exception) -> int:
     if isinstance(error, click.ClickException):
         return error.exit_code
-    misused = isinstance(error, InvalidJob | ConfigError) and not isinstance(error, SchemaMismatch)
+    misused = isinstance(error, InvalidJob | InvalidAlert | ConfigError) and not isinstance(error, SchemaMismatch)
     return WRONG_USE if misused else FAILED
 
 

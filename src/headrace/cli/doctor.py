@@ -14,6 +14,7 @@ import msgspec
 from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
+from headrace.cli.doctor_alerts import look_at_alerts
 from headrace.cli.doctor_keys import look_at_keys
 from headrace.cli.doctor_needs import unmet_needs
 from headrace.cli.doctor_schedules import look_at_schedules
@@ -100,6 +101,7 @@ def _look_inside(app: Headrace, report: Report) -> None:
         _look_at_work(app, report)
         look_at_schedules(app, report.findings, report.remarks)
         look_at_stale(app, report.findings, report.remarks)
+        look_at_alerts(app, report.findings, report.remarks)
         look_at_keys(app, report.findings, report.remarks)
         _look_at_archive(app, report)
         if waiting := app.dead.count():

@@ -5,6 +5,7 @@ from __future__ import annotations
 import click
 
 from headrace import __version__
+from headrace.cli.alerts import alerts
 from headrace.cli.archive import archive, partitions
 from headrace.cli.bench import bench
 from headrace.cli.care import backup, check, checkpoint, optimize, restore
@@ -16,6 +17,7 @@ from headrace.cli.enqueue import enqueue
 from headrace.cli.flows import flows
 from headrace.cli.jobs import jobs, why
 from headrace.cli.lifecycle import lifecycle
+from headrace.cli.metrics import metrics
 from headrace.cli.options import shared
 from headrace.cli.queues import queues
 from headrace.cli.schedules import schedules
@@ -69,12 +71,14 @@ for command in (
     schedules,
     flows,
     dead,
+    alerts,
     archive,
     partitions,
     stale,
     lifecycle,
     workers,
     web,
+    metrics,
     doctor,
     check,
     backup,

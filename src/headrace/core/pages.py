@@ -19,6 +19,7 @@ from headrace.core.filed import ENDS_A_RUN, happened, run_of
 from headrace.core.happenings import Happening, page_of
 from headrace.core.model import NewJob
 from headrace.core.states import State
+from headrace.core.timetable import Occurrence, ScheduleRow
 
 RAN, FILED, STARTED, COMPLETED = "ran", "filed", "job.started", "job.completed"
 
@@ -169,3 +170,25 @@ def arrivals(jobs: Iterable[NewJob]) -> list[Group]:
         elif job.state is State.WAITING:
             group.data.append({"waits": True})
     return list(groups.values())
+
+
+def fired(row: ScheduleRow, occurrences: Iterable[Occurrence]) -> list[Group]:
+    """What is told of the times of a schedule. Those that could not be made up for are skipped as well."""
+    return [
+        Group(
+            "schedule.fired" if each.status == "enqueued" else "schedule.skipped",
+            each.recorded_at,
+            row.queue,
+            row.task,
+            jobs=[each.job_id] if each.job_id else [],
+            data=[_occurrence(each)],
+        )
+        for each in occurrences
+    ]
+
+
+def _occurrence(each: Occurrence) -> dict[str, Any]:
+    told: dict[str, Any] = {"schedule": each.schedule, "occurrence": each.at}
+    if each.status != "enqueued":
+        told |= {"status": each.status, "reason": each.detail, "skipped": each.skipped or 1}
+    return told

@@ -7,6 +7,7 @@ environment nor files; it is handed what was found there.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, get_args
 
@@ -81,6 +82,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     metrics_keep_fine: float | None = 604_800.0
     metrics_keep_minutes: float | None = 2_592_000.0
     metrics_keep_hours: float | None = 7_776_000.0
+    alert_check: float | None = 15.0
+    alert_notify: tuple[str, ...] = ("log",)
+    alert_channels: tuple[str, ...] = ()
+    alert_keep: float = 7_776_000.0
     encryption_keys: tuple[str, ...] = ()
     redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
@@ -108,15 +113,18 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return credentials(name, getattr(self, name), named=name == "web_auth")
 
     def shown(self) -> dict[str, Any]:
-        """The settings by name, as they may be shown: of keys, only their names. The URL is for others to redact."""
-        hidden = {"encryption_keys": tuple(names_of(self.encryption_keys))}
-        hidden |= {name: tuple(map(str, self.credentials(name))) for name in SECRETS}
+        """The settings by name, as they may be shown: of keys and channels, only their names. URLs are for others."""
+        hidden: dict[str, Any] = {name: tuple(map(str, self.credentials(name))) for name in SECRETS}
+        hidden["encryption_keys"] = tuple(names_of(self.encryption_keys))
+        hidden["alert_channels"] = tuple(text.partition("=")[0] for text in self.alert_channels)
         return {**msgspec.structs.asdict(self), **hidden}
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
 
+_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
+_SECRET = ("encryption_keys", "alert_channels", *SECRETS)
 _LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
 _KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
@@ -153,6 +161,9 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", _is_pause(s.archive_check)),
         ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", _is_sql(s.archive_url)),
         *((f"{name}: {getattr(s, name)} must be 0 or more, or none", _is_kept(getattr(s, name))) for name in _KEPT),
+        (f"alert_check: {s.alert_check} must be at least 0.1 seconds, or none", _is_pause(s.alert_check)),
+        (f"alert_keep: {s.alert_keep} must be positive", _is_span(s.alert_keep)),
+        ("alert_channels: write NAME=URL with slack+https://, webhook+https:// or smtp://", _are_channels(s)),
         (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
         (f"web_port: {s.web_port} must be from 0 to 65535", 0 <= s.web_port <= 65_535),
         (f"web_rate: {s.web_rate} must be at least 1 (request a second), or none", _is_at_least(1, s.web_rate)),
@@ -162,6 +173,10 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
 
 def _weighted(queues: Queues | None) -> bool:
     return queues is None or (bool(queues) and all(weight >= 1 for weight in queues.values()))
+
+
+def _are_channels(s: Settings) -> bool:
+    return all(_CHANNEL.fullmatch(text) for text in s.alert_channels)
 
 
 def _is_time(seconds: float | None) -> bool:
@@ -208,6 +223,7 @@ _ARE_NONE = (
     "strategy",
     "dead_requeue_after",
     "stale_check",
+    "alert_check",
     "max_crashes",
     "history_limit",
     "log_limit",
@@ -218,8 +234,16 @@ _ARE_NONE = (
     "web_rate",
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
-_LISTS = ("importable", "capabilities", "maintenance", "encryption_keys", "redact_words", *SECRETS)
-_SECRET = ("encryption_keys", *SECRETS)
+_LISTS = (
+    "importable",
+    "capabilities",
+    "maintenance",
+    "encryption_keys",
+    "redact_words",
+    "alert_notify",
+    "alert_channels",
+    *SECRETS,
+)
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}

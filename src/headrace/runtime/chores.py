@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection
 from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
+from headrace.runtime.alerting import Alerting
 from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.gathering import Gathering
 from headrace.runtime.keeper import Chore
@@ -32,6 +33,8 @@ def chores_of(
         chores.append(Requeuing(engine, settings, settings.dead_requeue_after))
     if settings.archive_check:
         chores.append(Sweeping(engine, settings, settings.archive_check, archive or (lambda: engine.archive), removing))
+    if settings.alert_check:
+        chores.append(Alerting(engine, settings, settings.alert_check))
     if settings.stale_check:
         chores.append(Staleness(engine, settings, settings.stale_check))
     if settings.metrics:

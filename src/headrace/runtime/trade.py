@@ -279,9 +279,13 @@ class Trade:
     def _park(self, claim: Claim) -> None:
         log.warning("job %s: task %r is not known to this worker; parked for another one", claim.id, claim.task)
         reason = f"unknown_task: worker {self._worker_id} does not know {claim.task!r}"
-        delay = min(_PARKED_FIRST_MS * 2 ** min(claim.releases, 10), _PARKED_LONGEST_MS)
-        self._crew.done.append(outcomes.park(claim, reason, delay, self._crew.now()))
+        self._crew.done.append(outcomes.park(claim, reason, park_delay(claim), self._crew.now()))
         self._crew.ring()
+
+
+def park_delay(claim: Claim) -> int:
+    """The milliseconds for which a job is put aside that a worker can't run, longer each time."""
+    return min(_PARKED_FIRST_MS << min(claim.releases, 10), _PARKED_LONGEST_MS)
 
 
 def _unstorable(outcome: Outcome, error: Exception) -> Outcome:

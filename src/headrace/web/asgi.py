@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
+from urllib.parse import unquote
 
 from msgspec import structs
 from starlette.applications import Starlette
@@ -17,11 +19,11 @@ from headrace.app.config import find_settings
 from headrace.core.settings import NAMES, Settings
 from headrace.core.words import nearest
 from headrace.errors import ConfigError
-from headrace.web import health
+from headrace.web import health, scraping
 from headrace.web.api import tables
 from headrace.web.doors import Door
 from headrace.web.guard import Guard, visit_of
-from headrace.web.live import Changes, Lives, Stream
+from headrace.web.live import Changes, Stream
 from headrace.web.pages import entrance
 from headrace.web.problems import Refused, answer
 
@@ -33,27 +35,32 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     settings = settings_with(app, options)
     door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
     # The dashboard's come last: the last of them takes whatever nobody else has.
-    rest = [*health.ROUTES, Route("/live", _changes), Mount(tables.PREFIX, tables.router())]
-    routes: list[BaseRoute] = [*rest, *entrance.routes(app)]
+    routes: list[BaseRoute] = [
+        *health.ROUTES,
+        *scraping.ROUTES,
+        Route("/live", _changes),
+        Mount(tables.PREFIX, tables.router()),
+        *entrance.routes(app),
+    ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
     guard = Guard(inner, app, door, settings, login=True)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
-    return Web(surface, guard.lives)
+    return Web(surface, guard.end)
 
 
 class Web:
     """The web surface of an app, as an ASGI app."""
 
-    def __init__(self, inner: ASGIApp, lives: Lives) -> None:
+    def __init__(self, inner: ASGIApp, end: Callable[[], None]) -> None:
         self._inner = inner
-        self._lives = lives
+        self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._inner(scope, receive, send)
 
-    def end_streams(self) -> None:
-        """Let go of those who listen, so that a server can end; from any thread."""
-        self._lives.close()
+    def end(self) -> None:
+        """Let go of those who listen, or wait for jobs, so that a server can end; from any thread."""
+        self._end()
 
 
 async def _changes(request: Request) -> ASGIApp:
@@ -84,9 +91,13 @@ async def _told(request: Request, error: Exception) -> Response:
 
 
 def _under(prefix: str, inner: ASGIApp) -> ASGIApp:
+    """For a house that does not tell where it has put us, or has changed the path: the raw one tells both."""
+
     async def mounted(scope: Scope, receive: Receive, send: Send) -> None:
         if "path" in scope and not scope.get("root_path", "").endswith(prefix):
-            path = scope["path"] if scope["path"].startswith(f"{prefix}/") else prefix + scope["path"]
+            raw = scope.get("raw_path") or b""
+            path = unquote(raw.decode("latin-1").partition("?")[0]) or scope["path"]
+            path = path if path.startswith(prefix) else prefix + path
             scope = {**scope, "root_path": prefix, "path": path}
         await inner(scope, receive, send)
 

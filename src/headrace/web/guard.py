@@ -24,6 +24,7 @@ from headrace.web.doors import LOCAL, Caller, Door
 from headrace.web.limits import Pace
 from headrace.web.live import Lives
 from headrace.web.problems import Refused, answer
+from headrace.web.remote import Remote
 
 COOKIE = "headrace_session"
 FORM_FIELD = "form_token"
@@ -52,6 +53,7 @@ class Visit(Struct, frozen=True):
     door: Door
     read_only: bool
     lives: Lives
+    remote: Remote
 
     def may(self, role: Role) -> bool:
         return grants(self.caller.role, role) and not (self.read_only and role != "viewer")
@@ -104,7 +106,13 @@ class Guard:
         rate: float | None = settings.web_rate
         self._pace = None if rate is None else Pace(rate, 2 * rate)
         self._login = login
-        self.lives = Lives(app)
+        self._lives = Lives(app)
+        self._remote = Remote(app)
+
+    def end(self) -> None:
+        """Let go of those who listen, or wait for jobs."""
+        self._lives.close()
+        self._remote.close()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
@@ -143,7 +151,7 @@ class Guard:
             caller = Caller("nobody", "viewer", "session")
         if self._pace is not None and caller.role != "worker":
             refuse_haste(self._pace.wait(client if caller.name == "nobody" else f"{caller.name}@{client}"))
-        scope["headrace.visit"] = Visit(self._app, caller, self._door, self._read_only, self.lives)
+        scope["headrace.visit"] = Visit(self._app, caller, self._door, self._read_only, self._lives, self._remote)
 
     def _caller(self, request: HTTPConnection, client: str) -> Caller | None:
         if not self._door.has_credentials:

@@ -36,6 +36,7 @@ class Refused(Exception):
 # The first that fits decides: children stand before their parents.
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.JobNotFound, 404),
+    (errors.AlertNotFound, 404),
     (errors.PayloadTooLarge, 413),
     (errors.DuplicateJob, 409),
     (errors.DeadLetterClosed, 409),
@@ -44,6 +45,7 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.QueueFull, 429),
     (errors.InvalidJob, 422),
     (errors.InvalidSchedule, 422),
+    (errors.InvalidAlert, 422),
     (errors.UnsupportedByEngine, 501),
     (errors.StoreMoved, 503),
     (errors.SchemaMismatch, 503),

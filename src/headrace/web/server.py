@@ -14,6 +14,9 @@ import uvicorn
 from headrace.app.app import Headrace
 from headrace.core.settings import Settings
 from headrace.errors import ConfigError
+from headrace.runtime.alerting import Alerting
+from headrace.runtime.gathering import Gathering
+from headrace.runtime.keeper import Chore, Keeper
 from headrace.web.asgi import Web, make, settings_with
 
 log = logging.getLogger("headrace.web")
@@ -36,7 +39,24 @@ def serve(app: Headrace, **options: Any) -> int:
         server_header=False,
         timeout_graceful_shutdown=_PATIENCE,
     )
-    return _run(uvicorn.Server(config), web)
+    keeper = Keeper(_chores(app, settings), has_jobs=lambda: False)
+    keeper.start()
+    try:
+        return _run(uvicorn.Server(config), web)
+    finally:
+        keeper.stop()
+
+
+def _chores(app: Headrace, settings: Settings) -> list[Chore]:
+    """What has to go on also where no worker lives: somebody must tell that there is none."""
+    chores: list[Chore] = []
+    if settings.web_read_only:
+        return chores
+    if settings.metrics:
+        chores.append(Gathering(app.engine, settings))
+    if settings.alert_check:
+        chores.append(Alerting(app.engine, settings, settings.alert_check))
+    return chores
 
 
 def _run(server: uvicorn.Server, web: Web) -> int:
@@ -60,8 +80,9 @@ def _run(server: uvicorn.Server, web: Web) -> int:
         signal.signal(number, end)
     thread = threading.Thread(target=run, name="headrace-web", daemon=True)
     thread.start()
+    log.info("serving on http://%s:%d", server.config.host, server.config.port)
     over.wait()
-    web.end_streams()
+    web.end()
     thread.join()
     return 0 if server.started else 1
 

@@ -30,7 +30,7 @@ def served(app: Headrace, **options: Any) -> Iterator[int]:
         yield listening.getsockname()[1]
     finally:
         server.should_exit = True
-        web.end_streams()
+        web.end()
         thread.join(PATIENCE)
         listening.close()
 

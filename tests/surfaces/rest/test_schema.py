@@ -87,6 +87,8 @@ def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Head
         )
         @given(case=operation.as_strategy())
         def ask(case: Any) -> None:
+            if isinstance(case.body, dict) and "wait" in case.body:
+                case.body["wait"] = 0  # as allowed as any other, and over at once
             response = case.call(app=asgi, base_url=f"http://localhost{PREFIX}", headers=bearer("5f2a"))
             answered[response.status_code] += 1
             case.validate_response(response, checks=CHECKS)

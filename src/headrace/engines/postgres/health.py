@@ -27,6 +27,7 @@ def facts(db: Connection, address: Address) -> dict[str, str | int]:
         "schema": version_of(db, schema)[0],
         "schema_expected": CURRENT,
         "size": size(db, address),
+        "partitions_missing": sum(finding.count for finding in _of_archive(db, address)),
         "dead_rows": _one(db, _DEAD_ROWS, [schema]),
         "connections": address.connections,
         "wake_up": f"poll every {address.poll:g} s" if address.pooler else "LISTEN",

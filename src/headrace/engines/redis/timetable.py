@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from headrace.core.pages import fired, page
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import raise_refusal
@@ -100,4 +101,7 @@ def _one_version_on(row: ScheduleRow) -> tuple[Value, ...]:
 def _told(firing: Firing) -> list[Value]:
     ids = records.encode([job.id for job in firing.jobs])
     jobs = (len(firing.jobs), ids, records.encode_batch(firing.jobs))
-    return [*_one_version_on(firing.row), *jobs, len(firing.occurrences), *map(records.encode, firing.occurrences)]
+    told = page(fired(firing.row, firing.occurrences))
+    events = (told.text, told.size, told.at) if firing.occurrences else ("", 0, 0)
+    occurrences = map(records.encode, firing.occurrences)
+    return [*_one_version_on(firing.row), *jobs, *events, len(firing.occurrences), *occurrences]

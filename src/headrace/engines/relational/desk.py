@@ -10,12 +10,14 @@ import msgspec
 from headrace.core.kinship import DELETED, Bond, FlowTally
 from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.pages import Group, page
 from headrace.core.promises import Ending
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.core.steps import Step
 from headrace.engines.relational import kinship, steps
 from headrace.engines.relational.admission import run
+from headrace.engines.relational.events import tell, tell_moved
 from headrace.engines.relational.gatekeeper import bucket_of
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger, Office
@@ -147,7 +149,13 @@ class SqlDesk:
 
     def pause_queue(self, name: str, paused: bool) -> None:
         now = self._office.at(None)
-        self._office.write(lambda ledger: ledger.run("pause_queue", name=name, paused=paused, now=now))
+        told = page([Group("queue.paused" if paused else "queue.resumed", now, name)])
+
+        def write(ledger: Ledger) -> None:
+            ledger.run("pause_queue", name=name, paused=paused, now=now)
+            tell(ledger, told)
+
+        self._office.write(write)
         self._office.ring("work")
 
     def rule_queue(self, name: str, rules: QueueRules) -> None:
@@ -226,6 +234,7 @@ def _delete(ledger: Ledger, seqs: list[int], at: int) -> Effects:
         open_ones = _numbers.decode(ledger.ask("open_among", seqs=as_json(kin)))
         ledger.run("move_cancel", seqs=as_json(open_ones), now=at, reason=DELETED)
         effects = run(kinship.follow([], open_ones, at), ledger)
+    tell_moved(ledger, "job.removed", seqs, at)
     ledger.run("move_delete", seqs=as_json(seqs))
     if flows != "[]":
         ledger.run("drop_flows", ids=flows)

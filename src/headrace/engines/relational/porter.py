@@ -10,6 +10,7 @@ import msgspec
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel, QueueRow
 from headrace.core.steps import Step
+from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
 from headrace.errors import HeadraceError
@@ -68,7 +69,10 @@ class SqlPorter:
             added = ledger.run("unpack_jobs", r=as_json(jobs))
             if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if job.tags]:
                 ledger.run("unpack_tags", r=as_json(tagged))
-            _file(ledger, "unpack_history", ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history))
+            with hushed(ledger):
+                _file(
+                    ledger, "unpack_history", ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history)
+                )
             _file(ledger, "unpack_logs", ((parcel.job.id, line) for parcel in fresh for line in parcel.logs))
             _file(ledger, "unpack_steps", ((parcel.job.id, step) for parcel in fresh for step in parcel.steps))
             return added
@@ -89,7 +93,11 @@ class SqlPorter:
         return _dead.decode(self._office.read(lambda ledger: ledger.ask("pack_dead", after=after, limit=limit)))
 
     def unpack_dead(self, records: Sequence[DeadRow]) -> int:
-        return self._office.write(lambda ledger: ledger.run("unpack_dead", r=as_json(records))) if records else 0
+        def put_away(ledger: Ledger) -> int:
+            with hushed(ledger):
+                return ledger.run("unpack_dead", r=as_json(records))
+
+        return self._office.write(put_away) if records else 0
 
     def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
         if queues:

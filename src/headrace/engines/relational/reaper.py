@@ -10,9 +10,11 @@ import msgspec
 
 from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
 from headrace.core.model import Lease, Reaped
+from headrace.core.pages import Group, page
 from headrace.core.states import Event, State
 from headrace.engines import presence
 from headrace.engines.relational import kinship
+from headrace.engines.relational.events import tell
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.records import Burial
 from headrace.engines.rulings import crash_loop_in_words
@@ -64,7 +66,9 @@ def _reap(
         _expire(ledger, failed, State.FAILED, now, "attempts used up", WORKER_LOST)
         _expire(ledger, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP)
         if len(rows) < limit:
-            ledger.run("sign_off", ids=as_json(list(dead)))
+            gone = [worker for worker in dead if ledger.run("sign_off", ids=as_json([worker]))]
+            if gone:
+                tell(ledger, page([Group("worker.lost", now, worker=worker) for worker in gone]))
         return _answer(ledger, rows), kinship.follow_lost(ledger, [row.seq for row in (*failed, *looping)], now)
 
     # The usual case needs no turn to write.

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from headrace.core.model import JobRow, Lease, Parcel
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import State
+from headrace.engines.relational.events import tell_moved
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import parcels_of
 from headrace.engines.sql import as_json
@@ -73,12 +74,14 @@ class SqlSweeper:
         return self._office.read(look) if ids else []
 
     def clear(self, leases: Sequence[Lease]) -> list[str]:
+        now = self._office.at(None)
+
         def remove(ledger: Ledger) -> list[str]:
             if ledger.ask("notice"):  # what is being carried over is not thrown away meanwhile
                 return []
             if ledger.ask("any_kin", ids=as_json([lease.id for lease in leases])):
                 ledger.ask("alone_with_kin")  # before any row is locked, as everybody does
-            return _remove(ledger, _leaving.decode(ledger.ask("lock_leaving", lease=as_json(leases))))
+            return _remove(ledger, now, _leaving.decode(ledger.ask("lock_leaving", lease=as_json(leases))))
 
         gone = self._office.write(remove) if leases else []
         if gone:
@@ -93,7 +96,7 @@ class SqlSweeper:
         self._office.write(lambda ledger: ledger.run("put_swept", value=as_json(swept)))
 
 
-def _remove(ledger: Ledger, leaving: list[Leaving]) -> list[str]:
+def _remove(ledger: Ledger, now: int, leaving: list[Leaving]) -> list[str]:
     parents = as_json([job.seq for job in leaving if job.kin])
     awaited = set(_numbers.decode(ledger.ask("open_parents", seqs=parents))) if parents != "[]" else set()
     busy = _open_flows(ledger, [job.flow for job in leaving])
@@ -102,6 +105,7 @@ def _remove(ledger: Ledger, leaving: list[Leaving]) -> list[str]:
     if not going:
         return []
     seqs = as_json([job.seq for job in going])
+    tell_moved(ledger, "job.removed", [job.seq for job in going], now)
     ledger.run("forget_steps", seqs=seqs)
     ledger.run("move_delete", seqs=seqs)
     if flows := {job.flow for job in going if job.flow is not None}:

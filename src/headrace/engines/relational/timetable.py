@@ -7,8 +7,10 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import structs
 
+from headrace.core.pages import fired, page
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.engines.relational import admission
+from headrace.engines.relational.events import tell
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.sql import as_json
@@ -111,6 +113,7 @@ def _carry_out(ledger: Ledger, firings: Sequence[Firing]) -> None:
         ledger.insert(jobs)
     if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
         ledger.run("add_occurrences", c=as_json(occurrences))
+        tell(ledger, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
     for firing in firings:
         if firing.row.version % _TRIM_EVERY == 0:
             ledger.run("trim_occurrences", id=firing.row.id, keep=_KEPT)

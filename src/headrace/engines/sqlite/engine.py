@@ -196,7 +196,9 @@ class SqliteEngine:
             if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
                 return Exchanged([], [], now, tuple(queues), book.weights)
         if _is_past(due, now):
-            db.execute(SQL["promote"], {"now": now, "limit": _BATCH_OF_TIME})
+            seqs = scalar(db, SQL["due"], {"now": now, "limit": _BATCH_OF_TIME})
+            db.execute(SQL["promote"], {"seqs": seqs})
+            db.execute(SQL["tell_moved"], {"type": "job.promoted", "seqs": seqs, "now": now})
             due, _, _, told = db.execute(SQL["horizon"]).fetchone()
             book = rulebook(told)  # what was promoted may have lanes
         taking = Taking(db, want, book, self._cursors, now)

@@ -109,10 +109,14 @@ SELECT json_group_array(seq) FROM (
     WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
     LIMIT :limit);
 
+-- name: due
+SELECT json_group_array(seq) FROM (
+    SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
+    ORDER BY run_at LIMIT :limit);
+
 -- name: promote
 UPDATE headrace_jobs SET state = 'pending', version = version + 1
-WHERE seq IN (SELECT seq FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') AND run_at <= :now
-              ORDER BY run_at LIMIT :limit);
+WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: claimable
 SELECT json_group_array(json_array({Claim})) FROM (

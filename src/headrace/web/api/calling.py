@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 import hashlib
 import logging
 import re
 from collections.abc import Awaitable, Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args, get_origin
 from urllib.parse import quote
 
@@ -26,6 +29,7 @@ log = logging.getLogger("headrace.web")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
 _PRIVATE = frozenset({"args", "kwargs", "metadata", "jobs"})
 _OWN = "…"
+_waiting_room = ThreadPoolExecutor(max_workers=500, thread_name_prefix="headrace-web-waiting")
 _NAME = re.compile(r"{(\w+)}")
 
 
@@ -71,7 +75,11 @@ class _Call:
             given["body"] = self._read_body(await request.body())
         is_recorded = endpoint.writes and visit.caller.role != "worker"  # a program's jobs are a trail by themselves
         act: Callable[..., Any] = self._done if is_recorded else endpoint.handle
-        found = await run_in_threadpool(act, visit, **given)
+        if endpoint.waits:
+            call = functools.partial(act, visit, **given)
+            found = await asyncio.get_running_loop().run_in_executor(_waiting_room, call)
+        else:
+            found = await run_in_threadpool(act, visit, **given)
         return self._told(request, found)
 
     def _done(self, visit: Visit, **given: Any) -> Any:

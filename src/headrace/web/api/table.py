@@ -28,7 +28,8 @@ _NAMES = re.compile(r"{(\w+)}")
 
 class Endpoint(Struct, frozen=True, kw_only=True):
     """One row. `writes` tells whether it changes something, which is then recorded in the audit trail. What `streams`
-    answers with no document but with events, whose data are of this type."""
+    answers with no document but with events, whose data are of this type. What `waits` may take its time, and must not
+    keep others from a thread."""
 
     method: str
     path: str
@@ -39,6 +40,7 @@ class Endpoint(Struct, frozen=True, kw_only=True):
     example: Any = None
     writes: bool = False
     streams: Any = None
+    waits: bool = False
 
     @property
     def name(self) -> str:
@@ -90,38 +92,32 @@ class Table:
         return iter(self._rows)
 
     def get(self, path: str, *, role: Role = "viewer", streams: Any = None) -> Callable[[F], F]:
-        return self._row("GET", path, role, 200, None, False, streams)
+        return self._row("GET", path, role, streams=streams)
 
     def post(
-        self, path: str, *, role: Role = "admin", status: int = 200, example: Any = None, writes: bool = True
+        self,
+        path: str,
+        *,
+        role: Role = "admin",
+        status: int = 200,
+        example: Any = None,
+        writes: bool = True,
+        waits: bool = False,
     ) -> Callable[[F], F]:
-        return self._row("POST", path, role, status, example, writes)
+        return self._row("POST", path, role, status=status, example=example, writes=writes, waits=waits)
 
     def put(self, path: str, *, example: Any = None) -> Callable[[F], F]:
-        return self._row("PUT", path, "admin", 200, example, True)
+        return self._row("PUT", path, "admin", example=example, writes=True)
 
     def patch(self, path: str, *, example: Any = None) -> Callable[[F], F]:
-        return self._row("PATCH", path, "admin", 200, example, True)
+        return self._row("PATCH", path, "admin", example=example, writes=True)
 
     def delete(self, path: str, *, status: int = 204) -> Callable[[F], F]:
-        return self._row("DELETE", path, "admin", status, None, True)
+        return self._row("DELETE", path, "admin", status=status, writes=True)
 
-    def _row(
-        self, method: str, path: str, role: Role, status: int, example: Any, writes: bool, streams: Any = None
-    ) -> Callable[[F], F]:
+    def _row(self, method: str, path: str, role: Role, **more: Any) -> Callable[[F], F]:
         def add(handle: F) -> F:
-            row = Endpoint(
-                method=method,
-                path=path,
-                role=role,
-                tag=self.tag,
-                handle=handle,
-                status=status,
-                example=example,
-                writes=writes,
-                streams=streams,
-            )
-            self._rows.append(row)
+            self._rows.append(Endpoint(method=method, path=path, role=role, tag=self.tag, handle=handle, **more))
             return handle
 
         return add

@@ -6,7 +6,20 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
 
-from headrace.web.api import dead, events, flows, jobs, lifecycle, queues, schedules, system, workers
+from headrace.web.api import (
+    alerts,
+    dead,
+    events,
+    flows,
+    jobs,
+    lifecycle,
+    metrics,
+    protocol,
+    queues,
+    schedules,
+    system,
+    workers,
+)
 from headrace.web.api.calling import route_of
 from headrace.web.api.openapi import document
 from headrace.web.api.table import Endpoint, Table
@@ -21,8 +34,11 @@ TABLES: tuple[Table, ...] = (
     flows.table,
     dead.table,
     lifecycle.table,
+    metrics.table,
+    alerts.table,
     events.table,
     system.table,
+    protocol.table,
 )
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for table in TABLES for endpoint in table)
 

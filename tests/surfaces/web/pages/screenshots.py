@@ -79,7 +79,9 @@ def live_an_hour(url: str) -> None:
         shop = Shop(app, chance, clock)
         for step in range(STEPS):
             many = 6 + round(5 * chance.random()) + (12 if 90 < step < 110 else 0)
-            calls: list[Any] = [shop.send.bind(f"user{next(numbers)}@example.com", subject="Your order") for _ in range(many)]
+            calls: list[Any] = [
+                shop.send.bind(f"user{next(numbers)}@example.com", subject="Your order") for _ in range(many)
+            ]
             calls += [shop.charge.bind(next(numbers), card="4111 1111 1111 1111") for _ in range(many // 3)]
             calls += [shop.render.bind(f"sales-{next(numbers)}")] if step % 9 == 0 else []
             begun = clock.now()

@@ -1,6 +1,6 @@
 -- Store schedules that are still at their versions, with the jobs and occurrences that go with them.
 -- ARGV: now, mark, again, then for each firing: id, the version expected, due_at or nothing, ScheduleRow, number of
--- jobs, their ids, jobs (array of NewJob), number of occurrences, occurrences ...
+-- jobs, their ids, jobs (array of NewJob), page of events or nothing, their number, their time, number of occurrences, occurrences ...
 -- Answers: the positions of those that applied; or that a queue is full, and which, and nothing is written
 
 local now, mark, again = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
@@ -25,10 +25,11 @@ local function add_jobs(count, ids, jobs)
   if fresh > 0 then submit_all(jobs, count, skip, numbers(fresh), mark) end
 end
 
-local function write_later(id, due_at, row, occurrences)
+local function write_later(id, due_at, row, occurrences, told, told_count, told_at)
   deferred[#deferred + 1] = function()
     write_schedule(id, due_at, row)
     local key = P .. ':occurrences:' .. id
+    if told ~= '' then store_page(told, told_count, told_at) end
     in_parts('LPUSH', key, occurrences, #occurrences)
     if #occurrences > 0 then call('LTRIM', key, 0, KEPT - 1) end
   end
@@ -37,17 +38,18 @@ end
 local at, position = 4, 0
 while at <= #ARGV do
   local id, expected, due_at, row = ARGV[at], tonumber(ARGV[at + 1]), ARGV[at + 2], ARGV[at + 3]
-  local job_count, ids, jobs, occurrence_count = tonumber(ARGV[at + 4]), ARGV[at + 5], ARGV[at + 6], ARGV[at + 7]
+  local job_count, ids, jobs, occurrence_count = tonumber(ARGV[at + 4]), ARGV[at + 5], ARGV[at + 6], ARGV[at + 10]
+  local told, told_count, told_at = ARGV[at + 7], ARGV[at + 8], ARGV[at + 9]
   local occurrences = {}
-  for i = 1, tonumber(occurrence_count) do occurrences[i] = ARGV[at + 7 + i] end
-  at, position = at + 8 + #occurrences, position + 1
+  for i = 1, tonumber(occurrence_count) do occurrences[i] = ARGV[at + 10 + i] end
+  at, position = at + 11 + #occurrences, position + 1
   local stored = call('HGET', SCHEDULES, id)
   if again and stored == row then -- by this very call, whose answer was lost on its way
     applied[#applied + 1] = position
   elseif stored and version_now(id, stored) == expected then
     versions[id], is_news = expected + 1, true
     add_jobs(job_count, cmsgpack.unpack(ids), jobs)
-    write_later(id, due_at, row, occurrences)
+    write_later(id, due_at, row, occurrences, told, told_count, told_at)
     applied[#applied + 1] = position
   end
 end

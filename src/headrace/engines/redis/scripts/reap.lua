@@ -100,6 +100,10 @@ end
 -- A bucket that has been full for a while is as good as none; the while is for clocks that differ.
 call('ZREMRANGEBYSCORE', P .. ':buckets', '-inf', text(1000 * (now - 60000)))
 if any_dead and reaped_count < limit then
-  for worker in pairs(begun_by) do call('HDEL', P .. ':workers', worker) end
+  for worker in pairs(begun_by) do
+    if call('HDEL', P .. ':workers', worker) == 1 then
+      store_page('[["worker.lost",' .. json(now) .. ',null,null,' .. json(worker) .. ']]', 1, json(now))
+    end
+  end
 end
 return as_array(reaped, reaped_count)

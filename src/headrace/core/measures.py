@@ -1,0 +1,93 @@
+"""What an alert rule can ask of a store: the name of each measure, by what it can be told apart, and its unit.
+
+Only names and words. Where the figures come from is the matter of whoever reads them; see `core.alerts.Readings`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from headrace.core.states import OPEN
+
+Unit = Literal["", "share", "seconds", "bytes", "per second"]
+LABELS = ("queue", "task", "worker", "reason")
+_WORK = ("queue", "task", "worker")
+_HOW = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", "p95": "p95", "p99": "p99"}
+
+
+class Measure(Struct, frozen=True):
+    """Something that is counted or measured. `timed` tells that it is taken over a window, not at this moment."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    timed: bool = False
+    unit: Unit = ""
+
+    def in_words(self, value: float | None) -> str:
+        """A value as people read it."""
+        if value is None:
+            return "no data"
+        if self.unit == "share":
+            return f"{value:.1%}"
+        if self.unit == "bytes":
+            return f"{value / 1e6:,.1f} MB"
+        told = f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
+        return told + {"seconds": " s", "per second": "/s"}.get(self.unit, "")
+
+
+def _counted(name: str, meaning: str) -> Measure:
+    return Measure(name, meaning, _WORK, timed=True)
+
+
+def _timed(name: str, meaning: str, unit: Unit) -> Measure:
+    return Measure(name, meaning, _WORK, True, unit)
+
+
+_ALL = (
+    _counted("enqueued", "jobs that were submitted"),
+    _counted("started", "attempts that began"),
+    _counted("completed", "jobs that completed"),
+    _counted("errors", "attempts that failed, whether or not they are tried again"),
+    _counted("failed", "jobs that failed for good"),
+    _counted("retried", "attempts that failed and are tried again"),
+    _counted("cancelled", "jobs that were cancelled"),
+    _timed("throughput", "jobs completed", "per second"),
+    _timed("enqueue_rate", "jobs submitted", "per second"),
+    _timed("start_rate", "attempts that began", "per second"),
+    _timed("failure_rate", "jobs failed for good", "per second"),
+    _timed("error_rate", "failed attempts, of all that ended", "share"),
+    *(
+        _timed(f"wait_{how}", f"from when a job could run to its start, {word}", "seconds")
+        for how, word in _HOW.items()
+    ),
+    *(_timed(f"run_{how}", f"time of an attempt, {word}", "seconds") for how, word in _HOW.items()),
+    _counted("stalled", "jobs whose worker was lost or let its lease run out"),
+    _counted("dead_resolved", "dead letters that were dealt with"),
+    Measure("workers_lost", "workers that died", timed=True),
+    Measure("schedules_fired", "runs of schedules that became jobs", timed=True),
+    Measure("schedules_missed", "runs of schedules that did not", timed=True),
+    Measure("depth", "jobs that are ready and not taken", ("queue",)),
+    *(Measure(f"depth.{state}", f"jobs that are {state}", ("queue",)) for state in sorted(OPEN)),
+    Measure("depth_max", "the most jobs that were ready and not taken", ("queue",), timed=True),
+    Measure("oldest", "age of the oldest pending job; 0 without any", ("queue",), unit="seconds"),
+    Measure("fullness", "jobs that wait, of the max_length of their queue", ("queue",), unit="share"),
+    Measure("workers", "workers that are alive", ("queue",)),
+    Measure("workers_healthy", "workers that are alive, of all that did not sign off", unit="share"),
+    Measure("dead", "dead letters that are pending", ("queue", "task", "reason")),
+    Measure("dead_entered", "dead letters that came in", ("queue", "task", "reason"), timed=True),
+    Measure("stale", "jobs that the last check found stale"),
+    Measure("stale_share", "stale jobs, of all that are open", unit="share"),
+    Measure("stale_errors", "1 if the last check for stale jobs failed, else 0"),
+    Measure("schedule_misses", "runs of schedules that were missed, of all that were due", timed=True, unit="share"),
+    Measure("schedule_errors", "schedules that could not fire"),
+    Measure("archive_errors", "1 if finished jobs could not be archived, else 0"),
+    Measure("partition_errors", "archive partitions that are missing or could not be made"),
+    Measure("store_bytes", "size of the store", unit="bytes"),
+    Measure("store_share", "size of the store, of what it may have (max_size, maxmemory)", unit="share"),
+    Measure("disk_free", "free space on the disk of a store that is a file", unit="bytes"),
+    Measure("busy", "writes that waited for other writers, of all of the last hours", unit="share"),
+)
+MEASURES = {measure.name: measure for measure in _ALL}

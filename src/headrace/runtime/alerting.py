@@ -1,0 +1,187 @@
+"""Looks whether alert rules hold, and keeps what becomes of their alerts. Any worker does; nobody is leader.
+
+Who looks says so in the store, and others leave it to him for that time. Two would do no harm: of an alert only the
+one who is first at its version stores the next state, and with it, in one commit, who is to be told.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct, structs
+
+from headrace.core import ids
+from headrace.core.alerts import Alert, Rule, Silence, Step, is_forgotten, look, resolve, step
+from headrace.core.clock import to_ms
+from headrace.core.conditions import Answer, Readings
+from headrace.core.seal import Seal
+from headrace.core.settings import Settings
+from headrace.core.shelf import Paper
+from headrace.core.words import why
+from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.alert_desk import TURN, AlertDesk, decoded
+from headrace.runtime.courier import Courier
+from headrace.runtime.readings import StoreReadings
+
+log = logging.getLogger("headrace.alerts")
+
+_TRIM_EVERY = 3_600_000
+_SOON = 1.0  # seconds until what is on the way is asked for
+_Known = dict[str, tuple[Paper, Alert]]
+
+
+class Round(Struct):
+    """One look at all rules. What happened stands in `steps`."""
+
+    desk: AlertDesk
+    readings: Readings
+    now: int
+    steps: list[Step] = []
+    silences: list[Silence] = []
+
+    def walk(self) -> None:
+        """Look at every rule, and at the alerts that no rule is for any more."""
+        self.silences = [silence for _, silence in self.desk.silences() if silence.until > self.now]
+        rules = self.desk.rules()
+        health = self.desk.health()
+        known: dict[str, _Known] = {}
+        for paper, alert in self.desk.alerts():
+            known.setdefault(alert.rule, {})[paper.key] = (paper, alert)
+        for rule in rules.values():
+            if rule.enabled:
+                self._look_at(rule, known.pop(rule.name, {}), f"rule {rule.name}" in health)
+            elif f"rule {rule.name}" in health:
+                self.desk.tell_health(f"rule {rule.name}", None)
+        for left in known.values():
+            self._end(left, rules)
+
+    def _look_at(self, rule: Rule, known: _Known, was_ill: bool) -> None:
+        by_series = {_key(alert.series): one for one in known.values() if not (alert := one[1]).by_hand}
+        try:
+            answers = look(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
+        except EngineUnavailable:
+            raise
+        except Exception as error:  # whatever is wrong with one rule, the others are looked at
+            if self.desk.tell_health(f"rule {rule.name}", "broken", why(error)):
+                log.error("alert rule %s can't be evaluated: %s", rule.name, why(error))
+            return
+        self._tell_health(rule, answers, was_ill)
+        for series, answer in answers:
+            self._advance(rule, series, by_series.pop(_key(series), None), answer)
+        for paper, alert in by_series.values():  # over for long, or of labels that the rule had before
+            if alert.is_open:
+                self._keep(paper, resolve(alert, self.now, by="its rule was changed", muted=self._is_muted(alert)))
+            elif is_forgotten(alert, rule.cooldown, self.now):
+                self.desk.forget([paper])
+
+    def _advance(self, rule: Rule, series: dict[str, str], known: tuple[Paper, Alert] | None, answer: Answer) -> None:
+        paper, before = known or (None, None)
+        if before is None and not answer.holds:
+            return
+        done = step(rule, series, before, answer, self.now, ids.new_id(self.now), self._would_mute(rule, series))
+        if done.alert is not None and is_forgotten(done.alert, rule.cooldown, self.now) and paper and not done.deed:
+            self.desk.forget([paper])
+            return
+        self._keep(paper, done)
+
+    def _keep(self, paper: Paper | None, done: Step) -> None:
+        if self.desk.keep(paper, done) and done.deed is not None:
+            self.steps.append(done)
+
+    def _end(self, left: _Known, rules: dict[str, Rule]) -> None:
+        for paper, alert in left.values():
+            if alert.is_open and not alert.by_hand:
+                by = "its rule was switched off" if alert.rule in rules else "its rule was deleted"
+                self._keep(paper, resolve(alert, self.now, by=by, muted=self._is_muted(alert)))
+            elif is_forgotten(alert, _TRIM_EVERY, self.now):
+                self.desk.forget([paper])
+
+    def _tell_health(self, rule: Rule, answers: list[tuple[dict[str, str], Answer]], was_ill: bool) -> None:
+        blind = bool(answers) and all(answer.holds is None for _, answer in answers)
+        if blind or was_ill:
+            self.desk.tell_health(f"rule {rule.name}", "no_data" if blind else None)
+
+    def _would_mute(self, rule: Rule, series: dict[str, str]) -> bool:
+        return is_muted(self.silences, rule, series, self.now)
+
+    def _is_muted(self, alert: Alert) -> bool:
+        return any(silence.mutes(alert, self.now) for silence in self.silences)
+
+
+def is_muted(silences: list[Silence], rule: Rule, series: dict[str, str], now: int) -> bool:
+    """Whether an alert of this rule with these labels would be silenced."""
+    shape = Alert(
+        id="",
+        rule=rule.name,
+        series=series,
+        labels=rule.labels,
+        severity=rule.severity,
+        state="pending",
+        since=now,
+        summary="",
+    )
+    return any(silence.mutes(shape, now) for silence in silences)
+
+
+def _key(series: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(series.items()))
+
+
+class Turn(Struct, frozen=True):
+    """When somebody last looked, and when old entries of the history were last removed."""
+
+    at: int
+    trimmed_at: int = 0
+
+
+class Alerting:
+    """A chore: one round every so often over all workers, and the posts that are due."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        every: float,
+        readings: Callable[[], Readings] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._every = every
+        seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
+        self._desk = AlertDesk(engine, settings, seal)
+        self._courier = Courier(self._desk, engine.clock)
+        self._readings = readings or (lambda: StoreReadings(engine, settings))
+
+    def do(self) -> float:
+        now = self._engine.clock.now()
+        pause = self._take_turn(now)
+        if pause is None:
+            Round(self._desk, self._readings(), now).walk()
+            pause = self._every
+        return min(pause, _SOON) if self._courier.set_out() else pause
+
+    def _take_turn(self, now: int) -> float | None:
+        """Seconds until the next turn; None if it is ours, now."""
+        paper = self._desk.get(TURN, TURN)
+        last = Turn(0) if paper is None else decoded(paper, Turn)
+        wait = last.at + to_ms(self._every) - now
+        if 0 < wait <= to_ms(self._every):  # beyond that it would be a clock that was wrong
+            return wait / 1000
+        mine = structs.replace(last, at=now)
+        if now - last.trimmed_at >= _TRIM_EVERY:
+            self._forget_silences(now)
+            is_all = self._desk.trim(now - to_ms(self._settings.alert_keep))
+            mine = structs.replace(mine, trimmed_at=now if is_all else last.trimmed_at)
+        is_ours = self._desk.put(TURN, TURN, 0 if paper is None else paper.version, mine)
+        return None if is_ours else self._every
+
+    def _forget_silences(self, now: int) -> None:
+        over = [paper for paper, silence in self._desk.silences() if silence.until <= now]
+        self._desk.forget(over)
+
+
+def open_alerts(desk: AlertDesk) -> Iterator[tuple[Paper, Alert]]:
+    """Those that are pending, firing or acknowledged."""
+    return (one for one in desk.alerts() if one[1].is_open)

@@ -1,0 +1,94 @@
+"""The web surface inside other apps: below a prefix, with links that know it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from tests.surfaces.web.client import Client
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+def in_starlette(app: Headrace) -> Any:
+    from starlette.applications import Starlette
+    from starlette.routing import Mount
+
+    return Starlette(routes=[Mount("/jobs", app.asgi())])
+
+
+def in_fastapi(app: Headrace) -> Any:
+    from fastapi import FastAPI
+
+    api = FastAPI()
+    api.mount("/jobs", app.asgi())
+    return api
+
+
+def in_litestar(app: Headrace) -> Any:
+    from litestar import Litestar, asgi
+
+    mounted = asgi("/jobs", is_mount=True, copy_scope=True)(app.asgi(prefix="/jobs"))
+    return Litestar(route_handlers=[mounted], openapi_config=None)
+
+
+def in_django(app: Headrace) -> Any:
+    """Django mounts nothing: what begins so is passed on, and all else is Django's."""
+    from django.conf import settings
+
+    if not settings.configured:
+        settings.configure(SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"])
+    from django.core.asgi import get_asgi_application
+
+    site, jobs = get_asgi_application(), app.asgi(prefix="/jobs")
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        is_ours = scope["type"] == "http" and scope["path"].startswith("/jobs/")
+        await (jobs if is_ours else site)(scope, receive, send)
+
+    return application
+
+
+urlpatterns: list[Any] = []
+
+
+def bare(app: Headrace) -> Any:
+    return app.asgi()
+
+
+@pytest.mark.parametrize(
+    ("house", "prefix"),
+    [(bare, ""), (in_starlette, "/jobs"), (in_fastapi, "/jobs"), (in_litestar, "/jobs"), (in_django, "/jobs")],
+)
+def test_it_answers_below_a_prefix_and_its_links_know_it(app: Headrace, house: Any, prefix: str) -> None:
+    there = Client(house(app))
+    assert there.get(f"{prefix}/healthz").json() == {"status": "ok"}
+    assert there.get(f"{prefix}/api/v1/queues").json() == []
+    told = there.get(f"{prefix}/api/v1/openapi.json").json()
+    assert told["servers"] == [{"url": f"{prefix}/api/v1"}]
+    made = there.post(f"{prefix}/api/v1/jobs", json={"task": "add", "args": [1, 2]})
+    assert made.status_code == 201
+    assert made.headers["location"] == f"{prefix}/api/v1/jobs/{made.json()['id']}"
+    assert there.get(made.headers["location"]).json()["args"] == [1, 2]
+    assert there.get(f"{prefix}/api/v1/nowhere").json()["type"] == "urn:headrace:not-found"
+
+
+def test_what_is_not_below_the_prefix_is_left_to_the_house(app: Headrace) -> None:
+    assert Client(in_django(app)).get("/else").status_code == 404
+    assert Client(in_starlette(app)).get("/api/v1/queues").status_code == 404
+
+
+def test_a_missing_package_is_named_with_the_extra_that_brings_it(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    from headrace import ConfigError
+
+    for name in [name for name in sys.modules if name.startswith(("headrace.web", "starlette"))]:
+        monkeypatch.delitem(sys.modules, name)
+    monkeypatch.setitem(sys.modules, "starlette.applications", None)
+    with pytest.raises(ConfigError, match=r"pip install headrace\[web\]"):
+        app.asgi()

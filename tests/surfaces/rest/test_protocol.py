@@ -1,0 +1,214 @@
+"""Workers of other languages: leases and versions fence them as they fence everybody."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import Headrace, Job, Retry
+from tests.surfaces.rest.kit import Api
+from tests.surfaces.rest.served import served
+
+EXAMPLE = Path(__file__).parents[3] / "docs/examples/worker.mjs"
+ASK = {"worker": "node-1", "tasks": ["add", "send"], "queues": {"node": 1}, "limit": 10}
+
+
+def enqueued(app: Headrace, task: str = "add", *args: Any, **options: Any) -> Job[Any]:
+    return app.task_by_name(task).using(queue="node", **options).enqueue(*args)
+
+
+def claimed(api: Api, **more: Any) -> list[dict[str, Any]]:
+    jobs: list[dict[str, Any]] = api.ask("POST", "/worker/claim", json={**ASK, **more})["jobs"]
+    return jobs
+
+
+def settled(api: Api, job: dict[str, Any], outcome: str, worker: str = "node-1", **more: Any) -> dict[str, Any]:
+    end = {"id": job["id"], "version": job["version"], "outcome": outcome, **more}
+    body = {"worker": worker, "outcomes": [end]}
+    (told,) = api.ask("POST", "/worker/settle", json=body)["results"]
+    assert told["id"] == job["id"]
+    return {"applied": told["applied"], "state": told["state"]}
+
+
+def test_a_job_is_claimed_and_completed(app: Headrace, api: Api) -> None:
+    job = enqueued(app, "add", 1, 2, metadata={"trace": "x"})
+    (one,) = claimed(api)
+    assert (one["id"], one["task"], one["args"], one["attempt"]) == (job.id, "add", [1, 2], 1)
+    assert one["metadata"] == {"trace": "x"}
+    assert [worker.id for worker in app.workers()] == ["node-1"]
+    assert job.refresh().worker == "node-1"
+    assert settled(api, one, "success", result={"sum": 3}) == {"applied": True, "state": "completed"}
+    assert job.refresh().outcome() == {"sum": 3}
+    assert claimed(api) == []
+
+
+def test_an_outcome_counts_once_and_only_for_who_holds_the_job(app: Headrace, api: Api) -> None:
+    enqueued(app)
+    (one,) = claimed(api)
+    assert settled(api, one, "success", worker="thief") == {"applied": False, "state": "running"}
+    assert settled(api, {**one, "version": one["version"] - 1}, "success")["applied"] is False
+    assert settled(api, one, "success", result=1)["applied"] is True
+    assert settled(api, one, "failure", error={"message": "late"}) == {"applied": False, "state": "completed"}
+    assert settled(api, {"id": "nothing", "version": 1}, "success") == {"applied": False, "state": None}
+
+
+def test_a_failure_is_retried_as_the_call_or_the_task_says(app: Headrace, api: Api) -> None:
+    job = enqueued(app, retry=Retry(limit=1, backoff="fixed", base=60, jitter=0))
+    (one,) = claimed(api)
+    error = {"type": "ECONNRESET", "message": "lost", "traceback": "at send (mail.js:7)"}
+    assert settled(api, one, "failure", error=error) == {"applied": True, "state": "retrying"}
+    assert 50 < (job.refresh().run_at - job.created_at).total_seconds() < 70
+    assert [(e.type, e.message, e.traceback) for e in job.errors] == [("ECONNRESET", "lost", "at send (mail.js:7)")]
+    job.promote()
+    (two,) = claimed(api)
+    assert two["attempt"] == 2
+    assert settled(api, two, "failure", error=error) == {"applied": True, "state": "failed"}
+    assert (job.refresh().reason, app.dead.get(job.id).error_type) == ("attempts_used_up", "ECONNRESET")
+
+
+@pytest.mark.parametrize(
+    ("how", "state", "reason"),
+    [
+        ({"outcome": "failure", "permanent": True, "error": {"message": "no"}}, "failed", "permanent_error"),
+        ({"outcome": "failure", "error": {"type": "builtins.ValueError"}}, "failed", "permanent_error"),
+        ({"outcome": "failure", "error": {"type": "mail.Bounced"}}, "failed", "permanent_error"),
+        ({"outcome": "failure", "delay": 600, "error": {}}, "retrying", "attempt 1 of 4 failed"),
+        ({"outcome": "snooze", "delay": 600, "reason": "too early"}, "scheduled", "too early"),
+        ({"outcome": "release", "reason": "deploy"}, "pending", "deploy"),
+        ({"outcome": "cancel", "reason": "not needed"}, "cancelled", "not needed"),
+    ],
+)
+def test_each_outcome_leads_where_it_should(
+    app: Headrace, api: Api, how: dict[str, Any], state: str, reason: str
+) -> None:
+    job = enqueued(app, retry=Retry(never=("mail.Bounced",)))
+    (one,) = claimed(api)
+    assert settled(api, one, **how) == {"applied": True, "state": state}
+    assert (job.refresh().state, job.reason) == (state, reason)
+    assert job.attempt == (0 if how["outcome"] in ("snooze", "release") else 1)
+
+
+def test_a_renewal_tells_what_is_lost_and_stores_progress_and_logs(app: Headrace, api: Api) -> None:
+    jobs = [enqueued(app, "add", n) for n in range(2)]
+    one, two = claimed(api)
+    jobs[1].cancel()
+    held = [
+        {
+            "id": one["id"],
+            "version": one["version"],
+            "progress": 0.5,
+            "logs": [{"message": "half", "fields": {"n": 1}}],
+        },
+        {"id": two["id"], "version": two["version"]},
+    ]
+    told = api.ask("POST", "/worker/renew", json={"worker": "node-1", "jobs": held, "concurrency": 4})
+    assert told == {"lost": [two["id"]], "wish": "run"}
+    assert jobs[0].refresh().progress == 0.5
+    assert [(line.message, line.fields) for line in jobs[0].logs()] == [("half", {"n": 1})]
+    app.stop_worker("node-1")
+    assert api.ask("POST", "/worker/renew", json={"worker": "node-1"})["wish"] == "stop"
+    assert claimed(api) == []
+    api.ask("POST", "/worker/leave", 204, json={"worker": "node-1"})
+    assert app.workers() == []
+
+
+def test_a_job_of_another_task_is_put_aside_for_who_knows_it(app: Headrace, api: Api) -> None:
+    job = enqueued(app, "somebody.elses")
+    assert claimed(api) == []
+    assert job.refresh().state == "scheduled"
+    assert "node-1 does not know" in (job.reason or "")
+    assert job.attempt == 0
+
+
+def test_a_claim_waits_for_a_job(app: Headrace, api: Api) -> None:
+    enqueued(app).cancel()  # the store is there
+    found: list[dict[str, Any]] = []
+    thread = threading.Thread(target=lambda: found.extend(claimed(api, wait=20)))
+    thread.start()
+    job = enqueued(app, "add", 1)
+    thread.join(20)
+    assert [one["id"] for one in found] == [job.id]
+
+
+def test_what_was_handed_out_in_a_lost_answer_is_given_back(app: Headrace, api: Api) -> None:
+    job = enqueued(app)
+    (lost,) = claimed(api)
+    (again,) = claimed(api, holding=[])
+    assert (again["id"], again["attempt"]) == (job.id, 1)
+    assert settled(api, lost, "success")["applied"] is False
+    assert claimed(api, holding=[{"id": again["id"], "version": again["version"]}]) == []
+    assert settled(api, again, "success")["applied"] is True
+
+
+def test_results_of_parents_are_put_in_place(app: Headrace, api: Api) -> None:
+    flow = app.flow("sum")
+    first = flow.add(app.task_by_name("add").using(queue="node").bind(1, 2))
+    flow.add(app.task_by_name("send").using(queue="node").bind(first))
+    flow.enqueue()
+    (one,) = claimed(api)
+    settled(api, one, "success", result=3)
+    (two,) = claimed(api)
+    assert (two["task"], two["args"]) == ("send", [3])
+
+
+@pytest.mark.engines("sqlite")
+def test_arguments_are_opened_and_results_sealed_where_there_are_keys() -> None:
+    key = "k1:" + "A" * 43 + "="
+    with Headrace("memory://", encryption_keys=[key]) as app:
+        api = Api(app.asgi())
+        job = enqueued(app, "add", "hush")
+        (one,) = claimed(api)
+        assert one["args"] == ["hush"]
+        settled(api, one, "success", result="silence")
+        assert "silence" not in (job.refresh().row.result or "")
+        assert job.outcome() == "silence"
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("claim", {**ASK, "tasks": []}),
+        ("claim", {**ASK, "worker": "a b"}),
+        ("claim", {**ASK, "limit": 0}),
+        ("claim", {**ASK, "wait": 61}),
+        ("claim", {**ASK, "queues": {"bad name": 1}}),
+        ("settle", {"worker": "n", "outcomes": [{"id": "x", "version": 1, "outcome": "maybe"}]}),
+        ("settle", {"worker": "n", "outcomes": [{"id": "x", "version": 1, "outcome": "cancel"}] * 2}),
+        ("renew", {"worker": "n", "jobs": [{"id": "x"}]}),
+    ],
+)
+def test_what_makes_no_sense_is_refused(api: Api, path: str, body: dict[str, Any]) -> None:
+    api.refused("POST", f"/worker/{path}", 422, json=body)
+
+
+def test_a_worker_in_node_claims_renews_fails_once_retries_and_completes(app: Headrace) -> None:
+    node = shutil.which("node")
+    if node is None:
+        pytest.fail("node is missing: install Node 18 or later, the example worker of the docs is run with it")
+    with served(app, tokens=["worker=node:5f2a91"]) as port:
+        jobs = {
+            "sum": enqueued(app, "node.add", 1, 2),
+            "flaky": enqueued(app, "node.flaky", retry=Retry(limit=2, backoff="fixed", base=0.1)),
+            "slow": enqueued(app, "node.slow", 2500),
+        }
+        command = [node, str(EXAMPLE), f"http://127.0.0.1:{port}"]
+        env = {**os.environ, "HEADRACE_TOKEN": "5f2a91"}
+        worker = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
+        try:
+            assert jobs["sum"].result(20) == 3
+            assert jobs["flaky"].result(20) == {"attempt": 2}
+            assert [error.message for error in jobs["flaky"].errors] == ["not the first time"]
+            assert jobs["slow"].wait(20) == "completed"
+            assert jobs["slow"].refresh().progress is not None  # it was renewed
+        finally:
+            worker.terminate()
+            _, said = worker.communicate(timeout=20)
+        assert (worker.returncode, said) == (0, "")
+    assert app.workers() == []

@@ -1,0 +1,74 @@
+"""Metrics and alerts over HTTP."""
+
+from __future__ import annotations
+
+import pytest
+
+from headrace import Headrace
+from tests.surfaces.rest.kit import Api
+from tests.surfaces.web.client import BEYOND, Client, bearer
+
+
+def worked(app: Headrace) -> None:
+    """One job that was run by a worker."""
+
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    job = app.task_by_name("add").using(queue="mail").enqueue(1, 2)
+    with app.worker(concurrency=1):
+        job.wait(20)
+
+
+def test_metrics_tell_what_became_of_jobs(app: Headrace, api: Api) -> None:
+    worked(app)
+    told = api.ask("GET", "/metrics?window=10m")
+    assert told["total"]["completed"] == 1
+    assert [queue["queue"] for queue in api.ask("GET", "/metrics/queues?window=10m")] == ["mail"]
+    assert api.ask("GET", "/metrics/queues/mail?window=10m")["figures"]["enqueued"] == 1
+    assert api.refused("GET", "/metrics/queues/nothing", 404)[0] == "queue-not-found"
+    assert [task["task"] for task in api.ask("GET", "/metrics/tasks?queue=mail")] == ["add"]
+    points = api.ask("GET", "/metrics/series/completed?queue=mail&window=10m")["points"]
+    assert sum(point["value"] or 0 for point in points) == 1
+    assert len(api.ask("GET", "/metrics/days?count=3")) == 3
+    assert api.refused("GET", "/metrics/series/beauty", 422)[0] == "invalid-job"
+    assert "window" in api.refused("GET", "/metrics?window=soon", 422)[1]
+
+
+@pytest.mark.engines("sqlite")
+def test_prometheus_scrapes_with_credentials_alone(app: Headrace) -> None:
+    worked(app)
+    asgi = app.asgi(tokens=["viewer=prometheus:5f2a"])
+    told = Client(asgi, at=BEYOND).get("/metrics", headers=bearer("5f2a"))
+    assert told.headers["content-type"].startswith("text/plain")
+    assert "headrace_" in told.text
+    assert Client(asgi, at=BEYOND).get("/metrics").status_code == 401
+
+
+def test_a_rule_is_made_tried_changed_and_removed(app: Headrace, api: Api) -> None:
+    rule = {"name": "long", "when": "depth > 1000", "for_": 60, "severity": "critical"}
+    assert api.ask("POST", "/alert-rules", 201, json=rule)["when"] == "depth > 1000"
+    assert "long" in [one["name"] for one in api.ask("GET", "/alert-rules")]
+    assert api.ask("PATCH", "/alert-rules/long", json={"enabled": False})["state"] == "off"
+    assert [reading["holds"] for reading in api.ask("GET", "/alert-rules/long/test")] in ([False], [None])
+    assert api.ask("POST", "/alert-rule-test", json={"when": "1 > 0"})[0]["holds"] is True
+    api.ask("DELETE", "/alert-rules/long", 204)
+    assert api.refused("GET", "/alert-rules/long", 404)[0] == "alert-not-found"
+    assert api.refused("POST", "/alert-rules", 422, json={"name": "x", "when": "import os"})[0] == "invalid-alert"
+
+
+def test_an_alert_is_acknowledged_silenced_and_resolved(app: Headrace, api: Api) -> None:
+    alert = app.alerts.trigger("disk", "the disk is nearly full", severity="critical")
+    assert [one["id"] for one in api.ask("GET", "/alerts?severity=critical")] == [alert.id]
+    seen = api.ask("POST", f"/alerts/{alert.id}/acknowledge", json={"note": "on it"})
+    assert (seen["state"], seen["acknowledged_by"], seen["note"]) == ("acknowledged", "local", "on it")
+    silence = api.ask("POST", "/alert-silences", 201, json={"rule": "disk", "for_": 3600})
+    assert api.ask("GET", f"/alerts/{alert.id}")["silenced"] is True
+    assert [one["id"] for one in api.ask("GET", "/alert-silences")] == [silence["id"]]
+    api.ask("DELETE", f"/alert-silences/{silence['id']}", 204)
+    assert api.ask("POST", f"/alerts/{alert.id}/resolve", json={})["state"] == "resolved"
+    assert api.ask("GET", "/alerts") == []
+    assert {change["what"] for change in api.ask("GET", "/alert-history")} >= {"raised", "acknowledged", "resolved"}
+    assert [channel["name"] for channel in api.ask("GET", "/alert-channels")]
+    assert api.refused("POST", "/alerts/nothing/resolve", 404, json={})[0] == "alert-not-found"

@@ -1,0 +1,131 @@
+"""`headrace metrics`: what is told, in which form, and what is refused."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import Headrace
+from headrace.core.pages import Group
+from tests.surfaces.command_line import Shell, open_shell
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell
+
+
+@pytest.fixture
+def app(shell: Shell) -> Iterator[Headrace]:
+    """A queue where one task goes well and another one does not, and where two jobs wait."""
+    with shell.app() as app:
+        now = app.clock.now()
+        jobs = [f"j{number}" for number in range(6)]
+        app.engine.events.tell(
+            [
+                Group("job.enqueued", now, "mail", "send", jobs=jobs),
+                Group("job.started", now, "mail", "send", "w1", jobs, waits=[1500] * 6),
+                Group("job.completed", now, "mail", "send", "w1", jobs, runs=[9] * 6),
+                Group("job.attempt_failed", now, "mail", "bounce", "w1", ["x"], runs=[5]),
+                Group("job.failed", now, "mail", "bounce", "w1", ["x"]),
+            ]
+        )
+        app.enqueue_many([{"task": "send", "queue": "slow"}] * 2)
+        yield app
+
+
+def table(text: str) -> list[list[str]]:
+    return [line.split() for line in text.splitlines()]
+
+
+def test_it_tells_of_the_store_its_queues_and_its_tasks(shell: Shell, app: Headrace) -> None:
+    ran = shell("metrics")
+    assert ran.code == 0
+    assert "8 in, 6 completed, 1 failed" in ran.out
+    assert "14.3% of attempts" in ran.out
+    facts, queues, tasks = ran.out.split("\n\n")
+    assert ["waiting", "2", "pending"] in table(facts)
+    [_, mail, slow] = table(queues)
+    assert mail[:4] == ["mail", "0", "-", "-"]
+    assert mail[-7:] == ["1", "14.3%", "2s", "2s", "9ms", "9ms", "9ms"]
+    assert (slow[0], slow[1], slow[3]) == ("slow", "2", "never")
+    assert [row[0] for row in table(tasks)] == ["TASK", "bounce", "send", "send"], "the worst first"
+
+
+def test_one_queue_is_told_by_its_tasks(shell: Shell, app: Headrace) -> None:
+    assert [row[:2] for row in table(shell("metrics", "-q", "mail").out)[1:]] == [["bounce", "mail"], ["send", "mail"]]
+    assert shell("metrics", "-q", "none").err.startswith("nothing became of jobs")
+
+
+def test_programs_get_json(shell: Shell, app: Headrace) -> None:
+    told = shell("metrics", "--json", "--window", "5m").json
+    assert (told["window"], told["total"]["completed"], told["queues"][0]["figures"]["run"]["p95"]) == (300, 6, 0.009)
+    assert shell("metrics", "-q", "slow", "--json").json[0]["figures"]["enqueued"] == 2
+    assert shell("metrics", "--days", "2", "--json").json[1]["figures"]["failed"] == 1
+    assert sum(point["value"] for point in shell("metrics", "--series", "completed", "--json").json["points"]) == 6
+
+
+def test_a_series_is_drawn(shell: Shell, app: Headrace) -> None:
+    head, *rows = table(shell("metrics", "--series", "completed", "-q", "mail", "--window", "2m", "--step", "60s").out)
+    assert head == ["FROM", "COMPLETED"]
+    assert [row for row in rows if row[3:] == ["6", "█" * 40]]
+    assert len(rows) == 3
+
+
+def test_days_are_told_one_by_one(shell: Shell, app: Headrace) -> None:
+    rows = table(shell("metrics", "--days", "2").out)
+    assert [row[1:5] for row in rows[1:]] == [["0", "0", "0", "0"], ["8", "6", "1", "0"]]
+
+
+def test_prometheus_gets_its_text_at_once_and_whole(shell: Shell, app: Headrace) -> None:
+    line = 'headrace_jobs_completed_total{queue="mail",task="send"} 6.0'
+    assert line in shell("metrics", "--prometheus").out.splitlines()
+    path = shell.folder / "headrace.prom"
+    path.write_text("of yesterday")
+    before = path.stat().st_ino
+    ran = shell("metrics", "--prometheus", "--output", str(path))
+    assert (ran.code, ran.out) == (0, "")
+    assert line in path.read_text().splitlines()
+    assert path.stat().st_ino != before, "a reader in the middle of it would have got half of each"
+    assert stat.S_IMODE(path.stat().st_mode) == 0o644
+    assert [name for name in os.listdir(shell.folder) if name.startswith(".headrace")] == []
+
+
+def test_a_file_that_cannot_be_written_is_an_error_that_names_it(shell: Shell, app: Headrace) -> None:
+    ran = shell("metrics", "--prometheus", "-o", str(shell.folder / "nowhere" / "x.prom"))
+    assert ran.code == 1
+    assert "x.prom can't be written" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("words", "told"),
+    [
+        (["--series", "thruput"], "did you mean 'throughput'"),
+        (["--series", "depth", "--task", "send"], "not by task"),
+        (["--step", "10s"], "--step goes with --series"),
+        (["--worker", "w1"], "--worker goes with --series"),
+        (["--output", "x"], "--output goes with --prometheus"),
+        (["--prometheus", "-q", "mail"], "--queue goes with --series or --days"),
+        (["--prometheus", "--json"], "either --json or --prometheus"),
+        (["--series", "depth", "--days", "3"], "either --series or --days"),
+        (["--window", "soon"], "'soon' is not a time"),
+        (["--window", "0"], "window: 0.0 is out of range"),
+        (["--days", "0"], "0 is not in the range"),
+        (["-q", "no such"], "is not a queue name"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(shell: Shell, app: Headrace, words: list[str], told: str) -> None:
+    ran = shell("metrics", *words)
+    assert ran.code == 2
+    assert told in ran.err
+
+
+def test_an_empty_store_has_metrics_too(shell: Shell) -> None:
+    with shell.app() as app:
+        app.engine.prepare()  # type: ignore[attr-defined]
+    ran = shell("metrics")
+    assert (ran.code, "nothing" in ran.out) == (0, True)
