@@ -17,8 +17,9 @@ from typing import Any, Generic, TypeVar
 
 from msgspec import Struct
 
+from headrace.app.alert_records import Alert
 from headrace.app.app import Headrace
-from headrace.app.metric_records import MetricsSnapshot, Series
+from headrace.app.metric_records import MetricSeries, MetricsSnapshot
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
@@ -110,10 +111,11 @@ class Glance:
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        self._curves: dict[tuple[object, ...], Look[Series]] = {}
+        self._curves: dict[tuple[object, ...], Look[MetricSeries]] = {}
         self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock)
         self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock)
         self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock)
+        self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock)
 
     def queues(self) -> list[QueueStats]:
         return list(self._queues.get().value)
@@ -121,22 +123,26 @@ class Glance:
     def workers(self) -> list[WorkerInfo]:
         return list(self._workers.get().value)
 
+    def alerts(self) -> list[Alert]:
+        """Those that fire now, the gravest first."""
+        return list(self._alerts.get().value)
+
     def metrics(self) -> MetricsSnapshot:
         """The figures of the last minute."""
         seen: MetricsSnapshot = self._metrics.get().value
         return seen
 
-    def series(self, metric: str, window: str, **where: str | None) -> Series:
+    def series(self, metric: str, window: str, **where: str | None) -> MetricSeries:
         """One metric over time, for all who look at the same curve."""
         key = (metric, window, *sorted(where.items()))
         if key not in self._curves:
             if len(self._curves) >= _MOST_CURVES:
                 self._curves.clear()
-            read: Callable[[], Series] = functools.partial(
+            read: Callable[[], MetricSeries] = functools.partial(
                 self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
             )
             self._curves[key] = Look(read, self._app.clock, fresh=5.0)
-        seen: Series = self._curves[key].get().value
+        seen: MetricSeries = self._curves[key].get().value
         return seen
 
     def away_since(self) -> datetime | None:
@@ -150,6 +156,7 @@ class Glance:
 
     def forget(self) -> None:
         self._metrics.forget()
+        self._alerts.forget()
         self._queues.forget()
         self._workers.forget()
 

@@ -79,7 +79,10 @@ def _pressing(stats: QueueStats) -> tuple[int, str]:
 
 
 def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[Trouble]:
-    """What an operator should know at once, the gravest first."""
+    """What an operator should know at once, the gravest first: alerts, and what is plain to see."""
+    for alert in visit.glance.alerts():
+        if alert.state == "firing" and not alert.silenced:
+            yield Trouble(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
     alive = [worker for worker in workers if not worker.silent]
     open_jobs = sum(stats.pending for stats in queues)
     if open_jobs and not alive:
