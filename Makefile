@@ -10,7 +10,7 @@ STAMP := $(VENV)/.installed
 SUITABLE = -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-all lint format bench docs clean
+.PHONY: help demo test test-all lint format bench docs screenshots browser clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-10s %s\n", $$1, $$2 }' Makefile
@@ -18,11 +18,12 @@ help: ## list the targets
 	@echo "  PYTHON=/path/to/python3   the interpreter for a new $(VENV)"
 	@echo "  ARGS=\"...\"                passed on to pytest, headrace demo or bench"
 	@echo "  HEADRACE_TEST_ENGINES=... the engines to test, such as sqlite,redis; without it all of them"
+	@echo "  HEADRACE_TEST_BROWSER=... the browser to test the dashboard in; none: do without these tests"
 
 demo: $(STAMP) ## the two-minute tour, on a temporary SQLite file
 	@$(BIN)/headrace demo $(ARGS)
 
-test: $(STAMP) ## every test
+test: $(STAMP) browser ## every test
 	@$(BIN)/python -m pytest $(ARGS)
 
 lint: $(STAMP) ## format, lint, types and the floors of the architecture
@@ -45,6 +46,24 @@ docs: $(STAMP) ## check the docs: the pages are there, and every code block runs
 	@for page in README.md docs CHANGELOG.md CONTRIBUTING.md; do \
 	  test -e $$page || { echo "docs: $$page is missing" >&2; exit 1; }; done
 	@$(BIN)/python -m pytest tests/surfaces/test_docs.py $(ARGS)
+
+screenshots: $(STAMP) browser ## take the pictures in docs/images anew
+	@$(BIN)/python -m tests.surfaces.web.pages.screenshots
+
+# The dashboard is tried in a browser. Without one its tests fail, and say the same as this.
+BROWSERS = chromium chromium-browser google-chrome google-chrome-stable chrome microsoft-edge
+browser:
+	@test -z "$$HEADRACE_TEST_BROWSER" || exit 0; \
+	for name in $(BROWSERS); do ! command -v $$name >/dev/null 2>&1 || exit 0; done; \
+	if [ "$$(id -u)" = 0 ] && command -v apt-get >/dev/null 2>&1; then \
+	  echo "installing chromium for the tests of the dashboard"; \
+	  export DEBIAN_FRONTEND=noninteractive; \
+	  apt-get install -y -qq --no-install-recommends chromium >/dev/null 2>&1 \
+	    || { apt-get update -qq && apt-get install -y -qq --no-install-recommends chromium; } >/dev/null 2>&1 \
+	    || true; \
+	  ! command -v chromium >/dev/null 2>&1 || exit 0; \
+	fi; \
+	echo "no browser for the tests of the dashboard: install chromium, or name one with HEADRACE_TEST_BROWSER" >&2
 
 # Each Python gets its own environment under .venvs, made by the same rule as the main one.
 # A pyenv shim may be on PATH and refuse to run, so every candidate is asked for its version.

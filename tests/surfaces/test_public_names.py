@@ -139,6 +139,7 @@ PROMISED_ERRORS = {
     "InvalidSchedule": ValueError,
     "InvalidAlert": ValueError,
     "AlertNotFound": KeyError,
+    "WebhookNotFound": KeyError,
     "ConfigError": headrace.HeadraceError,
     "SchemaMismatch": headrace.ConfigError,
     "RetryLater": Exception,

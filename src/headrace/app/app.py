@@ -21,7 +21,7 @@ from headrace.app.queues import Queue, QueueStats, all_stats
 from headrace.app.registry import Decorator, Registry, task_options
 from headrace.app.surfaces import ASGI, asgi_of
 from headrace.app.task_rules import rule_task, rules_of_tasks
-from headrace.app.workers import WorkerInfo
+from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
 from headrace.core.options import check_name, check_text
 from headrace.core.regulation import TaskRules
@@ -200,7 +200,7 @@ class Headrace:
 
     def workers(self) -> list[WorkerInfo]:
         """The workers that are alive, on what, and since when."""
-        return [WorkerInfo.of(row, self.clock.now()) for row in self.engine.desk.workers()]
+        return all_workers(self.engine, self.clock.now())
 
     def pause_worker(self, worker_id: str) -> bool:
         """Have a worker start no more jobs; False if it is not known."""

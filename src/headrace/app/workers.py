@@ -9,10 +9,15 @@ from msgspec import Struct
 
 from headrace.core.clock import to_datetime
 from headrace.core.model import WorkerRow
+from headrace.core.vitals import KIND, Vitals, key_of, told
+from headrace.engines.protocol import Engine
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):
-    """One worker as it last reported itself."""
+    """One worker as it last reported itself.
+
+    `cpu` is the share of a core that its process takes, `memory` its size in bytes; None until it has told.
+    """
 
     id: str
     host: str
@@ -29,9 +34,11 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     tasks: list[str]
     silent: bool
     capabilities: list[str] = []
+    cpu: float | None = None
+    memory: int | None = None
 
     @classmethod
-    def of(cls, row: WorkerRow, now: int) -> WorkerInfo:
+    def of(cls, row: WorkerRow, now: int, vitals: Vitals | None = None) -> WorkerInfo:
         known = msgspec.structs.asdict(row)
         known.pop("wish")
         known["silent"] = row.is_silent(now)
@@ -44,5 +51,15 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
                 "started_at": to_datetime(row.started_at),
                 "seen_at": to_datetime(row.seen_at),
                 "heartbeat": row.heartbeat / 1000,
+                "cpu": None if vitals is None else vitals.cpu,
+                "memory": None if vitals is None else vitals.memory,
             }
         )
+
+
+def all_workers(engine: Engine, now: int) -> list[WorkerInfo]:
+    """The workers that are alive, oldest first."""
+    rows = engine.desk.workers()
+    keys = {row.id: key_of(row.host, row.pid) for row in rows}
+    known = told(engine.shelf.get(KIND, sorted(set(keys.values()))), now) if rows else {}
+    return [WorkerInfo.of(row, now, known.get(keys[row.id])) for row in rows]

@@ -15,6 +15,7 @@ from headrace.runtime.keeper import Chore
 from headrace.runtime.requeuing import Requeuing
 from headrace.runtime.staleness import Staleness
 from headrace.runtime.sweeping import Sweeping
+from headrace.runtime.vitals import TellingVitals
 
 
 def chores_of(
@@ -39,6 +40,7 @@ def chores_of(
         chores.append(Staleness(engine, settings, settings.stale_check))
     if settings.metrics:
         chores.append(Gathering(engine, settings))
+    chores.append(TellingVitals(engine))
     chores.append(Caring(engine, settings))
     chores.append(Forgetting(engine, settings))
     if settings.history_limit is not None:

@@ -24,6 +24,7 @@ from headrace.web.api import tables
 from headrace.web.doors import Door
 from headrace.web.guard import Guard, visit_of
 from headrace.web.live import Changes, Stream
+from headrace.web.pages import entrance
 from headrace.web.problems import Refused, answer
 
 _PREFIX = "web_"
@@ -39,9 +40,10 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
         *scraping.ROUTES,
         Route("/live", _changes),
         Mount(tables.PREFIX, tables.router()),
+        *entrance.routes(app),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
-    guard = Guard(inner, app, door, settings, login=False)
+    guard = Guard(inner, app, door, settings, login=True)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
     return Web(surface, guard.end)
 

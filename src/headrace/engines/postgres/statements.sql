@@ -420,6 +420,9 @@ job.flow = :flow
 -- name: where_startable
 job.finished_at IS NULL
 
+-- name: where_leased
+job.lease_until > 0
+
 -- name: where_ids
 job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
 

@@ -247,6 +247,9 @@ job.flow = :flow
 -- name: where_startable
 job.finished_at IS NULL
 
+-- name: where_leased
+job.lease_until > 0
+
 -- name: where_ids
 job.id IN (SELECT value FROM json_each(:ids))
 

@@ -1,0 +1,44 @@
+"""How the process of a worker does: its share of a core and its memory, as it last told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.shelf import STAYS, Paper
+
+KIND = f"{STAYS}vitals"
+HOLDS = 60_000  # ms after which what a process told is no longer true of it
+KEPT = 3_600_000
+
+
+class Vitals(Struct, frozen=True, array_like=True):
+    """`cpu` is the share of one core since it last told, `memory` in bytes."""
+
+    at: int
+    cpu: float
+    memory: int
+
+
+_decode = msgspec.json.Decoder(Vitals).decode
+
+
+def key_of(host: str, pid: int) -> str:
+    return f"{host}:{pid}"
+
+
+def paper_of(key: str, version: int, vitals: Vitals) -> Paper:
+    return Paper(KIND, key, version, msgspec.json.encode(vitals).decode())
+
+
+def told(papers: Iterable[Paper], now: int) -> dict[str, Vitals]:
+    """What processes told a moment ago, by their keys."""
+    read = {paper.key: _decode(paper.value) for paper in papers}
+    return {key: vitals for key, vitals in read.items() if now - vitals.at <= HOLDS}
+
+
+def outdated(papers: Iterable[Paper], now: int) -> list[Paper]:
+    """The papers of processes that have long been silent."""
+    return [paper for paper in papers if now - _decode(paper.value).at > KEPT]

@@ -1,0 +1,53 @@
+"""A chore: tells now and then how much of a core and of the memory this process takes."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+
+from headrace.core import vitals
+from headrace.core.vitals import KIND, Vitals
+from headrace.engines.protocol import Engine
+from headrace.runtime.memory import resident_megabytes
+
+_EVERY = 10.0
+_TIDY = 60  # tells, between two looks at what others have left behind
+
+
+class TellingVitals:
+    """Puts one paper on the shelf, again and again. Two workers of one process tell the same of it."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._key = vitals.key_of(socket.gethostname(), os.getpid())
+        self._version = 0
+        self._count = 0
+        self._before = _used()
+
+    def do(self) -> float:
+        now, used = self._engine.clock.now(), _used()
+        (cpu, at), self._before = self._before, used
+        share = (used[0] - cpu) / max(used[1] - at, 0.001)
+        self._put(Vitals(now, round(share, 4), round(resident_megabytes() * 1e6)))
+        if self._count % _TIDY == 0:
+            self._tidy(now)
+        self._count += 1
+        return _EVERY
+
+    def _put(self, told: Vitals) -> None:
+        if self._engine.shelf.put([vitals.paper_of(self._key, self._version, told)]):
+            self._version += 1
+            return
+        # Another worker of this process has told, or one of the same number before it.
+        known = self._engine.shelf.get(KIND, [self._key])
+        self._version = known[0].version if known else 0
+
+    def _tidy(self, now: int) -> None:
+        if old := vitals.outdated(self._engine.shelf.browse(KIND), now):
+            self._engine.shelf.remove(old)
+
+
+def _used() -> tuple[float, float]:
+    spent = os.times()
+    return spent.user + spent.system, time.monotonic()

@@ -1,0 +1,16 @@
+// The dashboard's scripts. Every page works without them; with them it stays fresh, takes keys, and asks in place.
+import { startCharts } from "./charts.js";
+import { startForms } from "./forms.js";
+import { startKeys } from "./keys.js";
+import { startLive } from "./live.js";
+import { startPalette } from "./palette.js";
+import { startTheme } from "./theme.js";
+import { startTimes } from "./times.js";
+
+startTimes();
+startTheme();
+startForms();
+startKeys();
+startPalette();
+startCharts();
+startLive();

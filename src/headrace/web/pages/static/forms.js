@@ -1,0 +1,94 @@
+// Forms that act: sent in the background, asked about where the server wants to be sure, their outcome told in place.
+import { refresh } from "./live.js";
+
+const SHOWN = 6000;
+
+export function toast(text, ok = true) {
+  const note = document.createElement("p");
+  note.className = `toast ${ok ? "ok" : "bad"}`;
+  note.textContent = text;
+  document.getElementById("toasts").append(note);
+  setTimeout(() => note.remove(), ok ? SHOWN : 2 * SHOWN);
+}
+
+export async function send(path, fields) {
+  const body = new URLSearchParams(fields);
+  let answer;
+  try {
+    const response = await fetch(path, { method: "POST", body, headers: { Accept: "application/json" }, credentials: "same-origin" });
+    answer = (response.headers.get("content-type") ?? "").includes("json") ? await response.json() : { ok: false, text: `The server answered ${response.status}.` };
+    answer.text ??= answer.detail ?? answer.title;
+  } catch {
+    answer = { ok: false, text: "The server can’t be reached; nothing was changed." };
+  }
+  if (answer.ask) return (await asked(answer)) ? send(path, [...body, ["confirmed", "yes"]]) : null;
+  if (answer.goto) {
+    sessionStorage.setItem("headrace_toast", JSON.stringify([answer.text, answer.ok]));
+    location.assign(answer.goto);
+    return answer;
+  }
+  toast(answer.text, answer.ok === true);
+  refresh();
+  return answer;
+}
+
+function asked({ ask, detail, label }) {
+  const dialog = document.getElementById("ask");
+  document.getElementById("ask-text").textContent = ask;
+  document.getElementById("ask-detail").textContent = detail;
+  document.getElementById("ask-yes").textContent = label;
+  dialog.returnValue = "no";
+  dialog.showModal();
+  return new Promise((resolve) => dialog.addEventListener("close", () => resolve(dialog.returnValue === "yes"), { once: true }));
+}
+
+async function submitted(event) {
+  const form = event.target;
+  if (form.method !== "post" || "plain" in form.dataset) return;
+  event.preventDefault();
+  const fields = [...new FormData(form, event.submitter)];
+  const buttons = form.querySelectorAll("button");
+  buttons.forEach((button) => (button.disabled = true));
+  const answer = await send(form.getAttribute("action"), fields);
+  buttons.forEach((button) => (button.disabled = false));
+  if (answer?.ok) {
+    form.closest("details[data-form]")?.removeAttribute("open");
+    if ("clear" in form.dataset) form.reset();
+  }
+}
+
+function pickedAll(event) {
+  if (!event.target.matches("[data-pick-all]")) return;
+  const boxes = event.target.closest("table").querySelectorAll("tbody [name=id]");
+  boxes.forEach((box) => (box.checked = event.target.checked));
+}
+
+function tellPicked() {
+  const bar = document.getElementById("picked-bar");
+  if (!bar) return;
+  const picked = document.querySelectorAll("tbody [name=id]:checked").length;
+  bar.hidden = picked === 0;
+  document.getElementById("picked-count").textContent = picked === 1 ? "1 job picked" : `${picked} jobs picked`;
+}
+
+async function copied(event) {
+  const button = event.target.closest("[data-copy]");
+  if (!button) return;
+  await navigator.clipboard.writeText(button.dataset.copy);
+  toast("Copied.");
+}
+
+export function startForms() {
+  document.addEventListener("submit", submitted);
+  document.addEventListener("change", (event) => { pickedAll(event); tellPicked(); });
+  document.addEventListener("change", (event) => event.target.matches("[data-submit]") && event.target.form.requestSubmit());
+  document.addEventListener("click", copied);
+  document.addEventListener("headrace:fresh", tellPicked);
+  tellPicked();
+  const kept = sessionStorage.getItem("headrace_toast");
+  if (kept) {
+    sessionStorage.removeItem("headrace_toast");
+    toast(...JSON.parse(kept));
+  }
+  for (const note of document.querySelectorAll("#toasts .toast")) setTimeout(() => note.remove(), 2 * SHOWN);
+}

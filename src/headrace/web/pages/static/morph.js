@@ -1,0 +1,72 @@
+// Makes one tree of elements like another by touching only what differs, so that focus, selection, scroll positions,
+// open folds and what somebody is typing survive. Children that have an id are matched by it, others by their place.
+
+const SELF_KEPT = { DETAILS: ["open"], DIALOG: ["open"] };
+
+export function morph(from, to) {
+  if (from.nodeType === Node.TEXT_NODE) {
+    if (from.data !== to.data) from.data = to.data;
+    return;
+  }
+  if (from.nodeType !== Node.ELEMENT_NODE || from.hasAttribute("data-keep") || from.isEqualNode(to)) return;
+  morphAttributes(from, to);
+  if (isBeingEdited(from)) return;
+  if (from.tagName === "TEXTAREA") {
+    if (from.textContent !== to.textContent) from.value = from.textContent = to.textContent;
+    return;
+  }
+  morphChildren(from, to);
+}
+
+function morphAttributes(from, to) {
+  const kept = SELF_KEPT[from.tagName] ?? [];
+  for (const { name, value } of to.attributes) {
+    if (kept.includes(name)) continue;
+    if (from.getAttribute(name) !== value) {
+      from.setAttribute(name, value);
+      if (name === "value" && from.tagName === "INPUT" && !isBeingEdited(from) && from.type !== "checkbox") from.value = value;
+    }
+  }
+  for (const { name } of [...from.attributes]) {
+    if (!to.hasAttribute(name) && !kept.includes(name) && !name.startsWith("data-local")) {
+      if (name === "class" && from.className === "here") continue;
+      from.removeAttribute(name);
+    }
+  }
+}
+
+function isBeingEdited(element) {
+  if (!element.matches("input, textarea, select")) return false;
+  if (element === document.activeElement || element.type === "checkbox") return true;
+  return "defaultValue" in element ? element.value !== element.defaultValue : element.tagName === "SELECT";
+}
+
+function morphChildren(from, to) {
+  const keyed = new Map();
+  for (const child of from.children) if (child.id) keyed.set(child.id, child);
+  let place = from.firstChild;
+  for (const wanted of [...to.childNodes]) {
+    const match = matching(place, wanted, keyed);
+    if (!match) {
+      from.insertBefore(document.importNode(wanted, true), place);
+      continue;
+    }
+    if (match === place) place = place.nextSibling;
+    else from.insertBefore(match, place);
+    morph(match, wanted);
+  }
+  while (place) {
+    const next = place.nextSibling;
+    place.remove();
+    place = next;
+  }
+}
+
+function matching(place, wanted, keyed) {
+  if (wanted.id) {
+    const known = keyed.get(wanted.id);
+    return known && known.tagName === wanted.tagName ? known : null;
+  }
+  const alike = place && !place.id && place.nodeType === wanted.nodeType && place.nodeName === wanted.nodeName;
+  return alike ? place : null;
+}

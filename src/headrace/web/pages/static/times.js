@@ -1,0 +1,47 @@
+// Moments, told from now and in the reader's own zone. The words are those of wording.py.
+const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
+const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
+
+function distance(ms) {
+  const seconds = Math.abs(ms) / 1000;
+  if (seconds < 1) return "now";
+  const [length, unit] = UNITS.find(([length]) => seconds >= length);
+  const told = `${Math.floor(seconds / length)} ${unit}`;
+  return ms > 0 ? `${told} ago` : `in ${told}`;
+}
+
+export function span(ms) {
+  const seconds = Math.max(ms, 0) / 1000;
+  if (seconds < 0.9995) return `${Math.round(1000 * seconds)} ms`;
+  if (seconds < 59.95) return `${seconds.toFixed(seconds < 10 ? 1 : 0)} s`;
+  const whole = Math.round(seconds);
+  const place = UNITS.findIndex(([length]) => whole >= length);
+  const [length, unit] = UNITS[place];
+  const [below, belowUnit] = UNITS[place + 1] ?? [1, "s"];
+  const first = Math.floor(whole / length);
+  const second = Math.floor((whole % length) / below);
+  return second && first < 100 ? `${first} ${unit} ${second} ${belowUnit}` : `${first} ${unit}`;
+}
+
+export function tellTimes(root = document) {
+  for (const time of root.querySelectorAll("time[datetime]")) {
+    const moment = new Date(time.dateTime);
+    if (Number.isNaN(moment.getTime())) continue;
+    if ("clock" in time.dataset) set(time, clock.format(moment));
+    if ("exact" in time.dataset) set(time, exact.format(moment));
+    if ("when" in time.dataset) set(time, distance(Date.now() - moment));
+    if ("since" in time.dataset) set(time, span(Date.now() - moment));
+    const title = exact.format(moment);
+    if (time.hasAttribute("title") && time.title !== title) time.title = title;
+  }
+}
+
+function set(element, text) {
+  if (element.textContent !== text) element.textContent = text;
+}
+
+export function startTimes() {
+  tellTimes();
+  setInterval(() => document.hidden || tellTimes(), 1000);
+}

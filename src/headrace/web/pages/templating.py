@@ -1,0 +1,77 @@
+"""The Jinja environment: its filters, and what every template knows. Autoescape is on, an unknown name is an error."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined
+from markupsafe import Markup, escape
+
+from headrace.core.states import State
+from headrace.web.pages import charts, wording
+from headrace.web.pages.view import View
+from headrace.web.pages.visit import Visit
+
+_HERE = Path(__file__).parent
+STATIC = _HERE / "static"
+_FILTERS = ("brief", "exact", "share", "size", "span", "stamp", "iso", "short_id", "plain_json")
+
+
+def static_version(folder: Path = STATIC) -> str:
+    """A name for the files as they are, for addresses that browsers may keep for ever."""
+    digest = hashlib.sha256()
+    for path in sorted(folder.iterdir()):
+        digest.update(path.name.encode() + path.read_bytes())
+    return digest.hexdigest()[:12]
+
+
+def coded(text: str) -> Markup:
+    """A sentence in which what stands between backticks is code."""
+    parts = text.split("`")
+    return Markup().join(
+        escape(part) if n % 2 == 0 else Markup("<code>{}</code>").format(part) for n, part in enumerate(parts)
+    )
+
+
+class Templates:
+    """Renders pages, whole or only what changes of them."""
+
+    def __init__(self, views: Sequence[View]) -> None:
+        self._environment = Environment(
+            loader=FileSystemLoader(_HERE / "templates"),
+            autoescape=True,
+            undefined=StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+            auto_reload=False,
+        )
+        self._environment.filters |= {name: getattr(wording, name) for name in _FILTERS}
+        self._environment.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
+        self._environment.filters["coded"] = coded
+        self._environment.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
+        self._navigation = [view for view in views if view.label]
+
+    def render(self, template: str, visit: Visit, shown: Mapping[str, Any], *, part: bool = False) -> str:
+        """A page; with `part`, without the frame around it."""
+        known = {
+            "base": "part.html" if part else "frame.html",
+            "visit": visit,
+            "at": visit.at,
+            "now": visit.now,
+            "distance": lambda moment: wording.distance(moment, visit.now),
+            "navigation": self._navigation,
+            "theme": _theme(visit),
+            "topics": (),
+            "flash": None,
+            **shown,
+        }
+        return self._environment.get_template(template).render(known)
+
+
+def _theme(visit: Visit) -> str:
+    """What the switch says, which is kept in a cookie so that no page flashes up in the wrong one."""
+    asked = visit.request.cookies.get("headrace_theme", "")
+    return asked if asked in ("light", "dark") else "auto"

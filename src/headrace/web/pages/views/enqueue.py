@@ -1,0 +1,100 @@
+"""A job by hand: a new one, or one like another with something changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from headrace.core import codec
+from headrace.core.redact import MASK
+from headrace.errors import CorruptPayload, InvalidJob
+from headrace.web.pages.view import Action, Done, View
+from headrace.web.pages.views.jobs import known_tasks
+from headrace.web.pages.visit import Visit
+from headrace.web.pages.wording import plain_json
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    model = visit.asked("like")
+    job = visit.app.jobs.get(model) if model else None
+    args, kwargs = job.redacted_call() if job else ((), {})
+    return {
+        "model": job,
+        "masked": MASK in plain_json(args) or MASK in plain_json(kwargs),
+        "task": job.task if job else visit.asked("task") or "",
+        "queue": job.queue if job else visit.asked("queue") or "",
+        "priority": job.priority if job else "",
+        "args": plain_json(args),
+        "kwargs": plain_json(kwargs),
+        "tasks": known_tasks(visit),
+        "queues": [stats.queue for stats in visit.glance.queues()],
+        "topics": ("none",),
+    }
+
+
+def _enqueue(visit: Visit) -> Done:
+    task = visit.said("task")
+    if task is None:
+        raise InvalidJob("task: name the task that is to run")
+    args, kwargs = _read(visit, "args", list), _read(visit, "kwargs", dict)
+    if model := visit.said("like"):
+        job = visit.app.jobs.get(model)
+        args, kwargs = unmasked(args, list(job.args)), unmasked(kwargs, job.kwargs)
+    stored = visit.app.task_by_name(task).using(**_options(visit)).enqueue(*args, **kwargs)
+    return Done(f"Job {stored.id} is {stored.state}.", goto=visit.at(f"/jobs/{stored.id}"), target=stored.id)
+
+
+def _read(visit: Visit, name: str, kind: type) -> Any:
+    text = visit.said(name)
+    if text is None:
+        return kind()
+    try:
+        value = codec.decode(text)
+    except CorruptPayload as error:
+        told = str(error).removeprefix("payload can't be read: ")
+        raise InvalidJob(f"{name}: this is no JSON that can be read ({told})") from None
+    if not isinstance(value, kind):
+        shape = "a list such as [1, 2]" if kind is list else 'an object such as {"a": 1}'
+        raise InvalidJob(f"{name}: expected {shape}")
+    return value
+
+
+def unmasked(value: Any, original: Any) -> Any:
+    """The value with what was shown as stars put back from the original, where it still stands in the same place."""
+    if value == MASK:
+        return original
+    if isinstance(value, dict) and isinstance(original, dict):
+        return {key: unmasked(item, original[key]) if key in original else item for key, item in value.items()}
+    if isinstance(value, list | tuple) and isinstance(original, list | tuple):
+        paired = [unmasked(item, original[n]) if n < len(original) else item for n, item in enumerate(value)]
+        return tuple(paired) if isinstance(value, tuple) else paired
+    return value
+
+
+def _options(visit: Visit) -> dict[str, Any]:
+    options: dict[str, Any] = {name: visit.said(name) for name in ("queue",) if visit.said(name)}
+    for name, kind in (("priority", int), ("delay", float), ("timeout", float)):
+        if text := visit.said(name):
+            try:
+                options[name] = kind(text)
+            except ValueError:
+                raise InvalidJob(f"{name}: {text!r} is not a number") from None
+    if text := visit.said("run_at"):
+        options["run_at"] = moment_of("run_at", text)
+    if tags := visit.said("tags"):
+        options["tags"] = tuple(tag.strip() for tag in tags.split(",") if tag.strip())
+    return options
+
+
+def moment_of(name: str, text: str) -> datetime:
+    """A moment as a form sends it; without a zone it is UTC."""
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidJob(f"{name}: {text!r} is not a time such as 2025-06-01T12:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+VIEWS = [View(path="/enqueue", template="enqueue.html", show=show)]
+ACTIONS = [Action(path="/enqueue", what="job.enqueue", do=_enqueue)]

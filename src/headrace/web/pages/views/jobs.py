@@ -1,0 +1,150 @@
+"""Jobs: found by any filter that the query says, and acted on, picked ones or all that match."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from headrace.core.states import Event, State, sources
+from headrace.errors import HeadraceError, InvalidJob
+from headrace.web.pages import wording
+from headrace.web.pages.cards import cards
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.visit import Visit
+
+PAGE = 50
+_PATIENCE = 5.0  # seconds that a browser waits for a bulk action; it goes on behind
+AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
+_TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
+_OTHERS = ("state", "since", "until", "archived", "cursor")
+_EVENTS = {"cancel": Event.CANCEL, "retry": Event.REVIVE, "promote": Event.HURRY, "delete": Event.DELETE}
+_DID = {"cancel": "cancelled", "retry": "started anew", "promote": "promoted", "delete": "deleted"}
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    given = visit.request.query_params
+    filters = filters_of(given, visit.now)
+    archived = given.get("archived") == "yes"
+    page = visit.app.jobs.find(**filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"))
+    queues = visit.glance.queues()
+    chosen = [stats for stats in queues if filters.get("queue") in (None, stats.queue)]
+    return {
+        "jobs": cards(page, visit.app),
+        "cursor": page.cursor,
+        "given": {name: given.get(name, "").strip() for name in (*_TEXTS, *_OTHERS)},
+        "filters": filters,
+        "archived": archived,
+        "count": {state.value: sum(getattr(stats, state) for stats in chosen) for state in State},
+        "countable": not archived and not (filters.keys() - {"state", "queue"}),
+        "queues": [stats.queue for stats in queues],
+        "tasks": known_tasks(visit),
+        "ages": AGES,
+        "query": {name: value for name, value in given.items() if name != "cursor" and value},
+        "topics": (f"queue:{filters['queue']}",) if "queue" in filters else (),
+    }
+
+
+def known_tasks(visit: Visit) -> list[str]:
+    """The names of tasks that this app, or a worker, knows."""
+    return sorted({*visit.app.tasks, *(name for worker in visit.glance.workers() for name in worker.tasks)})
+
+
+def filters_of(given: QueryParams, now: datetime) -> dict[str, Any]:
+    """What the query says as filters of `app.jobs`."""
+    filters: dict[str, Any] = {name: text for name in _TEXTS if (text := given.get(name, "").strip())}
+    if state := given.get("state", "").strip():
+        filters["state"] = state.split(",") if "," in state else state
+    for name in ("since", "until"):
+        if text := given.get(name, "").strip():
+            filters[name] = _moment(name, text, now)
+    return filters
+
+
+def _moment(name: str, text: str, now: datetime) -> datetime:
+    if text in AGES:
+        return now - timedelta(seconds=AGES[text])
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise InvalidJob(f"{name}: {text!r} is neither an age such as 1h nor a time such as 2025-06-01T12:00") from None
+    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
+
+
+# -- in bulk
+
+
+def _meant(visit: Visit) -> tuple[str, dict[str, Any], str]:
+    """What to do, with which jobs, and these in words."""
+    does = visit.said("do") or ""
+    if does not in _EVENTS:
+        raise InvalidJob(f"do: expected one of {', '.join(_EVENTS)}, got {does!r}")
+    if ids := visit.form.getlist("id"):
+        return does, {"ids": ids}, "picked"
+    query = visit.said("query") or ""
+    filters = filters_of(QueryParams(query), visit.now)
+    return does, filters, ", ".join(f"{name} {_told(value)}" for name, value in filters.items())
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, datetime):
+        return wording.stamp(value)
+    return " or ".join(value) if isinstance(value, list) else str(value)
+
+
+def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters, narrowed to the states that can be moved so."""
+    asked = filters.get("state")
+    states = set(State) if asked is None else {State(asked)} if isinstance(asked, str) else {*map(State, asked)}
+    if does == "retry" and asked is None and "ids" not in filters:
+        states = {State.FAILED}
+    return {**filters, "state": sorted(states & sources(_EVENTS[does]))}
+
+
+def _ask_bulk(visit: Visit) -> Question | None:
+    does, filters, words = _meant(visit)
+    if not filters:
+        raise InvalidJob("Say which jobs are meant: filter the list first.")
+    many = visit.app.jobs.count(**_movable(does, filters))
+    if not many:
+        raise InvalidJob(f"None of these jobs can be {_DID[does]}.")
+    told = "1 job" if many == 1 else f"{wording.exact(many)} jobs"
+    detail = "This can’t be undone." if does in ("delete", "cancel") else "Those in another state are left alone."
+    return Question(f"{does.capitalize()} {told}?", f"{does.capitalize()} {told}", f"Meant: {words}. {detail}")
+
+
+def _bulk(visit: Visit) -> Done:
+    does, filters, words = _meant(visit)
+    act: Callable[..., int] = getattr(visit.app.jobs, does)
+    many = _patiently(lambda: act(**_movable(does, filters)))
+    if many is None:
+        return Done(f"The jobs are being {_DID[does]}; this goes on in the background.", target=words)
+    told = "1 job was" if many == 1 else f"{wording.exact(many)} jobs were"
+    return Done(f"{told} {_DID[does]}.", target=words)
+
+
+def _patiently(act: Callable[[], int]) -> int | None:
+    """What it returns, or None if it takes longer than somebody would wait. It is done all the same."""
+    ended: list[int | HeadraceError] = []
+
+    def run() -> None:
+        try:
+            ended.append(act())
+        except HeadraceError as error:
+            ended.append(error)
+
+    thread = threading.Thread(target=run, name="headrace-bulk", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    if not ended:
+        return None
+    if isinstance(ended[0], HeadraceError):
+        raise ended[0]
+    return ended[0]
+
+
+VIEWS = [View(path="/jobs", template="jobs.html", show=show, label="Jobs", icon="jobs", key="j")]
+ACTIONS = [Action(path="/jobs", what="jobs.bulk", do=_bulk, ask=_ask_bulk)]

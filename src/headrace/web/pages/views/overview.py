@@ -1,0 +1,187 @@
+"""Overview: is all well, and if not, where to look."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from headrace.app.queues import QueueStats
+from headrace.app.workers import WorkerInfo
+from headrace.core.states import State
+from headrace.web.pages import charts, figures, wording
+from headrace.web.pages.cards import cards
+from headrace.web.pages.view import View
+from headrace.web.pages.visit import Visit
+
+RECENT = 8
+_OLD = 300.0  # seconds that the oldest pending job may wait before somebody should look
+
+
+class Tile(Struct, frozen=True, kw_only=True):
+    """One key figure."""
+
+    key: str
+    name: str
+    value: str
+    link: str
+    exact: str = ""
+    note: str = ""
+    moment: datetime | None = None
+    symbol: str = ""
+    drawn: Markup | None = None
+
+
+class Trouble(Struct, frozen=True, kw_only=True):
+    """Something to look at."""
+
+    text: str
+    link: str = ""
+    label: str = "Look"
+    grave: bool = False
+
+
+def totals(queues: Sequence[QueueStats]) -> dict[str, int]:
+    """How many jobs are in each state, over all queues."""
+    return {state.value: sum(getattr(stats, state) for stats in queues) for state in State}
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    queues, workers = visit.glance.queues(), visit.glance.workers()
+    count = totals(queues)
+    return {
+        "queues": sorted(queues, key=_pressing),
+        "workers": workers,
+        "troubles": list(troubles(visit, queues, workers)),
+        "words": _calm_words(queues, workers),
+        "tiles": list(_tiles(visit, count, queues, workers)),
+        "figures": figures.standard(visit, figures.window_of(visit)),
+        "window": figures.window_of(visit),
+        "windows": figures.WINDOWS,
+        "drained": drained_in(visit),
+        "failures": cards(visit.app.jobs.find(state=State.FAILED, limit=RECENT), visit.app),
+        "running": cards(visit.app.jobs.find(state=State.RUNNING, limit=RECENT), visit.app),
+    }
+
+
+def drained_in(visit: Visit) -> dict[str, float | None]:
+    """In how many seconds each queue is empty if it goes on as in the last minute; None if it would never be."""
+    if not visit.app.settings.events:
+        return {}
+    return {figures.queue: figures.eta or None for figures in visit.glance.metrics().queues}
+
+
+def _pressing(stats: QueueStats) -> tuple[int, str]:
+    return -(stats.pending + stats.running + stats.retrying), stats.queue
+
+
+def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[Trouble]:
+    """What an operator should know at once, the gravest first: alerts, and what is plain to see."""
+    for alert in visit.glance.alerts():
+        if alert.state == "firing" and not alert.silenced:
+            yield Trouble(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
+    alive = [worker for worker in workers if not worker.silent]
+    open_jobs = sum(stats.pending for stats in queues)
+    if open_jobs and not alive:
+        text = f"No worker is alive, and {wording.exact(open_jobs)} jobs are pending. Start one with: headrace worker"
+        yield Trouble(text=text, link=visit.at("/workers"), grave=True)
+    elif alive:
+        for stats in queues:
+            if stats.pending and not stats.workers and not stats.paused:
+                text = (
+                    f"No live worker serves queue {stats.queue}, where {wording.exact(stats.pending)} jobs are pending."
+                )
+                yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
+    for worker in workers:
+        if worker.silent:
+            text = f"Worker {worker.id} fell silent; another one takes over what it ran."
+            yield Trouble(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
+    for stats in queues:
+        if stats.paused:
+            text = f"Queue {stats.queue} is paused" + (
+                f" with {wording.exact(stats.pending)} pending." if stats.pending else "."
+            )
+            yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"))
+        elif stats.workers and stats.oldest_pending and (visit.now - stats.oldest_pending).total_seconds() > _OLD:
+            waits = wording.span((visit.now - stats.oldest_pending).total_seconds())
+            yield Trouble(
+                text=f"In queue {stats.queue} a job has been pending for {waits}.",
+                link=visit.at(f"/queues/{stats.queue}"),
+            )
+
+
+def _calm_words(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:
+    one = "worker is" if len(workers) == 1 else "workers are"
+    serve = "queue" if len(queues) == 1 else "queues"
+    return f"{len(workers)} {one} alive for {len(queues)} {serve}." if workers else "Nothing is waiting."
+
+
+def _tiles(
+    visit: Visit, count: Mapping[str, int], queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]
+) -> Iterator[Tile]:
+    oldest = min((stats.oldest_pending for stats in queues if stats.oldest_pending), default=None)
+    slots = sum(worker.concurrency for worker in workers if not worker.silent)
+    busy = sum(worker.running for worker in workers if not worker.silent)
+    yield Tile(
+        **_counted(visit, count, State.PENDING),
+        note="oldest from " if oldest else "nothing waits",
+        moment=oldest,
+        drawn=_spark(visit, "depth", "Pending jobs in the last hour", "pending"),
+    )
+    yield Tile(
+        **_counted(visit, count, State.RUNNING),
+        note=f"{busy} of {slots} slots busy" if slots else "no worker",
+        drawn=charts.gauge(busy / slots, f"{busy} of {slots} slots busy", "running") if slots else None,
+    )
+    later = count[State.SCHEDULED] + count[State.WAITING]
+    yield Tile(**_counted(visit, count, State.RETRYING), note=f"{wording.brief(later)} for later")
+    yield Tile(
+        **_counted(visit, count, State.FAILED),
+        note="kept in the store",
+        drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
+    )
+    kept = f"{wording.brief(count[State.COMPLETED])} kept"
+    if not visit.app.settings.events:
+        yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
+        return
+    last = visit.glance.metrics().total
+    yield Tile(
+        key="throughput",
+        name="Completed",
+        value=f"{wording.brief(round(last.throughput, 2))}/s",
+        note=kept,
+        link=visit.at("/jobs", state="completed"),
+        symbol="completed",
+        drawn=_spark(visit, "throughput", "Completed jobs a second in the last hour", "completed"),
+    )
+    yield Tile(
+        key="errors",
+        name="Error rate",
+        value=wording.share(last.error_rate),
+        note="in the last minute",
+        link=visit.at("/jobs", state="failed"),
+        symbol="warn",
+        drawn=_spark(visit, "error_rate", "Share of attempts that failed in the last hour", "failed"),
+    )
+
+
+def _counted(visit: Visit, count: Mapping[str, int], state: State) -> dict[str, Any]:
+    return {
+        "key": state.value,
+        "name": state.value.capitalize(),
+        "value": wording.brief(count[state]),
+        "exact": wording.exact(count[state]),
+        "link": visit.at("/jobs", state=state.value),
+        "symbol": state.value,
+    }
+
+
+def _spark(visit: Visit, metric: str, title: str, look: str) -> Markup | None:
+    points = figures.curve(visit, metric, "1h")
+    return charts.sparkline(figures.values(points), title, look) if figures.has_data(points) else None
+
+
+VIEWS = [View(path="/", template="overview.html", show=show, label="Overview", icon="overview", key="o")]

@@ -1,0 +1,150 @@
+"""A queue: its states, its course over time, what fails in it, what comes next, its rules, and holding it up."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from headrace.app.queues import QueueStats
+from headrace.core.limits import STRATEGIES
+from headrace.core.regulation import QueueRules
+from headrace.core.rules import QUEUE_RULES, rate_in_words
+from headrace.core.states import NOT_STARTED, State
+from headrace.errors import InvalidJob
+from headrace.runtime.job import Job
+from headrace.web.pages import figures, wording
+from headrace.web.pages.cards import cards, errors_of
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.views.overview import drained_in
+from headrace.web.pages.visit import Visit
+
+_NEXT = 10
+_SAMPLE = 100  # the latest failures, from which the top ones are told
+_NUMBERS = ("max_length", "weight", "concurrency", "burst", "key_burst", "key_concurrency")
+
+
+class Failing(Struct, frozen=True):
+    """A task and an error that it failed with, and how often among the latest failures."""
+
+    task: str
+    reason: str
+    jobs: int
+    last: datetime | None
+    job_id: str
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    name = visit.name("queue")
+    stats = _stats(visit, name)
+    failed = list(visit.app.jobs.find(state=State.FAILED, queue=name, limit=_SAMPLE))
+    return {
+        "stats": stats,
+        "count": {state.value: getattr(stats, state) for state in State},
+        "drained": drained_in(visit).get(name),
+        "figures": figures.standard(visit, figures.window_of(visit), queue=name),
+        "window": figures.window_of(visit),
+        "windows": figures.WINDOWS,
+        "failing": _top(failed, errors_of(visit.app, failed)),
+        "sampled": len(failed),
+        "tasks": visit.app.metrics.tasks(name, limit=8) if visit.app.settings.events else [],
+        "next": cards(visit.app.queue(name).peek(_NEXT), visit.app),
+        "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT), visit.app),
+        "workers": [worker for worker in visit.glance.workers() if not worker.queues or name in worker.queues],
+        "rules": spoken(stats.rules),
+        "strategies": STRATEGIES,
+        "topics": (f"queue:{name}", "worker"),
+    }
+
+
+def _stats(visit: Visit, name: str) -> QueueStats:
+    found = (stats for stats in visit.glance.queues() if stats.queue == name)
+    return next(found, QueueStats(queue=visit.app.queue(name).name, paused=False))
+
+
+def _top(failed: list[Job[Any]], errors: Mapping[str, str]) -> list[Failing]:
+    """The tasks and kinds of errors that fail most; what differs within a kind is told of its newest job."""
+    kinds: dict[tuple[str, str], list[Job[Any]]] = {}
+    for job in failed:
+        kinds.setdefault((job.task, errors.get(job.id, job.reason or "failed").partition(":")[0]), []).append(job)
+    ranked = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    return [
+        Failing(task, errors.get(jobs[0].id, why), len(jobs), jobs[0].finished_at, jobs[0].id)
+        for (task, why), jobs in ranked[:8]
+    ]
+
+
+def spoken(rules: QueueRules) -> dict[str, str]:
+    """The rules as the form shows them."""
+    told = {name: getattr(rules, name, None) for name in QUEUE_RULES}
+    for rate, burst in (("rate", "burst"), ("key_rate", "key_burst")):
+        if (known := told[rate]) is not None:
+            told[rate], told[burst] = rate_in_words(known), known.burst
+    if rules.ageing is not None:
+        told["ageing"] = f"{rules.ageing / 1000:g}"
+    return {name: "" if value is None else str(value) for name, value in told.items()}
+
+
+# -- actions
+
+
+def _pause(visit: Visit) -> Done:
+    queue = visit.app.queue(visit.name("queue"))
+    queue.pause()
+    return Done(f"Queue {queue.name} is paused; what runs goes on.", target=queue.name)
+
+
+def _resume(visit: Visit) -> Done:
+    queue = visit.app.queue(visit.name("queue"))
+    queue.resume()
+    return Done(f"Queue {queue.name} is open again.", target=queue.name)
+
+
+def _clear(visit: Visit) -> Done:
+    queue = visit.app.queue(visit.name("queue"))
+    gone = queue.clear()
+    return Done(f"{wording.exact(gone)} jobs were deleted from queue {queue.name}.", target=queue.name)
+
+
+def _ask_clear(visit: Visit) -> Question:
+    name = visit.name("queue")
+    stats = visit.app.queue(name).stats()
+    waiting = sum(getattr(stats, state) for state in NOT_STARTED)
+    return Question(
+        f"Delete all {wording.exact(waiting)} jobs of queue {name} that have not started?",
+        f"Delete {wording.exact(waiting)} jobs",
+        "Those that run go on, and what is over stays. This can’t be undone.",
+    )
+
+
+def _configure(visit: Visit) -> Done:
+    queue = visit.app.queue(visit.name("queue"))
+    queue.configure(**{name: _rule(name, visit.said(name)) for name in QUEUE_RULES if _is_meant(visit, name)})
+    return Done(f"The rules of queue {queue.name} hold for every worker within a second.", target=queue.name)
+
+
+def _is_meant(visit: Visit, name: str) -> bool:
+    """A burst without a rate is no rule; with one it may be left out, and is then what starts in a second."""
+    if name in ("burst", "key_burst"):
+        return visit.said(name.replace("burst", "rate")) is not None
+    return name in visit.form
+
+
+def _rule(name: str, text: str | None) -> int | float | str | None:
+    if text is None or name in ("strategy", "rate", "key_rate"):
+        return text
+    try:
+        return int(text) if name in _NUMBERS else float(text)
+    except ValueError:
+        raise InvalidJob(f"{name}: {text!r} is not a number") from None
+
+
+VIEWS = [View(path="/queues/{queue:path}", template="queue.html", show=show)]
+ACTIONS = [
+    Action(path="/queues/{queue:path}/pause", what="queue.pause", do=_pause),
+    Action(path="/queues/{queue:path}/resume", what="queue.resume", do=_resume),
+    Action(path="/queues/{queue:path}/clear", what="queue.clear", do=_clear, ask=_ask_clear),
+    Action(path="/queues/{queue:path}/configure", what="queue.configure", do=_configure),
+]

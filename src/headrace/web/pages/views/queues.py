@@ -1,0 +1,27 @@
+"""Queues: what waits where."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.core.rules import in_words
+from headrace.web.pages.view import View
+from headrace.web.pages.views.overview import drained_in, totals
+from headrace.web.pages.visit import Visit
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    queues = visit.glance.queues()
+    text = (visit.asked("q") or "").casefold()
+    shown = [stats for stats in queues if text in stats.queue.casefold()]
+    return {
+        "queues": shown,
+        "all": len(queues),
+        "count": totals(shown),
+        "rules": {stats.queue: in_words(stats.rules) for stats in shown},
+        "drained": drained_in(visit),
+    }
+
+
+VIEWS = [View(path="/queues", template="queues.html", show=show, label="Queues", icon="queues", key="q")]

@@ -1,0 +1,70 @@
+"""A worker: what it runs now and since when, what it did, and asking it to pause or stop."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.app.workers import WorkerInfo
+from headrace.core.states import State
+from headrace.errors import InvalidJob
+from headrace.web.pages import figures
+from headrace.web.pages.cards import cards
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.visit import Visit
+
+_SHOWN = 20
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    name = visit.name("worker")
+    jobs = visit.app.jobs
+    return {
+        "id": name,
+        "worker": _known(visit, name),
+        "running": cards(jobs.find(worker=name, state=State.RUNNING, limit=200), visit.app),
+        "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN), visit.app),
+        "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN), visit.app),
+        "figures": figures.of_worker(visit, "1h", name),
+        "topics": ("worker", f"worker:{name}"),
+    }
+
+
+def _known(visit: Visit, name: str) -> WorkerInfo | None:
+    """None if it has signed off; what it did is still there."""
+    return next((worker for worker in visit.glance.workers() if worker.id == name), None)
+
+
+def _pause(visit: Visit) -> Done:
+    return _asked(visit, visit.app.pause_worker(visit.name("worker")), "starts no more jobs")
+
+
+def _resume(visit: Visit) -> Done:
+    return _asked(visit, visit.app.resume_worker(visit.name("worker")), "starts jobs again")
+
+
+def _stop(visit: Visit) -> Done:
+    return _asked(visit, visit.app.stop_worker(visit.name("worker")), "finishes what it runs, and ends")
+
+
+def _asked(visit: Visit, known: bool, does: str) -> Done:
+    name = visit.name("worker")
+    if not known:
+        raise InvalidJob(f"worker {name} has signed off; there is nobody to ask")
+    return Done(f"Worker {name} {does} from its next heartbeat on.", target=name)
+
+
+def _ask_stop(visit: Visit) -> Question:
+    return Question(
+        f"Stop worker {visit.name('worker')}?",
+        "Stop the worker",
+        "It finishes what it runs, and ends. From here it can’t be started again.",
+    )
+
+
+VIEWS = [View(path="/workers/{worker:path}", template="worker.html", show=show)]
+ACTIONS = [
+    Action(path="/workers/{worker:path}/pause", what="worker.pause", do=_pause),
+    Action(path="/workers/{worker:path}/resume", what="worker.resume", do=_resume),
+    Action(path="/workers/{worker:path}/stop", what="worker.stop", do=_stop, ask=_ask_stop),
+]

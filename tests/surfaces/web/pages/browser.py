@@ -1,0 +1,57 @@
+"""The browser that the dashboard is tried in: whichever Chromium is there, driven by Playwright.
+
+A missing browser is a failure and not a skip: `make test` provides one where it can. HEADRACE_TEST_BROWSER is the path
+of another one, or `none` to do without these tests on purpose.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, sync_playwright
+
+NAMES = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable", "chrome", "microsoft-edge")
+SHOTS = Path(__file__).parents[4] / ".shots"  # ignored by git
+# The driver's own noise: a page that is refused on purpose is also told of in the console.
+EXPECTED = ("Failed to load resource",)
+
+
+def executable() -> str:
+    given = os.environ.get("HEADRACE_TEST_BROWSER")
+    if given == "none":
+        pytest.skip("HEADRACE_TEST_BROWSER=none: the dashboard is not tried in a browser")
+    found = given or next((path for name in NAMES if (path := shutil.which(name))), None)
+    if found is None:
+        pytest.fail(
+            f"no browser to try the dashboard in: none of {', '.join(NAMES)} is installed. Install one "
+            "(apt-get install chromium), name it with HEADRACE_TEST_BROWSER, or set that to none",
+            pytrace=False,
+        )
+    return found
+
+
+@contextmanager
+def open_browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        # Chromium's own sandbox needs rights that a container's root has not.
+        browser = playwright.chromium.launch(executable_path=executable(), args=["--no-sandbox", "--disable-gpu"])
+        yield browser
+        browser.close()
+
+
+class Complaints:
+    """What went wrong inside a page: errors of scripts, and what the Content-Security-Policy forbade."""
+
+    def __init__(self, page: Page) -> None:
+        self.told: list[str] = []
+        page.on("pageerror", lambda error: self.told.append(str(error)))
+        page.on("console", self._hear)
+
+    def _hear(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning") and not message.text.startswith(EXPECTED):
+            self.told.append(message.text)

@@ -1,0 +1,70 @@
+"""A dashboard on a store of its own, served over a real socket, and a page in a real browser that looks at it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, BrowserContext, Page
+
+from headrace import Headrace
+from tests.surfaces.web.pages.browser import Complaints, open_browser
+from tests.surfaces.web.pages.site import Site, serve
+
+PATIENCE = 8_000  # ms; never spent by a test that passes
+
+
+# One browser for the package, and not for the run: while Playwright is open, this thread has an event loop, and a
+# test elsewhere that starts its own would fail.
+@pytest.fixture(scope="package")
+def browser() -> Iterator[Browser]:
+    with open_browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[Headrace]:
+    with Headrace(f"sqlite:///{tmp_path / 'jobs.db'}", heartbeat=1.0, shutdown_timeout=2.0) as app:
+        yield app
+
+
+@pytest.fixture
+def site(app: Headrace) -> Iterator[Site]:
+    with serve(app) as site:
+        yield site
+
+
+@pytest.fixture
+def context(browser: Browser) -> Iterator[BrowserContext]:
+    context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US", timezone_id="Europe/Vienna")
+    context.set_default_timeout(PATIENCE)
+    yield context
+    context.close()
+
+
+@pytest.fixture
+def page(context: BrowserContext) -> Iterator[Page]:
+    """A page in which nothing may go wrong: a script's error, or something the policy forbids, fails the test."""
+    page = context.new_page()
+    complaints = Complaints(page)
+    yield page
+    assert complaints.told == []
+
+
+@pytest.fixture
+def visit(page: Page, site: Site) -> Callable[[str], Page]:
+    def go(path: str) -> Page:
+        page.goto(site.url + path)
+        return page
+
+    return go
+
+
+@pytest.fixture
+def tasks(app: Headrace) -> dict[str, Any]:
+    """Tasks that these tests run."""
+    from tests.surfaces.web.pages.tasks import register
+
+    return register(app)

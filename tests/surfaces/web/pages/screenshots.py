@@ -1,0 +1,136 @@
+"""`make screenshots`: the pictures in docs/images, taken of a store with an hour of life in it.
+
+The hour is lived in a moment, by a clock that is moved; then real workers go on where it ends.
+"""
+
+from __future__ import annotations
+
+import itertools
+import logging
+import random
+import tempfile
+import threading
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Page, ViewportSize
+
+from headrace import Headrace, PermanentError, Retry, current_job
+from headrace.testing import VirtualClock
+from tests.surfaces.web.pages.browser import open_browser
+from tests.surfaces.web.pages.site import serve
+
+IMAGES = Path(__file__).parents[4] / "docs" / "images"
+SIZE: ViewportSize = {"width": 1240, "height": 800}
+STEP, STEPS = 20, 180
+
+
+class Shop:
+    """What a shop does in the background. Time passes by the clock that is moved, or really, until the picture is
+    taken."""
+
+    def __init__(self, app: Headrace, chance: random.Random, clock: VirtualClock | None = None) -> None:
+        self._chance = chance
+        self._clock = clock
+        self.taken = threading.Event()
+        retry = Retry(limit=2, backoff="fixed", base=60)
+        self.send = app.task(name="emails.send", queue="emails", retry=retry)(self._send)
+        self.charge = app.task(name="billing.charge", queue="billing", redact=("card",))(self._charge)
+        self.render = app.task(name="reports.render", queue="reports")(self._render)
+        self.thumbnail = app.task(name="images.thumbnail", queue="images")(self._thumbnail)
+
+    def _take(self, seconds: float) -> None:
+        if self._clock is not None:
+            self._clock.advance(seconds)
+
+    def _send(self, to: str, subject: str) -> dict[str, int]:
+        self._take(0.05 + self._chance.random() / 8)
+        if self._chance.random() < 0.06:
+            raise ConnectionError(f"smtp.example.com refused {to}: 421 try again later")
+        return {"bytes": 4096}
+
+    def _charge(self, order: int, card: str) -> str:
+        self._take(0.2 + self._chance.random() / 4)
+        if self._chance.random() < 0.05:
+            raise PermanentError(f"order {order}: the card was declined")
+        return "paid"
+
+    def _render(self, report: str, pages: int = 24) -> int:
+        self._take(1 + self._chance.random())
+        for page in range(pages if self._clock is None else 0):
+            current_job().progress((page + 1) / pages)
+            current_job().log(f"page {page + 1} of {pages} rendered", report=report)
+            if page >= pages * 0.6 and self.taken.wait(60):
+                break
+        return pages
+
+    def _thumbnail(self, path: str) -> None:
+        self._take(0.03)
+
+
+def live_an_hour(url: str) -> None:
+    chance, numbers = random.Random(7), itertools.count(4100)
+    clock = VirtualClock(datetime.now(UTC) - timedelta(seconds=STEP * STEPS + 60))
+    with Headrace(url, clock=clock) as app, app.worker(concurrency=4):
+        shop = Shop(app, chance, clock)
+        for step in range(STEPS):
+            many = 6 + round(5 * chance.random()) + (12 if 90 < step < 110 else 0)
+            calls: list[Any] = [
+                shop.send.bind(f"user{next(numbers)}@example.com", subject="Your order") for _ in range(many)
+            ]
+            calls += [shop.charge.bind(next(numbers), card="4111 1111 1111 1111") for _ in range(many // 3)]
+            calls += [shop.render.bind(f"sales-{next(numbers)}")] if step % 9 == 0 else []
+            begun = clock.now()
+            app.enqueue_many(calls)
+            while app.jobs.count(state=["pending", "running"]):
+                time.sleep(0.002)
+            clock.advance(max(STEP - (clock.now() - begun) / 1000, 0.001))
+            app.metrics.snapshot()
+
+
+@contextmanager
+def living(url: str) -> Iterator[Headrace]:
+    """The same store with workers at work: some busy, one queue paused, some jobs for later."""
+    with Headrace(url, shutdown_timeout=5) as app:
+        shop = Shop(app, random.Random(11))
+        app.queue("images").pause()
+        app.enqueue_many([shop.thumbnail.bind(f"/photos/{n}.jpg") for n in range(34)])
+        app.enqueue_many([shop.send.using(delay=1800).bind(f"vip{n}@example.com", subject="News") for n in range(12)])
+        with app.worker(concurrency=6, queues=["emails", "billing"]), app.worker(concurrency=4, queues=["reports"]):
+            app.enqueue_many([shop.render.bind(f"year-{n}") for n in range(2019, 2022)])
+            app.enqueue_many([shop.send.bind(f"user{n}@example.com", subject="Hello") for n in range(12)])
+            while app.jobs.count(state="running", queue="reports") < 3 or app.jobs.count(
+                state="pending", queue="emails"
+            ):
+                pass
+            yield app
+            shop.taken.set()
+
+
+def shoot(page: Page, address: str, name: str, scheme: Any = "light") -> None:
+    page.emulate_media(color_scheme=scheme)
+    page.goto(address)
+    page.locator("#link[data-link=live]").wait_for()
+    page.screenshot(path=IMAGES / f"{name}.png")
+
+
+def main() -> None:
+    logging.disable(logging.CRITICAL)
+    IMAGES.mkdir(exist_ok=True)
+    with tempfile.TemporaryDirectory() as folder:
+        url = f"sqlite:///{folder}/jobs.db"
+        live_an_hour(url)
+        with living(url) as app, serve(app) as site, open_browser() as browser:
+            page = browser.new_page(viewport=SIZE, locale="en-US")
+            running = app.jobs.find(state="running", limit=1)[0]
+            shoot(page, f"{site.url}/", "overview")
+            shoot(page, f"{site.url}/", "overview-dark", "dark")
+            shoot(page, f"{site.url}/jobs/{running.id}", "job-running")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,226 @@
+"""What can be done from the dashboard is done, asked about where it can't be undone, told, and refused to viewers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, expect
+
+from headrace import Headrace, JobNotFound
+from tests.surfaces.web.pages.site import serve
+from tests.surfaces.web.pages.tasks import populate
+
+Visit = Callable[[str], Page]
+
+
+def press(page: Page, name: str) -> None:
+    page.get_by_role("main").get_by_role("button", name=name, exact=True).click()
+
+
+def answer(page: Page, name: str) -> None:
+    page.locator("#ask").get_by_role("button", name=name).click()
+
+
+def told(page: Page, text: str) -> None:
+    expect(page.locator(".toast").last).to_contain_text(text)
+
+
+def test_a_queue_is_paused_configured_and_cleared(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+    queue = app.queue("sums")
+    tasks["add"].enqueue(1, 2)
+    page = visit("/queues/sums")
+    press(page, "Pause")
+    told(page, "is paused")
+    assert queue.paused
+    press(page, "Resume")
+    told(page, "open again")
+    assert not queue.paused
+
+    page.get_by_label("Rate", exact=True).fill("10/s")
+    page.get_by_label("Concurrency", exact=True).fill("3")
+    press(page, "Save the rules")
+    told(page, "hold for every worker")
+    assert queue.rules.concurrency == 3
+    assert queue.rules.rate is not None
+    page.get_by_label("Concurrency", exact=True).fill("many")
+    press(page, "Save the rules")
+    told(page, "'many' is not a number")
+    assert queue.rules.concurrency == 3
+
+    press(page, "Clear")
+    answer(page, "Keep as it is")
+    assert queue.length() == 1
+    press(page, "Clear")
+    answer(page, "Delete 1 jobs")
+    told(page, "1 jobs were deleted")
+    assert queue.length() == 0
+
+
+def test_a_job_is_acted_on(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+    ids = populate(app, tasks)
+    page = visit(f"/jobs/{ids['failed']}")
+    press(page, "Retry")
+    told(page, "runs again")
+    assert app.jobs.get(ids["failed"]).state == "pending"
+    expect(page.locator("#state")).to_contain_text("pending")
+
+    page = visit(f"/jobs/{ids['scheduled']}")
+    page.get_by_label("Priority").fill("50")
+    press(page, "Change")
+    told(page, "priority 50")
+    assert app.jobs.get(ids["scheduled"]).priority == 50
+    press(page, "Run now")
+    told(page, "is pending now")
+    assert app.jobs.get(ids["scheduled"]).state == "pending"
+    press(page, "Cancel")
+    told(page, "is cancelled")
+    assert app.jobs.get(ids["scheduled"]).state == "cancelled"
+    press(page, "Delete")
+    answer(page, "Delete the job")
+    expect(page.get_by_role("heading", level=1)).to_have_text("Jobs")
+    told(page, "was deleted")
+    with pytest.raises(JobNotFound):
+        app.jobs.get(ids["scheduled"])
+
+
+def test_a_running_job_is_cancelled_only_after_a_question(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+    job = tasks["hold"].enqueue()
+    with app.worker(concurrency=1):
+        while job.refresh().state != "running":
+            pass
+        page = visit(f"/jobs/{job.id}")
+        press(page, "Cancel")
+        answer(page, "Keep as it is")
+        assert job.refresh().state == "running"
+        press(page, "Cancel")
+        answer(page, "Cancel the job")
+        told(page, "is cancelled")
+        assert job.refresh().state == "cancelled"
+        tasks["gate"].set()
+
+
+def test_many_are_acted_on_by_filter_and_by_hand(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+    jobs = [tasks["refuse"].enqueue(n) for n in range(4)]
+    with app.worker(concurrency=2):
+        for job in jobs:
+            job.wait(10)
+    other = tasks["add"].enqueue(1, 1)
+    page = visit("/jobs?state=failed&queue=orders")
+    press(page, "Retry")
+    expect(page.locator("#ask")).to_contain_text("queue orders")
+    answer(page, "Retry 4 jobs")
+    told(page, "4 jobs were started anew")
+    assert app.jobs.count(state="pending", queue="orders") == 4
+
+    page = visit("/jobs?queue=orders")
+    for job in jobs[:2]:
+        page.get_by_label(f"Pick {job.id}").check()
+    expect(page.locator("#picked-count")).to_have_text("2 jobs picked")
+    press(page, "Cancel")
+    answer(page, "Cancel 2 jobs")
+    told(page, "2 jobs were cancelled")
+    assert {job.id for job in app.jobs.find(state="cancelled")} == {job.id for job in jobs[:2]}
+    assert other.refresh().state == "pending"
+
+    page = visit("/jobs")
+    press(page, "Delete")
+    told(page, "filter the list first")
+    assert app.jobs.count() == 5
+
+
+def test_a_job_is_enqueued_by_hand(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
+    page = visit("/enqueue")
+    page.get_by_label("Task", exact=True).fill("add")
+    page.locator("[name=args]").fill("[1, ")
+    press(page, "Enqueue")
+    told(page, "no JSON that can be read")
+    page.locator("[name=args]").fill('["x", 2]')
+    press(page, "Enqueue")
+    told(page, "expected int")
+    page.locator("[name=args]").fill("[40, 2]")
+    page.get_by_label("Priority").fill("9")
+    press(page, "Enqueue")
+    expect(page.get_by_role("heading", level=1)).to_have_text("add")
+    (job,) = app.jobs.find()
+    assert (job.args, job.priority) == ((40, 2), 9)
+
+
+def test_a_job_is_edited_and_requeued_without_showing_its_secrets(
+    app: Headrace, tasks: dict[str, Any], visit: Visit
+) -> None:
+    job = tasks["sign"].enqueue("ann", password="hunter2")
+    page = visit(f"/jobs/{job.id}")
+    assert "hunter2" not in page.content()
+    page.get_by_role("link", name="Edit and requeue").click()
+    named = page.locator("[name=kwargs]")
+    expect(named).to_have_value('{\n  "password": "***"\n}')
+    page.locator("[name=args]").fill('["bob"]')
+    press(page, "Enqueue")
+    expect(page.locator("#job-id")).not_to_have_text(job.id)
+    (again,) = [found for found in app.jobs.find() if found.id != job.id]
+    assert (again.args, again.kwargs) == (("bob",), {"password": "hunter2"})
+
+
+def test_a_worker_is_paused_and_stopped(app: Headrace, visit: Visit) -> None:
+    with app.worker(concurrency=1) as worker:
+        page = visit(f"/workers/{worker.id}")
+        press(page, "Pause")
+        told(page, "starts no more jobs")
+        expect(page.get_by_role("main")).to_contain_text("paused")
+        press(page, "Resume")
+        told(page, "starts jobs again")
+        press(page, "Stop")
+        answer(page, "Stop the worker")
+        told(page, "finishes what it runs")
+        assert worker.stopped.wait(20)
+        expect(page.get_by_role("main")).to_contain_text("signed off", timeout=20_000)
+
+
+def test_it_works_without_scripts(app: Headrace, tasks: dict[str, Any], browser: Browser) -> None:
+    tasks["add"].enqueue(1, 2)
+    with serve(app) as site:
+        context = browser.new_context(java_script_enabled=False)
+        page = context.new_page()
+        page.goto(f"{site.url}/queues/sums")
+        press(page, "Pause")
+        told(page, "is paused")
+        assert page.url == f"{site.url}/queues/sums"
+        assert app.queue("sums").paused
+        page.reload()
+        expect(page.locator(".toast")).to_have_count(0)
+        press(page, "Clear")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("Delete all 1 jobs")
+        assert app.queue("sums").length() == 1
+        press(page, "Delete 1 jobs")
+        told(page, "1 jobs were deleted")
+        assert app.queue("sums").length() == 0
+        context.close()
+
+
+def test_a_viewer_sees_no_buttons_and_an_admin_signs_in(
+    app: Headrace, tasks: dict[str, Any], page: Page, site: Any
+) -> None:
+    tasks["add"].enqueue(1, 2)
+    with serve(app, auth=("viewer=eve:look", "ann:rule")) as closed:
+        page.goto(f"{closed.url}/queues/sums")
+        page.get_by_label("Name").fill("eve")
+        page.get_by_label("Password").fill("wrong")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("alert")).to_contain_text("do not go together")
+        page.get_by_label("Password").fill("look")
+        page.get_by_role("button", name="Sign in").click()
+        expect(page.get_by_role("heading", level=1)).to_have_text("sums")
+        expect(page.get_by_role("main").get_by_role("button")).to_have_count(0)
+        ask = "fetch('/queues/sums/pause', {method: 'POST', headers: {Accept: 'application/json'}})"
+        refused = page.evaluate(f"{ask}.then((answer) => answer.status)")
+        assert refused == 403
+        assert not app.queue("sums").paused
+        page.get_by_role("button", name="Sign out").click()
+        page.get_by_label("Name").fill("ann")
+        page.get_by_label("Password").fill("rule")
+        page.get_by_role("button", name="Sign in").click()
+        page.goto(f"{closed.url}/queues/sums")
+        press(page, "Pause")
+        told(page, "is paused")

@@ -1,0 +1,75 @@
+"""Pages stay fresh by themselves, and never take anything away from whoever is reading."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import Page, expect
+
+from headrace import Headrace
+from tests.surfaces.web.pages.site import Site
+
+REMEMBER = "window.rememberedByThisVeryDocument = true"
+REMEMBERED = "window.rememberedByThisVeryDocument === true"
+
+
+def test_a_count_changes_without_a_reload(app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]) -> None:
+    page = visit("/")
+    page.evaluate(REMEMBER)
+    expect(page.locator("#tile-pending .tile-value")).to_have_text("0")
+    tasks["add"].enqueue(1, 2)
+    expect(page.locator("#tile-pending .tile-value")).to_have_text("1")
+    assert page.evaluate(REMEMBERED)
+
+
+def test_a_job_is_followed_to_its_end(app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]) -> None:
+    job = tasks["hold"].enqueue("done")
+    page = visit(f"/jobs/{job.id}")
+    page.evaluate(REMEMBER)
+    expect(page.locator("#why")).to_contain_text("No worker is alive")
+    with app.worker(concurrency=1):
+        expect(page.locator("#state")).to_contain_text("running")
+        expect(page.get_by_role("progressbar", name="Progress")).to_have_attribute("value", "0.25")
+        expect(page.locator("#log")).to_contain_text("has begun")
+        tasks["gate"].set()
+        expect(page.locator("#state")).to_contain_text("completed")
+        expect(page.get_by_role("region", name="Result")).to_contain_text('"done"')
+    assert page.evaluate(REMEMBERED)
+
+
+def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]) -> None:
+    """What is being typed, picked, selected or unfolded outlives a change of the page around it."""
+    job = tasks["refuse"].enqueue(1)
+    with app.worker(concurrency=1):
+        job.wait(10)
+    page = visit("/queues/orders")
+    page.get_by_label("Weight", exact=True).fill("7")
+    page.get_by_label("Concurrency", exact=True).press_sequentially("12")
+    tasks["refuse"].enqueue(2)
+    expect(page.locator("#next")).to_contain_text("refuse")
+    expect(page.get_by_label("Weight", exact=True)).to_have_value("7")
+    expect(page.get_by_label("Concurrency", exact=True)).to_have_value("12")
+    expect(page.get_by_label("Concurrency", exact=True)).to_be_focused()
+
+    page = visit(f"/jobs/{job.id}")
+    fold = page.locator("details.fold").first
+    fold.locator("summary").click()
+    expect(fold).not_to_have_attribute("open", "")
+    job.retry()
+    expect(page.locator("#state")).to_contain_text("pending")
+    expect(fold).not_to_have_attribute("open", "")
+
+    page = visit("/jobs")
+    page.get_by_label(f"Pick {job.id}").check()
+    added = tasks["add"].enqueue(1, 1)
+    expect(page.locator("#jobs")).to_contain_text(added.id[-8:])
+    expect(page.get_by_label(f"Pick {job.id}")).to_be_checked()
+
+
+def test_a_lost_connection_is_told(site: Site, visit: Callable[[str], Page]) -> None:
+    page = visit("/")
+    expect(page.locator("#link")).not_to_have_attribute("data-link", "off")
+    site.stop()
+    expect(page.locator("#link")).to_have_attribute("data-link", "lost", timeout=20_000)
+    expect(page.get_by_role("heading", name="Overview")).to_be_visible()

@@ -1,0 +1,203 @@
+"""The dashboard's answers, without a browser: on every engine, in every state of a job, and to those who mean harm."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import tempfile
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from headrace import EngineUnavailable, Headrace
+from headrace.runtime.meter import Meter
+from headrace.web.pages.templating import STATIC
+from tests.conformance.stores import KINDS
+from tests.surfaces.web.client import Client
+from tests.surfaces.web.pages.tasks import populate, register
+
+FORM = {"content-type": "application/x-www-form-urlencoded", "accept": "application/json"}
+
+
+@pytest.fixture
+def app(engine_name: str) -> Iterator[Headrace]:
+    folder = Path(tempfile.mkdtemp())
+    kind = KINDS[engine_name]
+    address = kind.create(folder)
+    with Headrace(kind.url(address), heartbeat=1.0) as app:
+        yield app
+    kind.discard(address)
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+class Inline(HTMLParser):
+    """Finds what the policy forbids: scripts and styles inside a page, and handlers in attributes."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__()
+        self.found: list[str] = []
+        self.ids: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        if (tag == "script" and "src" not in named) or tag == "style":
+            self.found.append(tag)
+        self.found += [name for name in named if name == "style" or name.startswith("on")]
+        self.found += [
+            str(value) for value in named.values() if value and value.strip().startswith(("http:", "javascript:"))
+        ]
+        if named.get("id"):
+            self.ids.append(str(named["id"]))
+
+
+def test_every_page_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
+    tasks = register(app)
+    ids = populate(app, tasks)
+    client = Client(app.asgi())
+    paths = ["/", "/queues", "/queues/orders", "/queues/none", "/workers", "/workers/none", "/jobs", "/enqueue"]
+    paths += [f"/jobs/{job_id}" for job_id in ids.values()] + [
+        f"/jobs?state={state}" for state in ids if state != "hostile"
+    ]
+    paths += [
+        "/jobs?text=address&since=1h",
+        "/jobs?tag=x&task=y&worker=z",
+        f"/enqueue?like={ids['failed']}",
+        "/?window=7d",
+    ]
+    for path in paths:
+        answer = client.get(path)
+        assert answer.status_code == 200, path
+        page = Inline(answer.text)
+        assert page.found == [], path
+        assert len(page.ids) == len(set(page.ids)), f"{path}: an id stands twice"
+        assert "<script>document" not in answer.text
+        assert "script-src 'self'" in answer.headers["content-security-policy"]
+        assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.engines("sqlite")
+def test_a_part_of_a_page_comes_without_its_frame(app: Headrace) -> None:
+    client = Client(app.asgi())
+    part = client.get("/", headers={"X-Headrace-Part": "main"})
+    assert "<html" not in part.text
+    assert '<main id="main"' in part.text
+    assert int(part.headers["X-Headrace-Age"]) < 5000
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/jobs/nothing", 404, "There is nothing"),
+        ("/no/such/page", 404, "There is nothing"),
+        ("/jobs?state=odd", 400, "state"),
+        ("/jobs?since=yesterday", 400, "neither an age"),
+        ("/jobs?cursor=x", 400, "cursor"),
+        ("/enqueue?like=nothing", 404, "There is nothing"),
+        ("/queues/" + "x" * 300, 400, "queue"),
+    ],
+)
+def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, told: str) -> None:
+    answer = Client(app.asgi()).get(path)
+    assert answer.status_code == status
+    assert told in answer.text
+    assert "Traceback" not in answer.text
+
+
+@pytest.mark.engines("sqlite")
+def test_a_form_of_another_site_is_refused(app: Headrace) -> None:
+    register(app)["add"].enqueue(1, 2)
+    client = Client(app.asgi())
+    for headers in ({"sec-fetch-site": "cross-site"}, {"origin": "http://evil.example"}, {}):
+        answer = client.post("/queues/sums/pause", content="", headers={**FORM, **headers})
+        assert answer.status_code == 403
+    assert not app.queue("sums").paused
+    token = re.search(r'name="form_token" value="(\w+)"', client.get("/queues/sums").text)
+    assert token is not None
+    answer = client.post("/queues/sums/pause", content=f"form_token={token[1]}", headers=FORM)
+    assert answer.json() == {"ok": True, "text": "Queue sums is paused; what runs goes on.", "goto": None}
+    assert app.queue("sums").paused
+
+
+@pytest.mark.engines("sqlite")
+def test_what_is_done_is_written_down(app: Headrace) -> None:
+    job = register(app)["add"].enqueue(1, 2)
+    client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
+    assert client.post(f"/jobs/{job.id}/cancel").json()["ok"]
+    assert client.post(f"/jobs/{job.id}/cancel").status_code == 400
+    refused, done = app.audit.list()
+    assert (done.who, done.what, done.target, done.outcome) == ("local", "job.cancel", job.id, "done")
+    assert refused.outcome == "refused"
+
+
+@pytest.mark.engines("sqlite")
+def test_an_action_leads_back_to_this_host_alone(app: Headrace) -> None:
+    client = Client(app.asgi(), headers={"content-type": FORM["content-type"], "x-requested-with": "test"})
+    for back in ("https://evil.example", "//evil.example", "/\\evil.example", "javascript:alert(1)"):
+        answer = client.post("/queues/sums/pause", content=f"back={back}")
+        assert (answer.status_code, answer.headers["location"]) == (303, "/")
+    answer = client.post("/queues/sums/pause", content="back=/queues/sums")
+    assert answer.headers["location"] == "/queues/sums"
+    cookie = answer.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=strict" in cookie
+
+
+@pytest.mark.engines("sqlite")
+def test_links_know_where_the_dashboard_is_mounted(app: Headrace) -> None:
+    register(app)["add"].enqueue(1, 2)
+    text = Client(app.asgi(prefix="/ops")).get("/ops/queues").text
+    links = re.findall(r'(?:href|src|action)="(/[^"]*)"', text)
+    assert "/ops/queues/sums" in links
+    assert [link for link in links if not link.startswith("/ops/")] == []
+
+
+@pytest.mark.engines("sqlite")
+def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(app)["add"].enqueue(1, 2)
+    client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
+    assert "does not answer" not in client.get("/queues").text
+    client.post("/queues/sums/pause")  # and whoever looks next wants to see it
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise EngineUnavailable("no route to the server")
+
+    for name in ("depths", "workers", "queues", "find"):
+        monkeypatch.setattr(type(app.engine.desk), name, away)
+    monkeypatch.setattr(Meter, "catch_up", away)
+    page = client.get("/queues")
+    assert page.status_code == 200
+    assert "The store does not answer" in page.text
+    assert ">sums</b>" in page.text
+    jobs = client.get("/jobs")
+    assert jobs.status_code == 503
+    assert "no route to the server" in jobs.text
+
+
+@pytest.mark.engines("sqlite")
+def test_the_palette_finds_by_id_and_by_name(app: Headrace) -> None:
+    tasks = register(app)
+    job = tasks["add"].enqueue(1, 2)
+    client = Client(app.asgi())
+    assert client.get(f"/palette?q={job.id}").json()[0]["goto"] == f"/jobs/{job.id}"
+    assert [found["name"] for found in client.get("/palette?q=queue+sums").json()][:2] == ["sums", "Pause queue sums"]
+
+
+def test_all_that_a_browser_loads_is_small() -> None:
+    assert sum(path.stat().st_size for path in STATIC.iterdir()) < 150_000
+
+
+@pytest.mark.engines("sqlite")
+def test_files_may_be_kept_for_ever_and_nothing_else_is_served(app: Headrace) -> None:
+    client = Client(app.asgi())
+    path = re.search(r'src="(/static/\w+/app.js)"', client.get("/").text)
+    assert path is not None
+    answer = client.get(path[1])
+    assert answer.headers["content-type"].startswith("text/javascript")
+    assert "immutable" in answer.headers["cache-control"]
+    assert client.get("/static/x/..%2Fframe.py").status_code == 404
+    assert client.get("/static/x/frame.py").status_code == 404
