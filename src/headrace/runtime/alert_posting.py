@@ -6,7 +6,6 @@ Webhooks are signed as the Standard Webhooks specification says (webhook-id, web
 from __future__ import annotations
 
 import base64
-import binascii
 import hashlib
 import hmac
 import http.client
@@ -19,10 +18,9 @@ import msgspec
 from headrace.core.alert_words import MOST_SHOWN, details, headline, one_line, record
 from headrace.core.alerts import News
 from headrace.core.clock import to_datetime
-from headrace.runtime.channels import TIMEOUT, Channel, Undelivered
+from headrace.runtime.channels import TIMEOUT, Channel, Undelivered, signing_key
 
 _MARKS = {"info": ":information_source:", "warning": ":warning:", "critical": ":rotating_light:"}
-_WHSEC = "whsec_"
 
 
 def webhook(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
@@ -34,20 +32,11 @@ def webhook(channel: Channel, news: Sequence[News], message_id: str, now: int) -
 
 def signed(secret: str | None, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """The headers by which a receiver knows that a message is ours; none without a secret."""
-    if not secret:
+    if secret is None:
         return {}
     content = f"{message_id}.{timestamp}.".encode() + body
-    mac = base64.b64encode(hmac.new(_key(secret), content, hashlib.sha256).digest()).decode()
+    mac = base64.b64encode(hmac.new(signing_key(secret), content, hashlib.sha256).digest()).decode()
     return {"webhook-timestamp": str(timestamp), "webhook-signature": f"v1,{mac}"}
-
-
-def _key(secret: str) -> bytes:
-    if secret.startswith(_WHSEC):
-        try:
-            return base64.b64decode(secret.removeprefix(_WHSEC), validate=True)
-        except binascii.Error:
-            pass  # a text that only begins so
-    return secret.encode()
 
 
 def slack(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:

@@ -10,6 +10,8 @@ A channel is stored as an operator made it, or said by the setting `alert_channe
 
 from __future__ import annotations
 
+import base64
+import binascii
 import re
 from collections.abc import Mapping
 from typing import Any, Literal, get_args
@@ -141,6 +143,19 @@ def _ensure_url(made: Channel) -> None:
         usable = False
     if not usable or not (made.url or "").isprintable() or " " in (made.url or ""):
         raise InvalidAlert(f"url: a channel of the kind {made.kind} needs one that begins with https:// or http://")
+    if made.secret is not None:
+        signing_key(made.secret)
+
+
+def signing_key(secret: str) -> bytes:
+    """The bytes of a secret that signs webhooks."""
+    try:
+        key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    except (binascii.Error, ValueError):
+        key = b""
+    if not 24 <= len(key) <= 64:
+        raise InvalidAlert("secret: it should be whsec_ and 24 to 64 bytes in Base64: whsec_$(openssl rand -base64 32)")
+    return key
 
 
 def _checked_mail(made: Channel) -> Channel:
