@@ -5,8 +5,6 @@ Webhooks are signed as the Standard Webhooks specification says (webhook-id, web
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Sequence
 
 import msgspec
@@ -14,8 +12,8 @@ import msgspec
 from headrace.core.alert_words import MOST_SHOWN, details, headline, one_line, record
 from headrace.core.alerts import News
 from headrace.core.clock import to_datetime
-from headrace.core.webhooks import PREFIX, sign
-from headrace.runtime.channels import TIMEOUT, Channel, Undelivered
+from headrace.core.webhooks import sign
+from headrace.runtime.channels import TIMEOUT, Channel, Undelivered, signing_key
 from headrace.runtime.posting import NotTaken, post
 
 _MARKS = {"info": ":information_source:", "warning": ":warning:", "critical": ":rotating_light:"}
@@ -30,18 +28,10 @@ def webhook(channel: Channel, news: Sequence[News], message_id: str, now: int) -
 
 def signed(secret: str | None, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
     """The headers by which a receiver knows that a message is ours; none without a secret."""
-    if not secret:
+    if secret is None:
         return {}
-    return {"webhook-timestamp": str(timestamp), "webhook-signature": sign(_key(secret), message_id, timestamp, body)}
-
-
-def _key(secret: str) -> bytes:
-    if secret.startswith(PREFIX):
-        try:
-            return base64.b64decode(secret.removeprefix(PREFIX), validate=True)
-        except binascii.Error:
-            pass  # a text that only begins so
-    return secret.encode()
+    signature = sign(signing_key(secret), message_id, timestamp, body)
+    return {"webhook-timestamp": str(timestamp), "webhook-signature": signature}
 
 
 def slack(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:

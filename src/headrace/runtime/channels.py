@@ -19,8 +19,9 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.alerts import SEVERITIES, Severity
+from headrace.core.webhooks import key_of
 from headrace.core.words import nearest, short
-from headrace.errors import InvalidAlert
+from headrace.errors import InvalidAlert, InvalidJob
 
 Kind = Literal["log", "webhook", "slack", "email"]
 Security = Literal["starttls", "tls", "none"]
@@ -141,6 +142,18 @@ def _ensure_url(made: Channel) -> None:
         usable = False
     if not usable or not (made.url or "").isprintable() or " " in (made.url or ""):
         raise InvalidAlert(f"url: a channel of the kind {made.kind} needs one that begins with https:// or http://")
+    if made.secret is not None:
+        signing_key(made.secret)
+
+
+def signing_key(secret: str) -> bytes:
+    """The bytes of a secret that signs webhooks."""
+    try:
+        return key_of(secret)
+    except InvalidJob:
+        raise InvalidAlert(
+            "secret: it should be whsec_ and 24 to 64 bytes in Base64: whsec_$(openssl rand -base64 32)"
+        ) from None
 
 
 def _checked_mail(made: Channel) -> Channel:
