@@ -38,7 +38,7 @@ HOT: dict[str, set[str]] = {
     **dict.fromkeys(["file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
     **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "amend", "pack_jobs"], BY_NUMBER),
     **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
-    **dict.fromkeys(["file_reviews", "file_judged", "move_stale", "tasks_of"], BY_NUMBER),
+    **dict.fromkeys(["file_reviews", "file_judged", "move_stale", "tasks_of", "tell_moved"], BY_NUMBER),
     **dict.fromkeys(["lock_children", "unblocked", "hold", "unhold"], BY_NUMBER),
     "lock_judged": BY_ID | BY_NUMBER,
     "aged": BY_NUMBER | {"history_job"},

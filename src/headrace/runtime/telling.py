@@ -24,6 +24,7 @@ WITHIN = 0.25  # seconds: how long the start of a long run may wait for a turn
 _LONGEST = 500  # characters of a log line: an event is a hint, the job has the whole of it
 _SEALED = '{"$sealed"'
 _Key = tuple[str, int]
+_Kind = tuple[str, str, str]
 
 
 class Greeter:
@@ -71,51 +72,55 @@ class Teller:
         self._take_begun()  # after the outcomes were taken: whatever has ended has begun
         if not self._tells or not (done or notes or self.is_due()):
             return []
-        columns: dict[tuple[str, str, str], _Columns] = {}
-        now, successes = self._crew.now(), {}
-        for outcome in done:
-            if outcome.event is Event.SUCCEED:
-                successes[outcome.id, outcome.version] = outcome
-        self._add_begun(columns, successes, now)
-        for key, outcome in successes.items():
+        success, now = Event.SUCCEED, self._crew.now()
+        successes = {outcome.id: outcome for outcome in done if outcome.event is success}
+        columns = self._begun(successes, now)
+        for outcome in successes.values():
+            key = (outcome.id, outcome.version)
             if (claim := self._held.get(key)) is not None:
                 run = outcome.at - self._began.get(key, outcome.at)
-                _column(columns, COMPLETED, claim).add(claim, 0, run)
+                _column(columns, COMPLETED, claim.queue, claim.task).add(claim, 0, run)
         groups = [each.group(*key, now, self._worker_id) for key, each in columns.items()]
         return [*groups, *self._noted(notes)]
 
     def told(self, done: Sequence[Outcome]) -> None:
         """The store has it all, with these outcomes."""
+        ended = {(outcome.id, outcome.version) for outcome in done}
         if self._untold:
             since, now = time.monotonic(), self._crew.now()
             for run in self._untold:
-                self._began[run.claim.id, run.claim.version] = now - int((since - run.started) * 1000)
+                if (key := (run.claim.id, run.claim.version)) not in ended:
+                    self._began[key] = now - int((since - run.started) * 1000)
             self._untold = []
-        for outcome in done:
-            self._began.pop((outcome.id, outcome.version), None)
+        if self._began:
+            for key in ended:
+                self._began.pop(key, None)
         if len(self._began) > 2 * len(self._held) + 100:  # runs that were abandoned
             self._began = {key: at for key, at in self._began.items() if key in self._held}
 
     def _take_begun(self) -> None:
         begun = self._crew.begun
-        while begun:
-            run = begun.popleft()
-            if self._tells:
-                self._untold.append(run)
+        taken = [begun.popleft() for _ in range(len(begun))]
+        if self._tells:
+            self._untold += taken
 
-    def _add_begun(
-        self, columns: dict[tuple[str, str, str], _Columns], successes: dict[_Key, Outcome], now: int
-    ) -> None:
+    def _begun(self, successes: dict[str, Outcome], now: int) -> dict[_Kind, _Columns]:
+        """The runs that began, with the end of those that have succeeded: these are no longer among `successes`."""
+        columns: dict[_Kind, _Columns] = {}
         since = time.monotonic()
-        for run in self._untold:
+        for run in self._untold:  # as lean as can be: this is the way of every job
             claim = run.claim
             start = now - int((since - run.started) * 1000)
-            wait = start - (max(claim.created_at, claim.run_at))
-            outcome = successes.pop((claim.id, claim.version), None)
-            if outcome is None:
-                _column(columns, STARTED, claim).add(claim, wait, now - start)
+            outcome = successes.get(claim.id)
+            if outcome is not None and outcome.version == claim.version:
+                del successes[claim.id]
+                kind, end = RAN, outcome.at
             else:
-                _column(columns, RAN, claim).add(claim, wait, outcome.at - start)
+                kind, end = STARTED, now
+            _column(columns, kind, claim.queue, claim.task).add(
+                claim, start - max(claim.run_at, claim.created_at), end - start
+            )
+        return columns
 
     def _noted(self, notes: Sequence[Note]) -> list[Group]:
         newest = {(note.id, note.version): note for note in notes if note.progress is not None}
@@ -145,21 +150,21 @@ class _Columns:
     def add(self, claim: Claim, wait: int, run: int) -> None:
         self.jobs.append(claim.id)
         self.attempts.append(claim.attempt)
-        self.waits.append(max(0, wait))
-        self.runs.append(max(0, run))
+        self.waits.append(wait)
+        self.runs.append(run)
 
     def group(self, kind: str, queue: str, task: str, at: int, worker: str) -> Group:
         known = (kind, at, queue, task, worker, self.jobs, self.attempts)
+        waits, runs = ([max(each, 0) for each in column] for column in (self.waits, self.runs))
         if kind == STARTED:
-            return Group(*known, self.waits, [], self.runs)
-        return Group(*known, self.waits if kind == RAN else [], self.runs)
+            return Group(*known, waits, [], runs)
+        return Group(*known, waits if kind == RAN else [], runs)
 
 
-def _column(columns: dict[tuple[str, str, str], _Columns], kind: str, claim: Claim) -> _Columns:
-    key = (kind, claim.queue, claim.task)
-    found = columns.get(key)
+def _column(columns: dict[_Kind, _Columns], kind: str, queue: str, task: str) -> _Columns:
+    found = columns.get((kind, queue, task))
     if found is None:
-        found = columns[key] = _Columns()
+        found = columns[kind, queue, task] = _Columns()
     return found
 
 

@@ -18,6 +18,8 @@ from headrace import Headrace, Job
 from headrace.core import outcomes
 from headrace.core.limits import EVERYTHING
 from headrace.core.model import Claim, Lease, Note, Outcome, Share, Want
+from headrace.core.pages import RAN, STARTED, Group
+from headrace.core.states import Event
 from headrace.core.steps import Step
 from headrace.errors import UnknownTask
 from headrace.runtime.context import JobContext, current
@@ -42,6 +44,8 @@ class Shift:
         self._engine = app.engine
         self._lease = int(app.settings.lease * 1000)
         self._fired = False
+        self._tells = app.settings.events
+        self._claims: dict[str, Claim] = {}
         self.seal = app.seal
         self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload, app.seal)
         self._fulfiller = Fulfiller(app.engine.desk, self._planner.keeps_result, app.seal)
@@ -62,7 +66,7 @@ class Shift:
         while True:
             answer = self._engine.exchange([], Want(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
             if answer.claims:
-                return answer.claims[0]
+                return self._taken(answer.claims[0])
             if answer.next_at is None or answer.next_at > self.clock.now():
                 return None
 
@@ -76,7 +80,7 @@ class Shift:
             mine = next((claim for claim in claims if claim.id == job.id), None)
             others += [claim for claim in claims if claim.id != job.id]
         self.give_back(*others)
-        return mine
+        return None if mine is None else self._taken(mine)
 
     def give_back(self, *claims: Claim) -> None:
         """Put jobs back as if they had never been taken."""
@@ -84,7 +88,24 @@ class Shift:
             self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
 
     def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
-        self._engine.exchange(in_their_flows(self._engine.desk, list(done)), None, notes)
+        groups = self._news(done) if self._tells else ()
+        self._engine.exchange(in_their_flows(self._engine.desk, list(done)), None, notes, groups=groups)
+
+    def _taken(self, claim: Claim) -> Claim:
+        self._claims[claim.id] = claim
+        return claim
+
+    def _news(self, done: Sequence[Outcome]) -> list[Group]:
+        """What a worker would tell of these runs. Each took no time."""
+        told = []
+        for outcome in done:
+            claim = self._claims.pop(outcome.id, None)
+            if claim is not None and not outcome.quiet:
+                kind, runs = (RAN, [0]) if outcome.event is Event.SUCCEED else (STARTED, [])
+                wait = max(outcome.at - max(claim.created_at, claim.run_at), 0)
+                about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt])
+                told.append(Group(kind, *about, [wait], runs))
+        return told
 
     def fulfilled(self, claim: Claim) -> Claim:
         """The claim with the results it was promised, or MissingResult."""
