@@ -20,7 +20,7 @@ from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.folding import Folder
 from headrace.runtime.gathering import Gathering
-from headrace.runtime.metric_reading import gauges_in, jobs_in, workers_in
+from headrace.runtime.metric_reading import gauges_in, jobs_in, sums_in, workers_in
 from headrace.runtime.sampling import Mark, Sampler
 from tests.conformance.build import NOW as THEN
 from tests.conformance.build import bring, worker_row
@@ -76,6 +76,21 @@ def test_more_pages_than_one_piece_are_counted_piece_by_piece(engine: Engine) ->
     assert 0 < completed(engine) < 70
     fold_all(engine)
     assert completed(engine) == 70
+
+
+def test_a_queue_of_many_tasks_keeps_their_sum_too(engine: Engine) -> None:
+    for number in range(30):
+        tell(engine, 2, task=f"task{number % 20}")
+        if number % 7 == 0:
+            fold_all(engine)
+    fold_all(engine)
+    for width in ALL:
+        sums = list(sums_in(engine.shelf, width, NOW, NOW, "mail"))
+        assert [(cell.completed, cell.run.total) for _, cell in sums] == [(60, 1800)]
+        assert completed(engine, width) == 60, "and it is not counted with them"
+        [(_, one)] = jobs_in(engine.shelf, width, NOW, NOW, "mail", "task3")
+        assert one["mail", "task3"].completed == 4
+        assert len({place for _, cells in jobs_in(engine.shelf, width, NOW, NOW) for place in cells}) == 20
 
 
 class Beside:

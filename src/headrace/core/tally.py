@@ -60,3 +60,21 @@ def add(into: dict[K, Cell], more: Mapping[K, Cell]) -> dict[K, Cell]:
         known = into.get(name)
         into[name] = cell if known is None else known.plus(cell)
     return into
+
+
+SUM: Final = " "  # no task and no worker is called so
+MANY: Final = 8
+
+
+def added(before: dict[str, Cell], fresh: Mapping[str, Cell]) -> dict[str, Cell]:
+    """The cells of a paper with more of them. Where they are many, their sum is one of them, under SUM.
+
+    So who wants the sum of a queue with a thousand tasks has one cell to read.
+    """
+    known = before.get(SUM)
+    after = add(before, fresh)
+    if known is not None:
+        after[SUM] = known.plus(total(fresh.values()))
+    elif len(after) >= MANY:
+        after[SUM] = total(after.values())
+    return after

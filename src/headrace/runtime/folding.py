@@ -20,7 +20,7 @@ from headrace.core.buckets import ALL, MARKS, Width
 from headrace.core.folding import Folded, fold, widened
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
-from headrace.core.tally import Cell, add
+from headrace.core.tally import Cell, added
 from headrace.engines.protocol import Engine
 
 _LEFT_ALONE = 12_000  # milliseconds
@@ -28,7 +28,7 @@ _LEFT_ALONE = 12_000  # milliseconds
 _FEWEST, _MOST = 8, 1024
 _QUICK, _SLOW = 0.01, 0.04  # seconds
 
-cells_of = msgspec.json.Decoder(dict[str, Cell]).decode
+_cells_of = msgspec.json.Decoder(dict[str, Cell]).decode
 
 
 class Mark(Struct, frozen=True, array_like=True):
@@ -94,6 +94,6 @@ class Folder:
         known = {paper.key: paper for paper in self._engine.shelf.get(width.kind, list(fresh))} if fresh else {}
         for key, cells in fresh.items():
             paper = known.get(key)
-            before = {} if paper is None else cells_of(paper.value)
-            text = msgspec.json.encode(add(before, cells)).decode()
+            before = {} if paper is None else _cells_of(paper.value)
+            text = msgspec.json.encode(added(before, cells)).decode()
             yield Paper(width.kind, key, 0 if paper is None else paper.version, text)

@@ -16,7 +16,7 @@ from headrace.core.settings import Settings
 from headrace.core.tally import Cell
 from headrace.engines.protocol import Engine
 from headrace.runtime.gathering import Gathering
-from headrace.runtime.metric_reading import Place, gauges_in, jobs_in, workers_in
+from headrace.runtime.metric_reading import Place, gauges_in, jobs_in, sums_in, workers_in
 
 Label = Literal["queue", "task", "worker"]
 _LOOKBACK = 300_000  # a store that is slow to count is not counted every ten seconds
@@ -105,9 +105,11 @@ class Meter:
                 if worker in workers:
                     yield start, workers[worker]
             return
+        if task is None:
+            yield from sums_in(self._engine.shelf, width, since, until, queue)
+            return
         for start, cells in self.jobs(width, since, until, queue, task):
-            for cell in cells.values():
-                yield start, cell
+            yield from ((start, cell) for cell in cells.values())
 
     def jobs(
         self, width: Width, since: int, until: int, queue: str | None = None, task: str | None = None
