@@ -1,13 +1,16 @@
-"""Sending a message to a webhook: one attempt of a job, over http or https, with nothing but the standard library."""
+"""Sending a message to a webhook: where to, and one attempt of it, with nothing but the standard library."""
 
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import ssl
+from typing import Any
 from urllib.parse import urlsplit
 
 from headrace.core.webhooks import signature
-from headrace.errors import HeadraceError, RetryableError
+from headrace.core.words import short
+from headrace.errors import HeadraceError, InvalidJob, RetryableError
 
 _TIMEOUT = 15.0
 _LONGEST = 300  # characters of an answer that are worth a note
@@ -15,6 +18,32 @@ _LONGEST = 300  # characters of an answer that are worth a note
 
 class Gone(HeadraceError):
     """The receiver says that it does not want any more of this."""
+
+
+def check_url(url: Any, *, insecure: bool) -> str:
+    """The address, if messages may be sent there: by https, or to this machine, unless it is said that http will do."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        host = parts.hostname if parts else None
+        _ = parts.port if parts else None
+    except ValueError:
+        parts = host = None
+    if parts is None or parts.scheme not in ("http", "https") or not host or any(mark in url for mark in "\r\n\t "):
+        raise InvalidJob(f"url: {short(url)} should look like https://example.com/hooks")
+    if parts.username is not None:
+        raise InvalidJob("url: it has a user or password in it, which would be shown; a receiver checks the signature")
+    if parts.scheme == "http" and not insecure and not _is_here(host):
+        raise InvalidJob(f"url: {url} is not encrypted; use https, or allow it with insecure=True")
+    return str(url)
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def post(url: str, secret: str, message_id: str, at: int, body: str) -> int:
