@@ -186,7 +186,7 @@ def test_what_is_carried_over_is_not_told_again(store: StoreUnderTest, engine: E
     settle(engine, fail(submit_and_claim(engine)))
     parcels, letters = engine.porter.pack(0, 10), engine.porter.pack_dead("", 10)
     engine.desk.move(Filter(ids=("job",)), Event.DELETE, 1, now=NOW)
-    engine.letters.purge(("pending",), LATER, 10)
+    engine.letters.purge(["pending"], LATER, 10)
     before = engine.events.last()
     engine.porter.unpack(parcels)
     engine.porter.unpack_dead(letters)

@@ -126,6 +126,7 @@ PROMISED_ERRORS = {
     "JobNotFound": KeyError,
     "FlowNotFound": headrace.JobNotFound,
     "DeadLetterNotFound": headrace.JobNotFound,
+    "WebhookNotFound": headrace.HeadraceError,
     "DeadLetterClosed": headrace.HeadraceError,
     "JobFailed": headrace.HeadraceError,
     "JobCancelled": headrace.HeadraceError,

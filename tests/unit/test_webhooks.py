@@ -7,8 +7,9 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.core.webhooks import check_url, key_of, secret_of, signature, verify
+from headrace.core.webhooks import key_of, secret_of, signature, verify
 from headrace.errors import InvalidJob
+from headrace.runtime.posting import check_url
 
 # The example of the Standard Webhooks specification.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

@@ -24,12 +24,12 @@ from headrace.core.options import check_limit, check_name, check_text
 from headrace.core.retry import Retry
 from headrace.core.seal import opened
 from headrace.core.shelf import Paper
-from headrace.core.webhooks import Hook, body_of, check_url, key_of, secret_of, signature
+from headrace.core.webhooks import Hook, body_of, key_of, secret_of, signature
 from headrace.errors import DuplicateJob, InvalidJob, PermanentError, RetryableError, WebhookNotFound
 from headrace.runtime.job import Job
 from headrace.runtime.listening import KIND as PLACES
 from headrace.runtime.listening import Place, Subscription
-from headrace.runtime.posting import NotTaken, post
+from headrace.runtime.posting import NotTaken, check_url, post
 from headrace.runtime.task import Task
 from headrace.runtime.twin import twin
 

@@ -10,17 +10,14 @@ import base64
 import binascii
 import hashlib
 import hmac
-import ipaddress
 from collections.abc import Mapping
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import msgspec
 from msgspec import Struct
 
 from headrace.core.happenings import Happening, Interest
-from headrace.core.words import short
 from headrace.errors import InvalidJob
 
 PREFIX = "whsec_"
@@ -44,32 +41,6 @@ class Hook(Struct, frozen=True):
     @property
     def wanted(self) -> Interest:
         return Interest(frozenset(self.types), self.queue, self.task)
-
-
-def check_url(url: Any, *, insecure: bool) -> str:
-    """The address, if messages may be sent there: by https, or to this machine, unless it is said that http will do."""
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        host = parts.hostname if parts else None
-        _ = parts.port if parts else None
-    except ValueError:
-        parts = host = None
-    if parts is None or parts.scheme not in ("http", "https") or not host or any(mark in url for mark in "\r\n\t "):
-        raise InvalidJob(f"url: {short(url)} should look like https://example.com/hooks")
-    if parts.username is not None:
-        raise InvalidJob("url: it has a user or password in it, which would be shown; a receiver checks the signature")
-    if parts.scheme == "http" and not insecure and not _is_here(host):
-        raise InvalidJob(f"url: {url} is not encrypted; use https, or allow it with insecure=True")
-    return str(url)
-
-
-def _is_here(host: str) -> bool:
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
 
 
 def key_of(secret: Any) -> bytes:

@@ -1,11 +1,17 @@
-"""Sends a message over http or https, with nothing but the standard library, and tells why it was not taken."""
+"""Messages over http or https: where they may go, and sending one, with nothing but the standard library."""
 
 from __future__ import annotations
 
 import http.client
+import ipaddress
 import urllib.error
 import urllib.request
 from collections.abc import Mapping
+from typing import Any
+from urllib.parse import urlsplit
+
+from headrace.core.words import short
+from headrace.errors import InvalidJob
 
 _LONGEST = 300  # characters of an answer that are worth a note
 
@@ -17,6 +23,32 @@ class NotTaken(Exception):
         super().__init__(why)
         self.status = status
         self.said = said
+
+
+def check_url(url: Any, *, insecure: bool) -> str:
+    """The address, if messages may be sent there: by https, or to this machine, unless it is said that http will do."""
+    try:
+        parts = urlsplit(url) if isinstance(url, str) else None
+        host = parts.hostname if parts else None
+        _ = parts.port if parts else None
+    except ValueError:
+        parts = host = None
+    if parts is None or parts.scheme not in ("http", "https") or not host or any(mark in url for mark in "\r\n\t "):
+        raise InvalidJob(f"url: {short(url)} should look like https://example.com/hooks")
+    if parts.username is not None:
+        raise InvalidJob("url: it has a user or password in it, which would be shown; a receiver checks the signature")
+    if parts.scheme == "http" and not insecure and not _is_here(host):
+        raise InvalidJob(f"url: {url} is not encrypted; use https, or allow it with insecure=True")
+    return str(url)
+
+
+def _is_here(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> int:
