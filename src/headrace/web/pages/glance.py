@@ -19,7 +19,7 @@ from msgspec import Struct
 
 from headrace.app.alert_records import Alert
 from headrace.app.app import Headrace
-from headrace.app.metric_records import MetricSeries, MetricsSnapshot
+from headrace.app.metric_records import MetricSeries, MetricsSnapshot, TaskMetrics
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
@@ -113,7 +113,7 @@ class Glance:
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._pool = ThreadPoolExecutor(_THREADS, "headrace-glance")
-        self._curves: dict[tuple[object, ...], Look[MetricSeries]] = {}
+        self._curves: dict[tuple[object, ...], Look[Any]] = {}
         self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock, self._pool)
         self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock, self._pool)
         self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock, self._pool)
@@ -136,16 +136,22 @@ class Glance:
 
     def series(self, metric: str, window: str, **where: str | None) -> MetricSeries | None:
         """One metric over time, for all who look at the same curve; None as for metrics."""
-        key = (metric, window, *sorted(where.items()))
+        read: Callable[[], MetricSeries] = functools.partial(
+            self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
+        )
+        return self._shared((metric, window, *sorted(where.items())), read)
+
+    def tasks(self, queue: str) -> list[TaskMetrics] | None:
+        """The tasks of a queue in the last hour, those that fail most first; None as for metrics."""
+        return self._shared(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
+
+    def _shared(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
         if key not in self._curves:
             if len(self._curves) >= _MOST_CURVES:
                 self._curves.clear()
-            read: Callable[[], MetricSeries] = functools.partial(
-                self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
-            )
             self._curves[key] = Look(read, self._app.clock, self._pool, fresh=5.0)
         seen = self._curves[key].glimpse(_PATIENCE)
-        return None if seen is None else cast(MetricSeries, seen.value)
+        return None if seen is None else cast(T, seen.value)
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""

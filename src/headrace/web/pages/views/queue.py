@@ -52,7 +52,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "windows": figures.WINDOWS,
         "failing": _top(failed),
         "sampled": len(failed),
-        "tasks": visit.app.metrics.tasks(name, limit=8) if drawn else [],
+        "tasks": visit.glance.tasks(name) or [] if drawn else [],
         "next": cards(visit.app.queue(name).peek(_NEXT), visit.app),
         "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT), visit.app),
         "workers": [worker for worker in visit.glance.workers() if not worker.queues or name in worker.queues],
