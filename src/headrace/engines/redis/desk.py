@@ -254,9 +254,8 @@ class RedisDesk:
         """The same, each part with the place behind it, None at the end; about `reach` jobs are looked at."""
         place: str | bytes = "" if start is None else str(start)
         at_once = _ROWS if what == "rows" else _LOOKS
-        looked = 0
+        looked, looks = 0, min(max(limit, 100), _LOOKS)
         while True:
-            looks = min(max(limit, 100), _LOOKS)
             reached, found = self._ask(_walk, question, place, way, looks, min(limit, at_once), what)
             yield reached, found
             looked += looks
@@ -264,6 +263,7 @@ class RedisDesk:
             if reached is None or limit <= 0 or (reach is not None and looked >= reach):
                 return
             place = reached
+            looks = min(2 * looks, _LOOKS)  # what is rare is looked for in longer strides
 
 
 def _storable(ids: Sequence[str]) -> list[str]:

@@ -285,8 +285,7 @@ def _is_led_by_an_index(which: Filter) -> bool:
     """Whether the jobs are found without looking at many others."""
     if which.ids or which.tag is not None or which.flow is not None or which.states == (State.RUNNING,):
         return True
-    rest = (which.queue, which.task, which.worker, which.text)
-    return which.states in ((State.FAILED,), (State.CANCELLED,)) and rest == (None, None, None, None)
+    return which.states in ((State.FAILED,), (State.CANCELLED,)) and which.worker is None and which.text is None
 
 
 def _floor(ledger: Ledger, before: int | None, reach: int) -> int | None:

@@ -271,7 +271,7 @@ SELECT json_group_array(json_array({JobRow})) FROM (
 
 -- The job that is so many behind the newest, or behind :before.
 -- name: floor
-SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT 1 OFFSET :reach;
+SELECT (SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT 1 OFFSET :reach);
 
 -- name: count
 SELECT count(*) FROM headrace_jobs AS job WHERE {where};

@@ -11,15 +11,15 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from headrace.app.alert_records import Alert
 from headrace.app.app import Headrace
-from headrace.app.metric_records import MetricSeries, MetricsSnapshot
+from headrace.app.metric_records import MetricSeries, MetricsSnapshot, TaskMetrics
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
@@ -28,6 +28,9 @@ from headrace.errors import EngineUnavailable
 T = TypeVar("T")
 _FRESH = 1.0  # seconds
 _REST = 10.0  # times as long as it took
+_QUICK = 0.05  # seconds that somebody may wait for a new value while there is an old one
+_PATIENCE = 0.1  # and for figures that a page can do without
+_THREADS = 4
 _MOST_CURVES = 500
 _FOREVER = 3600.0
 _OLDEST = 15.0  # seconds that a look which is not fresh may stand in while the next is taken
@@ -42,12 +45,13 @@ class Seen(Struct, frozen=True):
 
 
 class Look(Generic[T]):
-    """One shared value."""
+    """One shared value. It is read in a thread of the pool, once for all who ask meanwhile."""
 
-    def __init__(self, read: Callable[[], T], clock: Clock, fresh: float = _FRESH) -> None:
+    def __init__(self, read: Callable[[], T], clock: Clock, pool: Executor, fresh: float = _FRESH) -> None:
         self._read = read
-        self._fresh = fresh
         self._clock = clock
+        self._pool = pool
+        self._fresh = fresh
         self._lock = threading.Lock()
         self._seen: Seen | None = None
         self._taken = 0.0
@@ -56,21 +60,25 @@ class Look(Generic[T]):
 
     def get(self) -> Seen:
         """The value, not older than a moment, or than its cost demands."""
+        seen = self.glimpse(None)
+        assert seen is not None
+        return seen
+
+    def glimpse(self, patience: float | None) -> Seen | None:
+        """The same; None if nothing is known yet and it takes longer than these seconds to find out."""
         with self._lock:
             seen, age = self._seen, time.monotonic() - self._taken
             if seen is not None and not seen.away and age < max(self._fresh, _REST * self._cost):
                 return seen
-            taking, mine = self._taking, False
-            if taking is None:
-                taking, mine = Future(), True
-                self._taking = taking
-        if not mine:
-            return seen if seen is not None and age < _OLDEST else taking.result()
-        if seen is not None and not seen.away and age < _OLDEST and self._cost > 0.05:
-            threading.Thread(target=self._take, args=(taking,), name="headrace-glance", daemon=True).start()
+            if self._taking is None:
+                self._taking = self._pool.submit(self._take)
+            taking = self._taking
+            if seen is not None and age < _OLDEST and (seen.away or self._cost > _QUICK):
+                return seen  # and whoever looks next sees the new one
+        try:
+            return taking.result(patience)
+        except TimeoutError:
             return seen
-        self._take(taking)
-        return taking.result()
 
     def age(self) -> float:
         """For how many seconds the value has been known; 0 if nobody has asked for it."""
@@ -82,28 +90,21 @@ class Look(Generic[T]):
         with self._lock:
             self._taken = float("-inf")
 
-    def _take(self, taking: Future[Seen]) -> None:
+    def _take(self) -> Seen:
         began = time.monotonic()
+        seen = None
         try:
             seen = Seen(self._read(), _moment(self._clock))
-        except EngineUnavailable as error:
+        except EngineUnavailable:
             if self._seen is None:
-                self._end(taking, None, began)
-                taking.set_exception(error)
-                return
+                raise
             seen = Seen(self._seen.value, self._seen.at, away=True)
-        except BaseException as error:
-            self._end(taking, None, began)
-            taking.set_exception(error)
-            return
-        self._end(taking, seen, began)
-        taking.set_result(seen)
-
-    def _end(self, taking: Future[Seen], seen: Seen | None, began: float) -> None:
-        with self._lock:
-            self._taking = None
-            if seen is not None:
-                self._seen, self._taken, self._cost = seen, began, time.monotonic() - began
+        finally:
+            with self._lock:
+                self._taking = None
+                if seen is not None:
+                    self._seen, self._taken, self._cost = seen, began, time.monotonic() - began
+        return seen
 
 
 class Glance:
@@ -111,11 +112,12 @@ class Glance:
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        self._curves: dict[tuple[object, ...], Look[MetricSeries]] = {}
-        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock)
-        self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock)
-        self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock)
-        self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock)
+        self._pool = ThreadPoolExecutor(_THREADS, "headrace-glance")
+        self._curves: dict[tuple[object, ...], Look[Any]] = {}
+        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock, self._pool)
+        self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock, self._pool)
+        self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock, self._pool)
+        self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock, self._pool)
 
     def queues(self) -> list[QueueStats]:
         return list(self._queues.get().value)
@@ -127,23 +129,29 @@ class Glance:
         """Those that fire now, the gravest first."""
         return list(self._alerts.get().value)
 
-    def metrics(self) -> MetricsSnapshot:
-        """The figures of the last minute."""
-        seen: MetricsSnapshot = self._metrics.get().value
-        return seen
+    def metrics(self) -> MetricsSnapshot | None:
+        """The figures of the last minute; None while they are gathered, which takes a while after a rest."""
+        seen = self._metrics.glimpse(_PATIENCE)
+        return None if seen is None else cast(MetricsSnapshot, seen.value)
 
-    def series(self, metric: str, window: str, **where: str | None) -> MetricSeries:
-        """One metric over time, for all who look at the same curve."""
-        key = (metric, window, *sorted(where.items()))
+    def series(self, metric: str, window: str, **where: str | None) -> MetricSeries | None:
+        """One metric over time, for all who look at the same curve; None as for metrics."""
+        read: Callable[[], MetricSeries] = functools.partial(
+            self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
+        )
+        return self._shared((metric, window, *sorted(where.items())), read)
+
+    def tasks(self, queue: str) -> list[TaskMetrics] | None:
+        """The tasks of a queue in the last hour, those that fail most first; None as for metrics."""
+        return self._shared(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
+
+    def _shared(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
         if key not in self._curves:
             if len(self._curves) >= _MOST_CURVES:
                 self._curves.clear()
-            read: Callable[[], MetricSeries] = functools.partial(
-                self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
-            )
-            self._curves[key] = Look(read, self._app.clock, fresh=5.0)
-        seen: MetricSeries = self._curves[key].get().value
-        return seen
+            self._curves[key] = Look(read, self._app.clock, self._pool, fresh=5.0)
+        seen = self._curves[key].glimpse(_PATIENCE)
+        return None if seen is None else cast(T, seen.value)
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""

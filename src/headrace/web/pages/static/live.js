@@ -46,18 +46,22 @@ function connect() {
     tell("live");
     clearTimeout(due);
     due = null;
+    // What happened after the page was made and before the server listens for it is told to nobody.
+    notice();
+    setTimeout(notice, LEAST);
   };
-  stream.addEventListener("changed", (event) => {
-    if (!concerns(event.data)) return;
-    changed = performance.now();
-    refresh();
-  });
+  stream.addEventListener("changed", (event) => concerns(event.data) && notice());
   stream.onerror = () => {
     if (stream?.readyState === EventSource.CLOSED) stream = null; // refused: the browser does not try again
     tell(failures ? "lost" : "polling");
     later(POLL);
   };
   if (isPolling()) later(POLL);
+}
+
+function notice() {
+  changed = performance.now();
+  refresh();
 }
 
 function isPolling() {

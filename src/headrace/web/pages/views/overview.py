@@ -69,9 +69,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
 
 def drained_in(visit: Visit) -> dict[str, float | None]:
     """In how many seconds each queue is empty if it goes on as in the last minute; None if it would never be."""
-    if not visit.app.settings.events:
-        return {}
-    return {figures.queue: figures.eta or None for figures in visit.glance.metrics().queues}
+    known = visit.glance.metrics() if visit.app.settings.events else None
+    return {} if known is None else {figures.queue: figures.eta or None for figures in known.queues}
 
 
 def _pressing(stats: QueueStats) -> tuple[int, str]:
@@ -141,10 +140,11 @@ def _tiles(
         drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
     )
     kept = f"{wording.brief(count[State.COMPLETED])} kept"
-    if not visit.app.settings.events:
+    known = visit.glance.metrics() if visit.app.settings.events else None
+    if known is None:
         yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
         return
-    last = visit.glance.metrics().total
+    last = known.total
     yield Tile(
         key="throughput",
         name="Completed",

@@ -41,17 +41,18 @@ class Failing(Struct, frozen=True):
 def show(visit: Visit) -> Mapping[str, Any]:
     name = visit.name("queue")
     stats = _stats(visit, name)
+    drawn = figures.standard(visit, figures.window_of(visit), queue=name)
     failed = visit.app.engine.letters.find(LetterFilter(statuses=("pending",), queue=name), _SAMPLE)
     return {
         "stats": stats,
         "count": {state.value: getattr(stats, state) for state in State},
         "drained": drained_in(visit).get(name),
-        "figures": figures.standard(visit, figures.window_of(visit), queue=name),
+        "figures": drawn,
         "window": figures.window_of(visit),
         "windows": figures.WINDOWS,
         "failing": _top(failed),
         "sampled": len(failed),
-        "tasks": visit.app.metrics.tasks(name, limit=8) if visit.app.settings.events else [],
+        "tasks": visit.glance.tasks(name) or [] if drawn else [],
         "next": cards(visit.app.queue(name).peek(_NEXT), visit.app),
         "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT), visit.app),
         "workers": [worker for worker in visit.glance.workers() if not worker.queues or name in worker.queues],
