@@ -19,13 +19,13 @@ from headrace import AlertNotFound, ConfigError, Headrace, InvalidAlert
 from headrace.core.alerts import Alert
 from headrace.core.settings import Settings
 from headrace.runtime.alert_desk import CHANNEL, POST, AlertDesk
-from headrace.runtime.alerting import Alerting
 from headrace.runtime.channels import Channel, Undelivered, channel, from_setting
 from headrace.runtime.courier import Courier
 from headrace.runtime.notifying import deliver
 from headrace.testing import VirtualClock
 from tests.runtime.kit import eventually
 from tests.runtime.receivers import Hook, Mailbox, mail_server, web_server
+from tests.runtime.test_alerts import chore_of, until_it_rests
 
 NOW = 1_700_000_000_000
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()
@@ -222,8 +222,8 @@ def test_the_keeper_does_not_wait_for_a_server_that_does_not_answer(app: Headrac
     with socket.create_server(("127.0.0.1", 0)) as deaf:
         app.alerts.channels.create("ops", kind="webhook", url=f"http://127.0.0.1:{deaf.getsockname()[1]}")
         app.alerts.trigger("deploy", "it failed", notify="ops")
-        chore = Alerting(app.engine, app.settings, 15.0)
-        assert chore.do() == 1.0, "somebody is on the way"
+        chore = chore_of(app)
+        assert until_it_rests(chore) == 1.0, "somebody is on the way"
         assert chore.do() == 1.0, "and nobody else is sent"
         connection, _ = deaf.accept()
         connection.close()

@@ -183,7 +183,7 @@ def test_one_that_is_raised_by_hand_is_told_once_in_its_cooldown() -> None:
 
 def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() -> None:
     class Queues(Figures):
-        def labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
+        def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
             return [{"queue": "mail"}, {"queue": "slow"}]
 
     rule = Rule(name="depth", when="depth > 10", per=("queue",))

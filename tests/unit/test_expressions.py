@@ -27,7 +27,7 @@ class Figures:
     def baseline(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
         return self.figures.get(f"usual_{name}")
 
-    def labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
+    def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
         return []
 
 

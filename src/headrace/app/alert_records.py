@@ -46,8 +46,12 @@ class Alert(Struct, frozen=True, kw_only=True):
 
 
 class AlertChange(Struct, frozen=True, kw_only=True):
-    """Something that happened to an alert: it was raised, repeated, acknowledged or resolved; and what it was then."""
+    """Something that happened to an alert: it was raised, repeated, acknowledged or resolved; and what it was then.
 
+    Behind its `cursor` the history goes on.
+    """
+
+    cursor: str
     at: datetime
     what: Deed
     alert: Alert
@@ -149,9 +153,10 @@ def shown_alert(alert: core.Alert, silences: list[core.Silence], now: int) -> Al
     )
 
 
-def shown_change(change: core.Change) -> AlertChange:
+def shown_change(cursor: str, change: core.Change) -> AlertChange:
     alert = shown_alert(change.alert, [], change.at)
-    return AlertChange(at=_moment(change.at), what=change.what, alert=alert, by=change.by, note=change.note)
+    at = _moment(change.at)
+    return AlertChange(cursor=cursor, at=at, what=change.what, alert=alert, by=change.by, note=change.note)
 
 
 def shown_rule(rule: core.Rule, open_alerts: list[core.Alert], health: Health | None) -> AlertRule:

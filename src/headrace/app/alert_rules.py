@@ -39,7 +39,7 @@ class AlertRules:
         `runbook` are for whoever is told, `notify` names the channels, by default those of `alert_notify`.
         """
         made = rule(name, fields)
-        self._ensure_channels(made)
+        self._desk.ensure_channels(made.notify)
         if made.name in SHIPPED or not self._desk.put(RULE, made.name, 0, made):
             raise InvalidAlert(f"name: there is a rule {made.name!r} already; change it with update()")
         return self.get(made.name)
@@ -61,7 +61,7 @@ class AlertRules:
             paper = self._desk.get(RULE, check_rule_name(name))
             before = self._known(name) if paper is None else readable(paper)
             after = rule(name, fields, before)
-            self._ensure_channels(after)
+            self._desk.ensure_channels(after.notify)
             if self._desk.put(RULE, name, 0 if paper is None else paper.version, after):
                 return self.get(name)
         raise EngineUnavailable(f"rule {name!r} is being changed by others all the time; try again")
@@ -101,12 +101,6 @@ class AlertRules:
             near = nearest(name, rules)
             raise AlertNotFound("alert rule", name, f"; did you mean {near!r}?" if near else "")
         return rules[name]
-
-    def _ensure_channels(self, made: Rule) -> None:
-        channels = self._desk.channels() if made.notify else {}
-        for name in made.notify or ():
-            if name not in channels:
-                raise InvalidAlert(f"notify: there is no channel {name!r}; there are {', '.join(channels)}")
 
     acreate = twin(create)
     aget = twin(get)

@@ -27,7 +27,7 @@ from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
 from headrace.core.words import short
 from headrace.errors import AlertNotFound, EngineUnavailable, InvalidAlert
-from headrace.runtime.alert_desk import SILENCE, AlertDesk
+from headrace.runtime.alert_desk import SILENCE, AlertDesk, cursor_of
 from headrace.runtime.alerting import Round, is_muted, open_alerts
 from headrace.runtime.courier import Courier
 from headrace.runtime.meter import Meter
@@ -89,17 +89,26 @@ class Alerts:
         return self._shown([self._find(alert_id)[1]])[0]
 
     def history(
-        self, *, limit: int = 100, before: datetime | None = None, rule: str | None = None
+        self,
+        *,
+        limit: int = 100,
+        before: datetime | None = None,
+        cursor: str | None = None,
+        rule: str | None = None,
     ) -> list[AlertChange]:
-        """What happened to alerts, the newest first; kept for `alert_keep` seconds."""
+        """What happened to alerts, the newest first; kept for `alert_keep` seconds.
+
+        It goes on behind the entry with this `cursor`, or with what was before a moment.
+        """
         most, found = check_limit("limit", limit), list[AlertChange]()
-        until = None if before is None else check_moment("before", before)
+        last = None if before is None else cursor_of(check_moment("before", before))
+        last = last if cursor is None else check_text("cursor", cursor)
         while len(found) < most:
-            page = self._desk.history(most, until)
-            found += [shown_change(one) for one in page if rule in (None, one.alert.rule)]
+            page = self._desk.history(most, last)
+            found += [shown_change(key, one) for key, one in page if rule in (None, one.alert.rule)]
             if len(page) < most:
                 break
-            until = page[-1].at
+            last = page[-1][0]
         return found[:most]
 
     def _shown(self, alerts: list[core.Alert]) -> list[Alert]:
@@ -151,6 +160,7 @@ class Alerts:
         made = rule(name, {**how, "summary": summary, "when": "1 > 0"})
         if check_rule_name(name) in self._desk.rules():
             raise InvalidAlert(f"name: {name!r} is the name of a rule, which raises its alerts itself; use another")
+        self._desk.ensure_channels(made.notify)
         for _ in range(_ATTEMPTS):
             now, known = self._hub.clock.now(), self._desk.alert(name, series)
             muted = is_muted([silence for _, silence in self._desk.silences()], made, series, now)
@@ -165,10 +175,9 @@ class Alerts:
         The answer are the alerts to which something happened.
         """
         clock, desk = self._hub.clock, self._desk
-        round_ = Round(desk, self._readings(), clock.now())
-        round_.walk()
+        steps = Round(desk, self._readings(), clock.now()).finish()
         Courier(desk, clock).deliver()
-        return self._shown([step.alert for step in round_.steps if step.alert is not None])
+        return self._shown([step.alert for step in steps if step.alert is not None])
 
     # -- silences
 

@@ -155,6 +155,7 @@ def step(
         figures=answer.figures,
         summary=in_words(rule, series, answer.figures),
         no_data_since=None,
+        by_hand=False,
     )
     return _held(rule, current, now, muted)
 
@@ -236,7 +237,8 @@ def look(rule: Rule, readings: Readings, open_series: list[dict[str, str]]) -> l
     condition = parsed(rule.when)
     if not rule.per:
         return [({}, condition.answer(readings, {}))]
-    there = {key_of("", series): series for series in [*open_series, *readings.labels(rule.per)]}
+    window = max((reading.window or 0 for reading in condition.readings()), default=0)
+    there = {key_of("", series): series for series in [*open_series, *readings.labels(rule.per, window or None)]}
     return [(series, condition.answer(readings, series)) for series in there.values() if [*series] == [*rule.per]]
 
 

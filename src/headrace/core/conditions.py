@@ -27,8 +27,8 @@ class Readings(Protocol):
         """What the measure usually is."""
         ...
 
-    def labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
-        """The sets of labels of these names that there are, such as every queue."""
+    def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
+        """The sets of labels of these names that there are, or were within a window, such as every queue."""
         ...
 
 

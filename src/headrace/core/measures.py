@@ -26,6 +26,11 @@ class Measure(Struct, frozen=True):
     timed: bool = False
     unit: Unit = ""
 
+    @property
+    def is_count(self) -> bool:
+        """Whether twice the time has twice as many of it."""
+        return self.timed and not self.unit
+
     def in_words(self, value: float | None) -> str:
         """A value as people read it."""
         if value is None:

@@ -80,6 +80,13 @@ class AlertDesk:
         told = [_said(text) for text in self._settings.alert_channels]
         return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in told}}
 
+    def ensure_channels(self, names: Sequence[str] | None) -> None:
+        """InvalidAlert if one of these is not there."""
+        channels = self.channels() if names else {}
+        for name in names or ():
+            if name not in channels:
+                raise InvalidAlert(f"notify: there is no channel {name!r}; there are {', '.join(channels)}")
+
     def keep_channel(self, channel: Channel, version: int) -> bool:
         text = msgspec.json.encode(channel).decode()
         if self._seal is not None:
@@ -115,7 +122,7 @@ class AlertDesk:
             return True
         if step.deed is not None:
             change = Change(at=now, what=step.deed, alert=step.alert, by=by, note=note)
-            papers.append(Paper(HISTORY, f"{now:015d} {ids.new_id(now)}", 0, _text(change)))
+            papers.append(Paper(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
             if step.tell:
                 papers += self._posts((step.deed, step.alert), now)
         if not self._shelf.put(papers):
@@ -143,15 +150,14 @@ class AlertDesk:
         for paper in papers:
             self._shelf.remove([paper])
 
-    def history(self, limit: int, before: int | None = None) -> list[Change]:
-        """What happened, the newest first."""
-        last = None if before is None else f"{before:015d}"
+    def history(self, limit: int, last: str | None = None) -> list[tuple[str, Change]]:
+        """What happened before this cursor, the newest first, each with its own."""
         papers = self._shelf.browse(HISTORY, last=last, limit=limit, newest_first=True)
-        return [decoded(paper, Change) for paper in papers]
+        return [(paper.key, decoded(paper, Change)) for paper in papers]
 
     def trim(self, before: int) -> bool:
         """Forget some of what happened before; whether that was all."""
-        return self._shelf.drop(HISTORY, f"{max(before, 0):015d}", _PAGE) < _PAGE
+        return self._shelf.drop(HISTORY, cursor_of(before), _PAGE) < _PAGE
 
     # -- silences
 
@@ -182,10 +188,11 @@ class AlertDesk:
 
     def browse(self, kind: str) -> Iterator[Paper]:
         """Every paper of a kind."""
-        papers = self._shelf.browse(kind, limit=_PAGE)
-        while papers:
-            yield from papers
-            papers = [] if len(papers) < _PAGE else self._shelf.browse(kind, papers[-1].key, limit=_PAGE)[1:]
+        page = self._shelf.browse(kind, limit=_PAGE)
+        yield from page
+        while len(page) == _PAGE:
+            page = self._shelf.browse(kind, page[-1].key, limit=_PAGE)
+            yield from page[1:]
 
     def get(self, kind: str, key: str) -> Paper | None:
         return next(iter(self._shelf.get(kind, [key])), None)
@@ -201,6 +208,11 @@ class AlertDesk:
 
     def remove_all(self, papers: Sequence[Paper]) -> bool:
         return self._shelf.remove(papers)
+
+
+def cursor_of(at: int) -> str:
+    """What stands in the history before all that happened at this time."""
+    return f"{max(at, 0):015d}"
 
 
 def _said(text: str) -> Channel:

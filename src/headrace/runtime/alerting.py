@@ -7,7 +7,9 @@ one who is first at its version stores the next state, and with it, in one commi
 from __future__ import annotations
 
 import logging
+import random
 from collections.abc import Callable, Iterator
+from typing import Literal
 
 from msgspec import Struct, structs
 
@@ -21,13 +23,14 @@ from headrace.core.shelf import Paper
 from headrace.core.words import why
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.alert_desk import TURN, AlertDesk, decoded
+from headrace.runtime.alert_desk import TURN, AlertDesk, Health, decoded
 from headrace.runtime.courier import Courier
 from headrace.runtime.readings import StoreReadings
 
 log = logging.getLogger("headrace.alerts")
 
 _TRIM_EVERY = 3_600_000
+_AT_ONCE = 50  # alerts of one piece
 _SOON = 1.0  # seconds until what is on the way is asked for
 _Known = dict[str, tuple[Paper, Alert]]
 
@@ -41,8 +44,14 @@ class Round(Struct):
     steps: list[Step] = []
     silences: list[Silence] = []
 
-    def walk(self) -> None:
-        """Look at every rule, and at the alerts that no rule is for any more."""
+    def finish(self) -> list[Step]:
+        """Walk without a rest; what happened."""
+        for _ in self.walk():
+            pass
+        return self.steps
+
+    def walk(self) -> Iterator[None]:
+        """Look at every rule, a piece of work each, and at the alerts that no rule is for any more."""
         self.silences = [silence for _, silence in self.desk.silences() if silence.until > self.now]
         rules = self.desk.rules()
         health = self.desk.health()
@@ -51,14 +60,15 @@ class Round(Struct):
             known.setdefault(alert.rule, {})[paper.key] = (paper, alert)
         for rule in rules.values():
             if rule.enabled:
-                self._look_at(rule, known.pop(rule.name, {}), f"rule {rule.name}" in health)
+                yield from self._look_at(rule, known.pop(rule.name, {}), health.get(f"rule {rule.name}"))
             elif f"rule {rule.name}" in health:
                 self.desk.tell_health(f"rule {rule.name}", None)
+            yield
         for left in known.values():
             self._end(left, rules)
 
-    def _look_at(self, rule: Rule, known: _Known, was_ill: bool) -> None:
-        by_series = {_key(alert.series): one for one in known.values() if not (alert := one[1]).by_hand}
+    def _look_at(self, rule: Rule, known: _Known, health: Health | None) -> Iterator[None]:
+        by_series = {_key(one[1].series): one for one in known.values()}
         try:
             answers = look(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
         except EngineUnavailable:
@@ -67,9 +77,11 @@ class Round(Struct):
             if self.desk.tell_health(f"rule {rule.name}", "broken", why(error)):
                 log.error("alert rule %s can't be evaluated: %s", rule.name, why(error))
             return
-        self._tell_health(rule, answers, was_ill)
-        for series, answer in answers:
+        self._tell_health(rule, answers, health)
+        for place, (series, answer) in enumerate(answers, 1):
             self._advance(rule, series, by_series.pop(_key(series), None), answer)
+            if place % _AT_ONCE == 0:
+                yield
         for paper, alert in by_series.values():  # over for long, or of labels that the rule had before
             if alert.is_open:
                 self._keep(paper, resolve(alert, self.now, by="its rule was changed", muted=self._is_muted(alert)))
@@ -98,10 +110,11 @@ class Round(Struct):
             elif is_forgotten(alert, _TRIM_EVERY, self.now):
                 self.desk.forget([paper])
 
-    def _tell_health(self, rule: Rule, answers: list[tuple[dict[str, str], Answer]], was_ill: bool) -> None:
-        blind = bool(answers) and all(answer.holds is None for _, answer in answers)
-        if blind or was_ill:
-            self.desk.tell_health(f"rule {rule.name}", "no_data" if blind else None)
+    def _tell_health(self, rule: Rule, answers: list[tuple[dict[str, str], Answer]], health: Health | None) -> None:
+        is_blind = bool(answers) and all(answer.holds is None for _, answer in answers)
+        state: Literal["no_data"] | None = "no_data" if is_blind else None
+        if state != (None if health is None else health.state):
+            self.desk.tell_health(f"rule {rule.name}", state)
 
     def _would_mute(self, rule: Rule, series: dict[str, str]) -> bool:
         return is_muted(self.silences, rule, series, self.now)
@@ -153,13 +166,29 @@ class Alerting:
         self._desk = AlertDesk(engine, settings, seal)
         self._courier = Courier(self._desk, engine.clock)
         self._readings = readings or (lambda: StoreReadings(engine, settings))
+        self._pieces: Iterator[None] | None = None
+        self._is_first = True
 
     def do(self) -> float:
-        now = self._engine.clock.now()
-        pause = self._take_turn(now)
-        if pause is None:
-            Round(self._desk, self._readings(), now).walk()
-            pause = self._every
+        if self._is_first:  # not all workers of a deploy at the same moment
+            self._is_first = False
+            return random.uniform(0.0, self._every)
+        if self._pieces is None:
+            now = self._engine.clock.now()
+            if (pause := self._take_turn(now)) is not None:
+                return self._rest(pause)
+            self._pieces = Round(self._desk, self._readings(), now).walk()
+        try:
+            next(self._pieces)
+            return 0.0
+        except StopIteration:
+            self._pieces = None
+            return self._rest(self._every)
+        except Exception:
+            self._pieces = None  # a round that was cut off begins anew, with the next turn
+            raise
+
+    def _rest(self, pause: float) -> float:
         return min(pause, _SOON) if self._courier.set_out() else pause
 
     def _take_turn(self, now: int) -> float | None:

@@ -2,24 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import NamedTuple
+from collections.abc import Container, Mapping
 
 from headrace.core import buckets, figures
 from headrace.core.buckets import DAY, HOUR, Width, width_within
+from headrace.core.measures import MEASURES
 from headrace.core.tally import EMPTY, Cell
 from headrace.runtime.meter import Meter
 
-_LATELY = 3_600_000  # of what is listed
-_Who = tuple[str | None, str | None, str | None]  # queue, task and worker; None for all of them
 _LABELS = ("queue", "task", "worker")
+_Who = tuple[str | None, ...]  # queue, task and worker; None for all of them
+_Shape = tuple[bool, ...]  # which of them are told apart
 
 
-class _Sums(NamedTuple):
-    """What happened within a time, for every queue and task, for every worker, and for any of them."""
+class _Span:
+    """What happened within a time. It is added up for those who are asked about, when they first are."""
 
-    cells: dict[_Who, Cell]
-    began: int
+    def __init__(self, cells: list[tuple[_Who, Cell]], began: int) -> None:
+        self._cells = cells
+        self.began = began
+        self._sums: dict[_Shape, dict[_Who, Cell]] = {}
+
+    def told_apart(self, shape: _Shape) -> dict[_Who, Cell]:
+        """By queue, by task, by both, by worker, or all together."""
+        if shape not in self._sums:
+            sums: dict[_Who, Cell] = {}
+            of_workers = shape[2]
+            for who, cell in self._cells:
+                if of_workers == (who[2] is not None):
+                    key = tuple(name if told else None for name, told in zip(who, shape, strict=True))
+                    known = sums.get(key)
+                    sums[key] = cell if known is None else known.plus(cell)
+            self._sums[shape] = sums
+        return self._sums[shape]
 
 
 class Measured:
@@ -28,57 +43,58 @@ class Measured:
     def __init__(self, meter: Meter, now: int) -> None:
         self._meter = meter
         self._now = now
-        self._sums: dict[tuple[int, int], _Sums] = {}
+        self._spans: dict[tuple[int, int], _Span] = {}
 
     def value(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
         """A metric over the last so many milliseconds; None without any data."""
         if name in figures.GAUGED:
             return self._meter.value(name, queue=labels.get("queue"), window=window)
+        since, span = self._lately(window)
+        cell = span.told_apart(_shape(labels)).get(_who(labels), EMPTY)
+        return figures.tallied(name, cell, (self._now - since) / 1000)
+
+    def baseline(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
+        """What is usual: the metric over the last day, without the hour that is not over; None without any data.
+
+        A count is what there would be of it in such a window.
+        """
+        if name in figures.GAUGED:
+            return self._meter.baseline(name, queue=labels.get("queue"))
+        end = HOUR.start(self._now)
+        span = self._within(HOUR, max(end - DAY, 0), end - 1)
+        cell = span.told_apart(_shape(labels)).get(_who(labels))
+        lasted = end - span.began
+        usual = None if cell is None else figures.tallied(name, cell, lasted / 1000)
+        return usual * window / lasted if usual is not None and MEASURES[name].is_count else usual
+
+    def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
+        """The queues, tasks or workers, or pairs of them, of which anything was counted in this time."""
+        _, span = self._lately(window)
+        found = span.told_apart(_shape(per))
+        named = sorted(who for who in found if all(name for name, told in zip(who, _shape(per), strict=True) if told))
+        return [{label: str(who[_LABELS.index(label)]) for label in per} for who in named]
+
+    def _lately(self, window: int) -> tuple[int, _Span]:
         width = width_within(window)
         since = buckets.since(width, window, self._now)
-        sums = self._within(width, since, self._now)
-        return figures.tallied(name, sums.cells.get(_who(labels), EMPTY), (self._now - since) / 1000)
+        return since, self._within(width, since, self._now)
 
-    def baseline(self, name: str, labels: Mapping[str, str]) -> float | None:
-        """What is usual: the metric over the last day, without the hour that is not over; None without any data."""
-        if name in figures.GAUGED:
-            return self._meter.baseline(name, **{label: labels.get(label) for label in _LABELS})
-        until = HOUR.start(self._now)
-        sums = self._within(HOUR, max(until - DAY, 0), until)
-        cell = sums.cells.get(_who(labels))
-        return None if cell is None else figures.tallied(name, cell, (until - sums.began) / 1000)
-
-    def labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
-        """The queues, tasks or workers, or pairs of them, of which anything was counted lately."""
-        sums = self._within(width_within(_LATELY), self._now - _LATELY, self._now)
-        wanted = [_LABELS.index(label) for label in per if label in _LABELS]
-        named = [who for who in sums.cells if [place for place in range(3) if who[place] is not None] == sorted(wanted)]
-        return [{_LABELS[place]: who[place] or "" for place in wanted} for who in sorted(named, key=str)]
-
-    def _within(self, width: Width, since: int, until: int) -> _Sums:
+    def _within(self, width: Width, since: int, until: int) -> _Span:
         key = (width.span, since)
-        if key not in self._sums:
-            self._sums[key] = self._added_up(width, since, until)
-        return self._sums[key]
-
-    def _added_up(self, width: Width, since: int, until: int) -> _Sums:
-        cells: dict[_Who, Cell] = {}
-        began = until
-        for start, jobs in self._meter.jobs(width, since, until):
-            began = min(began, start)
-            for (queue, task), cell in jobs.items():
-                _add(cells, cell, ((queue, task, None), (queue, None, None), (None, task, None), (None, None, None)))
-        for _, workers in self._meter.workers(width, since, until):
-            for worker, cell in workers.items():
-                _add(cells, cell, ((None, None, worker),))
-        return _Sums(cells, began)
-
-
-def _add(cells: dict[_Who, Cell], cell: Cell, whom: Iterable[_Who]) -> None:
-    for who in whom:
-        known = cells.get(who)
-        cells[who] = cell if known is None else known.plus(cell)
+        if key not in self._spans:
+            jobs = list(self._meter.jobs(width, since, until))
+            cells: list[tuple[_Who, Cell]] = [
+                ((*place, None), cell) for _, some in jobs for place, cell in some.items()
+            ]
+            for _, workers in self._meter.workers(width, since, until):
+                cells += [((None, None, name), cell) for name, cell in workers.items()]
+            self._spans[key] = _Span(cells, min((start for start, _ in jobs), default=until))
+        return self._spans[key]
 
 
 def _who(labels: Mapping[str, str]) -> _Who:
-    return labels.get("queue"), labels.get("task"), labels.get("worker")
+    return tuple(labels.get(label) for label in _LABELS)
+
+
+def _shape(labels: Container[str]) -> _Shape:
+    return tuple(label in labels for label in _LABELS)

@@ -51,14 +51,14 @@ class StoreReadings:
         return self._measured.value(name, labels, window or USUAL_WINDOW)
 
     def baseline(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
-        return None if self._measured is None else self._measured.baseline(name, labels)
+        return None if self._measured is None else self._measured.baseline(name, labels, window or USUAL_WINDOW)
 
-    def labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
+    def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
         if per == ("queue",):
             return [{"queue": name} for name in sorted(self._queues)]
         if "reason" in per:
-            return self._letter_labels(per)
-        return [] if self._measured is None else self._measured.labels(per)
+            return self._letter_labels(per, window or USUAL_WINDOW)
+        return [] if self._measured is None else self._measured.labels(per, window or USUAL_WINDOW)
 
     # -- what the store tells
 
@@ -117,9 +117,9 @@ class StoreReadings:
         asked = LetterFilter(statuses=("pending",)) if window is None else LetterFilter(since=self._now - window)
         return self._engine.letters.count(structs.replace(asked, **labels))
 
-    def _letter_labels(self, per: tuple[str, ...]) -> list[dict[str, str]]:
+    def _letter_labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """Of those that came in lately, of which there are seldom any."""
-        lately = LetterFilter(since=self._now - USUAL_WINDOW)
+        lately = LetterFilter(since=self._now - window)
         rows = self._engine.letters.find(lately, _MOST_LETTERS) if self._engine.letters.count(lately) else []
         found = {tuple(getattr(row, label) for label in per) for row in rows}
         return [dict(zip(per, values, strict=True)) for values in sorted(found)]
