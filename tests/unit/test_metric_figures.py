@@ -8,12 +8,12 @@ import pytest
 
 from headrace.core import buckets, figures
 from headrace.core.buckets import DAY, HOUR, MINUTE, TEN_SECONDS
-from headrace.core.gauges import STORE, Gauges, as_gauges, sample_of_jobs, then
+from headrace.core.gauges import STORE, Gauge, Gauges, as_gauges, sample_of_jobs, then
 from headrace.core.histogram import Histogram
 from headrace.core.model import Depth
 from headrace.core.settings import Settings
 from headrace.core.states import State
-from headrace.core.tally import EMPTY, Cell
+from headrace.core.tally import EMPTY, Cell, total
 from headrace.core.windows import window_ms
 from headrace.errors import InvalidJob
 from tests.conformance.build import worker_row
@@ -112,7 +112,7 @@ def test_of_a_bucket_the_last_reading_counts_and_the_highest_is_kept() -> None:
     both = then(then(gauges(3), gauges(9)), gauges(5))
     assert figures.gauged("depth", "mail", [both]) == 5
     assert figures.gauged("depth_max", "mail", [both]) == 9
-    assert both["mail"]["pending"].mean == pytest.approx(17 / 3)
+    assert figures.mean_of(both, "depth", "mail") == pytest.approx(17 / 3)
 
 
 def test_a_queue_that_was_emptied_has_nothing_left_in_it() -> None:
@@ -120,6 +120,18 @@ def test_a_queue_that_was_emptied_has_nothing_left_in_it() -> None:
     assert figures.gauged("depth", "mail", [both]) == 0
     assert figures.gauged("depth", "fresh", [both]) == 4
     assert figures.gauged("depth_max", "mail", [both]) == 3
+    assert figures.mean_of(both, "depth", "fresh") == 2, "it had nothing in it before"
+
+
+def test_metrics_of_many_cells_are_those_of_their_sum() -> None:
+    cells = [SOME, EMPTY, SOME, Cell(completed=3, run=Histogram.of([999]), other={"schedule.fired": 1})]
+    for name in figures.TALLIED:
+        assert figures.summed(name, cells, 30.0) == figures.tallied(name, total(cells), 30.0)
+
+
+def test_what_is_nothing_takes_no_room() -> None:
+    found = as_gauges(sample_of_jobs([], [], ["idle", "still"], NOW))
+    assert found == {STORE: {"workers": Gauge(0, 0, 0)}}
 
 
 def test_a_server_does_not_tell_how_busy_it_is() -> None:

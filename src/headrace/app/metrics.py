@@ -158,11 +158,11 @@ class Metrics:
         return MetricSeries(name=name, step=size / 1000, points=points, queue=queue, task=task, worker=worker)
 
     def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
-        cells: defaultdict[int, Cell] = defaultdict(Cell)
+        cells: defaultdict[int, list[Cell]] = defaultdict(list)
         for start, cell in self.meter.cells(buckets.width_for(size), first, end, **which):
-            cells[start // size * size] = cells[start // size * size].plus(cell)
+            cells[start // size * size].append(cell)
         spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end + 1, size)}
-        return {start: figures.tallied(name, cells[start], seconds) for start, seconds in spans.items()}
+        return {start: figures.summed(name, cells[start], seconds) for start, seconds in spans.items()}
 
     def _gauged(self, name: str, queue: str | None, first: int, end: int, size: int) -> dict[int, float | None]:
         found: defaultdict[int, list[Gauges]] = defaultdict(list)

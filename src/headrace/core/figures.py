@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from headrace.core.gauges import STORE, Gauge, Gauges
-from headrace.core.histogram import Histogram
+from headrace.core.histogram import Histogram, merged
 from headrace.core.states import OPEN, State
 from headrace.core.tally import COUNTS, Cell
 from headrace.core.words import nearest, short
@@ -60,18 +60,32 @@ def check_metric(name: object, *, queue: str | None, task: str | None, worker: s
 
 def tallied(name: str, cell: Cell, seconds: float) -> float | None:
     """A metric of what was counted within so many seconds."""
+    return summed(name, [cell], seconds)
+
+
+def summed(name: str, cells: Iterable[Cell], seconds: float) -> float | None:
+    """A metric of what was counted in all of these cells; only what it is made of is added up."""
+    some = list(cells)
     if name in COUNTS:
-        return float(getattr(cell, name))
+        return float(_sum(some, name))
     if name in RATES:
-        return float(getattr(cell, RATES[name])) / seconds if seconds else None
+        return _sum(some, RATES[name]) / seconds if seconds else None
     if name in _OTHER:
-        return float(cell.other.get(_OTHER[name], 0))
+        return float(_events(some, _OTHER[name]))
     if name == "error_rate":
-        return share(cell.errors, cell.completed)
+        return share(_sum(some, "errors"), _sum(some, "completed"))
     if name == "schedule_misses":
-        return share(cell.other.get("schedule.skipped", 0), cell.other.get("schedule.fired", 0))
+        return share(_events(some, "schedule.skipped"), _events(some, "schedule.fired"))
     what, _, how = name.partition("_")
-    return duration(cell.wait if what == "wait" else cell.run, how)
+    return duration(merged(cell.wait if what == "wait" else cell.run for cell in some), how)
+
+
+def _sum(cells: list[Cell], field: str) -> int:
+    return sum(getattr(cell, field) for cell in cells)
+
+
+def _events(cells: list[Cell], kind: str) -> int:
+    return sum(cell.other.get(kind, 0) for cell in cells)
 
 
 def share(these: int, others: int) -> float | None:
@@ -108,6 +122,11 @@ def reading(gauges: Gauges, name: str, queue: str | None) -> Gauge:
 
 
 _NOTHING = Gauge(0.0, 0.0, 0.0)
+
+
+def mean_of(gauges: Gauges, name: str, queue: str | None) -> float:
+    """The mean of a gauge in a bucket. What was nothing has no reading, but the number of workers always has."""
+    return reading(gauges, name, queue).sum / gauges[STORE]["workers"].count
 
 
 def seconds_to_drain(depth: float, coming: float, going: float) -> float | None:

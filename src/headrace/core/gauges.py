@@ -15,6 +15,7 @@ from headrace.core.model import Depth, WorkerRow
 from headrace.core.states import OPEN, State
 
 STORE: Final = ""
+ALWAYS: Final = ("workers", "dead", "stale", "store_bytes", "busy")  # if there is none of these, nobody has looked
 
 Sample = dict[str, dict[str, float]]
 
@@ -27,10 +28,6 @@ class Gauge(Struct, frozen=True, array_like=True):
     sum: float
     count: int = 1
 
-    @property
-    def mean(self) -> float:
-        return self.sum / self.count
-
     def then(self, later: Gauge) -> Gauge:
         """With what was read later."""
         return Gauge(later.last, max(self.most, later.most), self.sum + later.sum, self.count + later.count)
@@ -42,21 +39,26 @@ Gauges = dict[str, dict[str, Gauge]]
 def sample_of_jobs(depths: Iterable[Depth], workers: Iterable[WorkerRow], queues: Iterable[str], now: int) -> Sample:
     """How many jobs are in each open state, how old the oldest pending one is, and how many workers serve a queue."""
     alive = [worker for worker in workers if not worker.is_silent(now)]
-    sample: Sample = {STORE: {**{state.value: 0.0 for state in OPEN}, "oldest": 0.0, "workers": float(len(alive))}}
+    sample: Sample = {STORE: {"workers": len(alive)}}
     for depth in depths:
         if depth.state not in OPEN:
             continue
         for where in (sample[STORE], sample.setdefault(depth.queue, {})):
-            where[depth.state.value] = where.get(depth.state.value, 0.0) + depth.jobs
+            where[depth.state.value] = where.get(depth.state.value, 0) + depth.jobs
             if depth.state is State.PENDING and depth.oldest is not None:
                 where["oldest"] = max(where.get("oldest", 0.0), (now - depth.oldest) / 1000)
     for queue in {*sample, *queues} - {STORE}:
-        sample.setdefault(queue, {})["workers"] = float(sum(worker.serves(queue) for worker in alive))
+        sample.setdefault(queue, {})["workers"] = sum(worker.serves(queue) for worker in alive)
     return sample
 
 
 def as_gauges(sample: Mapping[str, Mapping[str, float]]) -> Gauges:
-    return {queue: {name: Gauge(x, x, x) for name, x in found.items()} for queue, found in sample.items()}
+    """The readings to store. What is nothing is left out, for most is, every ten seconds; see ALWAYS."""
+    return {
+        queue: {name: Gauge(x, x, x) for name, x in found.items() if x or name in ALWAYS}
+        for queue, found in sample.items()
+        if queue == STORE or any(found.values())
+    }
 
 
 def then(before: Gauges, later: Gauges) -> Gauges:

@@ -63,12 +63,7 @@ class Histogram(Struct, frozen=True, array_like=True):
 
     def plus(self, other: Histogram) -> Histogram:
         """Both together."""
-        if not (self.bins and other.bins):
-            return self if self.bins else other
-        bins = dict(self.bins)
-        for number, count in other.bins.items():
-            bins[number] = bins.get(number, 0) + count
-        return Histogram(self.total + other.total, min(self.least, other.least), max(self.most, other.most), bins)
+        return merged((self, other))
 
     def quantile(self, share: float) -> float | None:
         """The duration that this share of all does not exceed, to within 5 %; None if there are none."""
@@ -92,3 +87,17 @@ class Histogram(Struct, frozen=True, array_like=True):
 
 
 NOTHING: Final = Histogram()
+
+
+def merged(histograms: Iterable[Histogram]) -> Histogram:
+    """All of them together."""
+    some = [each for each in histograms if each.bins]
+    if len(some) < 2:
+        return some[0] if some else NOTHING
+    bins = dict(some[0].bins)
+    for each in some[1:]:
+        for number, count in each.bins.items():
+            bins[number] = bins.get(number, 0) + count
+    return Histogram(
+        sum(each.total for each in some), min(each.least for each in some), max(each.most for each in some), bins
+    )

@@ -11,7 +11,7 @@ from typing import Final, TypeVar
 
 from msgspec import Struct, field
 
-from headrace.core.histogram import NOTHING, Histogram
+from headrace.core.histogram import NOTHING, Histogram, merged
 
 K = TypeVar("K")
 COUNTS: Final = ("enqueued", "started", "completed", "errors", "failed", "retried", "cancelled")
@@ -37,18 +37,7 @@ class Cell(Struct, frozen=True, array_like=True):
 
     def plus(self, that: Cell) -> Cell:
         """Both together."""
-        return Cell(
-            self.enqueued + that.enqueued,
-            self.started + that.started,
-            self.completed + that.completed,
-            self.errors + that.errors,
-            self.failed + that.failed,
-            self.retried + that.retried,
-            self.cancelled + that.cancelled,
-            self.wait.plus(that.wait),
-            self.run.plus(that.run),
-            dict(Counter(self.other) + Counter(that.other)) if that.other else self.other,
-        )
+        return total((self, that))
 
 
 EMPTY = Cell()
@@ -56,10 +45,13 @@ EMPTY = Cell()
 
 def total(cells: Iterable[Cell]) -> Cell:
     """All of them together."""
-    found = EMPTY
-    for cell in cells:
-        found = found.plus(cell)
-    return found
+    some = list(cells)
+    counts = {name: sum(getattr(cell, name) for cell in some) for name in COUNTS}
+    waits, runs = merged(cell.wait for cell in some), merged(cell.run for cell in some)
+    other: Counter[str] = Counter()
+    for cell in some:
+        other.update(cell.other)
+    return Cell(**counts, wait=waits, run=runs, other=dict(other))
 
 
 def add(into: dict[K, Cell], more: Mapping[K, Cell]) -> dict[K, Cell]:

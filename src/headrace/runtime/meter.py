@@ -13,7 +13,7 @@ from headrace.core import buckets, figures
 from headrace.core.buckets import DAY, HOUR, TEN_SECONDS, Width, width_within
 from headrace.core.gauges import STORE, Gauges
 from headrace.core.settings import Settings
-from headrace.core.tally import Cell, total
+from headrace.core.tally import Cell
 from headrace.engines.protocol import Engine
 from headrace.runtime.gathering import Gathering
 from headrace.runtime.metric_reading import Place, gauges_in, jobs_in, workers_in
@@ -57,7 +57,7 @@ class Meter:
         width = width_within(window)
         since = buckets.since(width, window, now)
         cells = (cell for _, cell in self.cells(width, since, now, queue=queue, task=task, worker=worker))
-        return figures.tallied(name, total(cells), (now - since) / 1000)
+        return figures.summed(name, cells, (now - since) / 1000)
 
     def baseline(
         self, name: str, *, queue: str | None = None, task: str | None = None, worker: str | None = None
@@ -67,13 +67,13 @@ class Meter:
         until = HOUR.start(self.catch_up()) - 1
         since = max(until + 1 - DAY, 0)
         if name in figures.GAUGED:
-            means = [figures.reading(found, name, queue).mean for _, found in self.gauges(HOUR, since, until)]
+            means = [figures.mean_of(found, name, queue) for _, found in self.gauges(HOUR, since, until)]
             return sum(means) / len(means) if means else None
         found = list(self.cells(HOUR, since, until, queue=queue, task=task, worker=worker))
         if not found:
             return None
         began = min(start for start, _ in found)
-        return figures.tallied(name, total(cell for _, cell in found), (until - began) / 1000)
+        return figures.summed(name, (cell for _, cell in found), (until - began) / 1000)
 
     def latest_gauges(self, now: int) -> tuple[int, Gauges] | None:
         """What was last read, and in the bucket of which beginning; None if it is too long ago."""
@@ -105,15 +105,14 @@ class Meter:
                 if worker in workers:
                     yield start, workers[worker]
             return
-        for start, cells in self.jobs(width, since, until, queue):
-            for place, cell in cells.items():
-                if task is None or place[1] == task:
-                    yield start, cell
+        for start, cells in self.jobs(width, since, until, queue, task):
+            for cell in cells.values():
+                yield start, cell
 
     def jobs(
-        self, width: Width, since: int, until: int, queue: str | None = None
+        self, width: Width, since: int, until: int, queue: str | None = None, task: str | None = None
     ) -> Iterator[tuple[int, dict[Place, Cell]]]:
-        return jobs_in(self._engine.shelf, width, since, until, queue)
+        return jobs_in(self._engine.shelf, width, since, until, queue, task)
 
     def workers(self, width: Width, since: int, until: int) -> Iterator[tuple[int, dict[str, Cell]]]:
         return workers_in(self._engine.shelf, width, since, until)

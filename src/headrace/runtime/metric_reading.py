@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
+
 from headrace.core import buckets
 from headrace.core.buckets import Width
 from headrace.core.gauges import Gauges
@@ -14,19 +16,28 @@ from headrace.runtime.folding import cells_of
 from headrace.runtime.sampling import gauges_of
 
 _AT_ONCE = 1000
+_unread = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_cell = msgspec.json.Decoder(Cell).decode
 
 Place = tuple[str, str]  # queue and task
 
 
 def jobs_in(
-    shelf: Shelf, width: Width, since: int, until: int, queue: str | None = None
+    shelf: Shelf, width: Width, since: int, until: int, queue: str | None = None, task: str | None = None
 ) -> Iterator[tuple[int, dict[Place, Cell]]]:
-    """For each bucket and queue that has any: its beginning, and what became of the jobs of each task."""
+    """For each bucket and queue that has any: its beginning, and what became of the jobs of each task, or of one."""
     papers = _browse(shelf, width, since, until) if queue is None else _named(shelf, width, since, until, "q", queue)
     for paper in papers:
         start, section, name = buckets.parsed(paper.key)
         if section == "q":
-            yield start, {(name, task): cell for task, cell in cells_of(paper.value).items()}
+            cells = cells_of(paper.value) if task is None else _of_one(paper.value, task)
+            yield start, {(name, known): cell for known, cell in cells.items()}
+
+
+def _of_one(text: str, task: str) -> dict[str, Cell]:
+    """Only the cell that is wanted: to pass over a thousand others takes a fifth of the time of reading them."""
+    found = _unread(text).get(task)
+    return {} if found is None else {task: _cell(found)}
 
 
 def workers_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, dict[str, Cell]]]:

@@ -71,12 +71,12 @@ class Sampler:
         desk, strain = self._engine.desk, self._engine.care.strain(now)
         queues = [row.name for row in desk.queues()]
         sample = sample_of_jobs(desk.depths(open_only=True), desk.workers(), queues, now)
-        sample[STORE]["dead"] = float(self._engine.letters.count(_PENDING))
-        sample[STORE]["store_bytes"] = float(strain.size)
+        sample[STORE]["dead"] = self._engine.letters.count(_PENDING)
+        sample[STORE]["store_bytes"] = strain.size
         if strain.busy is not None:
             sample[STORE]["busy"] = strain.busy
         if (survey := last_survey(self._engine)) is not None:
-            sample[STORE]["stale"] = float(survey.stale)
+            sample[STORE]["stale"] = survey.stale
         return sample
 
     def _added(self, gauges: Gauges, now: int) -> Iterator[Paper]:
