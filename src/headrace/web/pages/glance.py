@@ -7,6 +7,7 @@ with its time.
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 import time
@@ -107,30 +108,45 @@ class Look(Generic[T]):
 
 
 class Glance:
-    """What all pages share of one app."""
+    """What all pages share of one app. A visit has its own, which knows what that visit has looked at."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._curves: dict[tuple[object, ...], Look[MetricSeries]] = {}
+        self._others: dict[tuple[object, ...], Look[Any]] = {}
         self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock)
         self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock)
         self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock)
         self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock)
+        self._used: set[Look[Any]] = set()
+
+    def of_visit(self) -> Glance:
+        """The same looks, for one more visit."""
+        glance = copy.copy(self)
+        glance._used = set()
+        return glance
+
+    def _see(self, look: Look[T]) -> T:
+        self._used.add(look)
+        seen: T = look.get().value
+        return seen
 
     def queues(self) -> list[QueueStats]:
-        return list(self._queues.get().value)
+        seen: list[QueueStats] = self._see(self._queues)
+        return list(seen)
 
     def workers(self) -> list[WorkerInfo]:
-        return list(self._workers.get().value)
+        seen: list[WorkerInfo] = self._see(self._workers)
+        return list(seen)
 
     def alerts(self) -> list[Alert]:
         """Those that fire now, the gravest first."""
-        return list(self._alerts.get().value)
+        seen: list[Alert] = self._see(self._alerts)
+        return list(seen)
 
     def metrics(self) -> MetricsSnapshot:
         """The figures of the last minute."""
-        seen: MetricsSnapshot = self._metrics.get().value
-        return seen
+        return self._see(self._metrics)
 
     def series(self, metric: str, window: str, **where: str | None) -> MetricSeries:
         """One metric over time, for all who look at the same curve."""
@@ -142,7 +158,17 @@ class Glance:
                 self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
             )
             self._curves[key] = Look(read, self._app.clock, fresh=5.0)
-        seen: MetricSeries = self._curves[key].get().value
+        seen: MetricSeries = self._curves[key].get().value  # a curve has its own pace: it is not asked for again
+        return seen
+
+    def shared(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T:
+        """Whatever else costs more than a page may: what a method of the app returns, for all who ask for the same."""
+        key = (getattr(read, "__qualname__", ""), *given)
+        if key not in self._others:
+            if len(self._others) >= _MOST_CURVES:
+                self._others.clear()
+            self._others[key] = Look(functools.partial(read, *given), self._app.clock, fresh)
+        seen: T = self._see(self._others[key])
         return seen
 
     def away_since(self) -> datetime | None:
@@ -151,14 +177,13 @@ class Glance:
         return seen.at if seen.away else None
 
     def age(self) -> float:
-        """How old the oldest of the counts is. Who knows of something newer asks again."""
-        return max(self._queues.age(), self._workers.age(), self._metrics.age())
+        """How old the oldest of the counts is that this visit has seen. Who knows of something newer asks again."""
+        return max((look.age() for look in self._used), default=0.0)
 
     def forget(self) -> None:
-        self._metrics.forget()
-        self._alerts.forget()
-        self._queues.forget()
-        self._workers.forget()
+        looks: list[Look[Any]] = [self._metrics, self._alerts, self._queues, self._workers, *self._others.values()]
+        for look in looks:
+            look.forget()
 
 
 def _moment(clock: Clock) -> datetime:
