@@ -35,6 +35,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "partitions": visit.glance.shared(cycle.partitions, fresh=_RARELY),
         "terms": [("any", "job", cycle.terms()), *((kind, name, cycle.terms(**{kind: name})) for kind, name in named)],
         "spans": SPANS,
+        "stays": sum(name.startswith("max_") for name in SPANS),
         "on_stales": get_args(OnStale),
         "topics": ("none",),
     }

@@ -24,6 +24,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     app, is_admin = visit.app, visit.visitor.may_write
     found = app.audit.list(_PAGE + 1, visit.asked("cursor")) if is_admin else []
     findings = visit.glance.shared(app.admin.check, fresh=_RARELY)
+    settings = _settings(visit) if is_admin else {}
     return {
         "is_admin": is_admin,
         "versions": {"headrace": __version__, "Python": platform.python_version()},
@@ -31,7 +32,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "findings": [one for one in findings if not one.note],
         "notes": [one for one in findings if one.note],
         "repairable": sum(one.repairable for one in findings),
-        "settings": _settings(visit) if is_admin else {},
+        "set": {name: told for name, told in settings.items() if told[1] != "default"},
+        "defaults": {name: told[0] for name, told in settings.items() if told[1] == "default"},
         "trail": found[:_PAGE],
         "here": visit.asked("cursor"),
         "cursor": found[_PAGE - 1].cursor if len(found) > _PAGE else None,
@@ -51,11 +53,10 @@ def _facts(visit: Visit, is_admin: bool) -> dict[str, str]:
 
 
 def _settings(visit: Visit) -> dict[str, tuple[str, str]]:
-    """Each setting with its value and who says so; those that somebody has set first."""
+    """Each setting with its value and who says so."""
     values, origin = visit.app.settings.shown(), visit.app.settings_origin
     values |= {name: redacted_url(values[name]) for name in ("url", "archive_url") if values[name]}
-    told = {name: (_told(value), origin.get(name, "default")) for name, value in values.items()}
-    return dict(sorted(told.items(), key=lambda one: (one[1][1] == "default", one[0])))
+    return {name: (_told(values[name]), origin.get(name, "default")) for name in sorted(values)}
 
 
 def _told(value: Any) -> str:
@@ -65,7 +66,7 @@ def _told(value: Any) -> str:
         return ", ".join(map(str, value)) or "none"
     if value is None:
         return "none"
-    return f"{value:g}" if isinstance(value, float) else str(value)
+    return wording.exact(value) if isinstance(value, int | float) else str(value)
 
 
 # -- actions
