@@ -129,7 +129,7 @@ def test_a_schedule_is_made_with_a_preview_changed_and_deleted(
     app: Headrace, tasks: dict[str, Any], visit: Visit
 ) -> None:
     page = visit("/new-schedule")
-    page.get_by_label("Name").fill("nightly")
+    page.get_by_label("Name", exact=True).fill("nightly")
     page.get_by_label("Task", exact=True).fill("add")
     page.get_by_label("Cron").fill("0 2 * *")
     expect(page.locator("#preview")).to_contain_text("cron")
