@@ -98,7 +98,7 @@ PROMISED = {
     "State": "SCHEDULED WAITING PENDING RUNNING RETRYING COMPLETED FAILED CANCELLED",
     "Alert": "id rule state severity summary labels figures since fired_at acknowledged_at acknowledged_by resolved_at "
     "resolved_by note runbook told silenced no_data",
-    "AlertChange": "cursor at what alert by note",
+    "AlertChange": "at what alert by note",
     "AlertChannel": "name kind target severity enabled signed origin error failing_since failures waiting",
     "AlertReading": "labels holds figures summary",
     "AlertRule": "name when for_ cooldown severity per labels notify summary runbook enabled shipped changed state "
@@ -126,7 +126,6 @@ PROMISED_ERRORS = {
     "JobNotFound": KeyError,
     "FlowNotFound": headrace.JobNotFound,
     "DeadLetterNotFound": headrace.JobNotFound,
-    "WebhookNotFound": headrace.HeadraceError,
     "DeadLetterClosed": headrace.HeadraceError,
     "JobFailed": headrace.HeadraceError,
     "JobCancelled": headrace.HeadraceError,

@@ -20,7 +20,7 @@ _COLORS = {
     "failed": ("#fde2e1", "#c8362f"),
     "cancelled": ("#f1f1f1", "#8a8a8a"),
 }
-_WIDTH, _HEIGHT, _ACROSS, _DOWN, _MARGIN = 150, 44, 24, 40, 16
+WIDTH, HEIGHT, _ACROSS, _DOWN, MARGIN = 150, 44, 24, 40, 16
 _LONGEST = 20
 _ARROW = (
     '<defs><marker id="tip" viewBox="0 0 8 8" refX="8" refY="4" markerWidth="7" markerHeight="7" orient="auto">'
@@ -74,9 +74,9 @@ def _mermaid_text(text: str) -> str:
 
 def svg(picture: Picture) -> str:
     """The graph as an SVG image, parents above their children."""
-    places = _places(picture)
-    width = max((x for x, _ in places.values()), default=0) + _WIDTH + _MARGIN
-    height = max((y for _, y in places.values()), default=0) + _HEIGHT + _MARGIN
+    places = places_of(picture)
+    width = max((x for x, _ in places.values()), default=0) + WIDTH + MARGIN
+    height = max((y for _, y in places.values()), default=0) + HEIGHT + MARGIN
     head = (
         f'<svg xmlns="http://www.w3.org/2000/svg" width="{width}" height="{height}" '
         f'viewBox="0 0 {width} {height}" role="img" font-family="system-ui, sans-serif" font-size="12">'
@@ -93,8 +93,8 @@ def svg(picture: Picture) -> str:
 
 
 def _line(parent: tuple[int, int], child: tuple[int, int]) -> str:
-    x1, y1 = parent[0] + _WIDTH // 2, parent[1] + _HEIGHT
-    x2, y2 = child[0] + _WIDTH // 2, child[1]
+    x1, y1 = parent[0] + WIDTH // 2, parent[1] + HEIGHT
+    x2, y2 = child[0] + WIDTH // 2, child[1]
     middle = (y1 + y2) // 2
     curve = f"M{x1},{y1} C{x1},{middle} {x2},{middle} {x2},{y2}"
     return f'<path d="{curve}" fill="none" stroke="#7a8699" stroke-width="1.2" marker-end="url(#tip)"/>'
@@ -103,10 +103,10 @@ def _line(parent: tuple[int, int], child: tuple[int, int]) -> str:
 def _box(box: Box, x: int, y: int) -> str:
     fill, line = _COLORS.get(box.state, _COLORS["waiting"])
     label = box.label if len(box.label) <= _LONGEST else f"{box.label[: _LONGEST - 1]}…"
-    center = x + _WIDTH // 2
+    center = x + WIDTH // 2
     return (
         f"<g><title>{_xml(f'{box.label} {box.id}: {box.state}')}</title>"
-        f'<rect x="{x}" y="{y}" width="{_WIDTH}" height="{_HEIGHT}" rx="6" fill="{fill}" stroke="{line}"/>'
+        f'<rect x="{x}" y="{y}" width="{WIDTH}" height="{HEIGHT}" rx="6" fill="{fill}" stroke="{line}"/>'
         f'<text x="{center}" y="{y + 19}" text-anchor="middle" fill="#1c2530">{_xml(label)}</text>'
         f'<text x="{center}" y="{y + 35}" text-anchor="middle" fill="{line}">{_xml(box.state)}</text></g>'
     )
@@ -117,17 +117,17 @@ def _xml(text: str) -> str:
     return escape("".join(char if char.isprintable() else "\ufffd" for char in text), {'"': "&quot;"})
 
 
-def _places(picture: Picture) -> dict[str, tuple[int, int]]:
-    """The upper left corner of each box."""
+def places_of(picture: Picture) -> dict[str, tuple[int, int]]:
+    """The upper left corner of each box, which is WIDTH by HEIGHT."""
     layers = _ordered(layers_of(picture), picture)
     widest = max((len(layer) for layer in layers), default=0)
     places = {}
     for depth, layer in enumerate(layers):
-        indent = (widest - len(layer)) * (_WIDTH + _ACROSS) // 2
+        indent = (widest - len(layer)) * (WIDTH + _ACROSS) // 2
         for place, job_id in enumerate(layer):
             places[job_id] = (
-                _MARGIN + indent + place * (_WIDTH + _ACROSS),
-                _MARGIN + depth * (_HEIGHT + _DOWN),
+                MARGIN + indent + place * (WIDTH + _ACROSS),
+                MARGIN + depth * (HEIGHT + _DOWN),
             )
     return places
 

@@ -17,6 +17,7 @@ from starlette.routing import BaseRoute, Route
 
 from headrace.app.app import Headrace
 from headrace.errors import (
+    AlertNotFound,
     DeadLetterNotFound,
     EngineUnavailable,
     FlowNotFound,
@@ -36,7 +37,7 @@ PART = "X-Headrace-Part"  # a script asks for what changes of a page, without th
 AGE = "X-Headrace-Age"  # and is told for how many milliseconds the counts on it have been known
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound)
+_MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound, AlertNotFound)
 
 
 class Frame:
@@ -69,7 +70,7 @@ class Frame:
         return [files, Route("/palette", self._palette, methods=["GET"]), *forms, *pages]
 
     def _visit(self, request: Request, form: QueryParams | None = None) -> Visit:
-        return Visit(request, self._app, self._glance, self._visitor_of(request), form)
+        return Visit(request, self._app, self._glance.of_visit(), self._visitor_of(request), form)
 
     # -- pages
 
@@ -91,7 +92,7 @@ class Frame:
         flash = _flash_of(visit.request)
         part = PART in visit.request.headers
         page = self._templates.render(template, visit, {**shown, "flash": flash}, part=part)
-        response = HTMLResponse(page, status, headers=_headers(self._glance.age()))
+        response = HTMLResponse(page, status, headers=_headers(visit.glance.age()))
         if flash is not None and not part:
             response.delete_cookie(_FLASH, path=visit.root or "/")
         return response

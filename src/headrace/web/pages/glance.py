@@ -7,6 +7,7 @@ with its time.
 
 from __future__ import annotations
 
+import copy
 import functools
 import threading
 import time
@@ -108,29 +109,41 @@ class Look(Generic[T]):
 
 
 class Glance:
-    """What all pages share of one app."""
+    """What all pages share of one app. A visit has its own, which knows what that visit has looked at."""
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._pool = ThreadPoolExecutor(_THREADS, "headrace-glance")
         self._curves: dict[tuple[object, ...], Look[Any]] = {}
+        self._others: dict[tuple[object, ...], Look[Any]] = {}
         self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock, self._pool)
         self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock, self._pool)
         self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock, self._pool)
         self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock, self._pool)
+        self._used: set[Look[Any]] = set()
+
+    def of_visit(self) -> Glance:
+        """The same looks, for one more visit."""
+        glance = copy.copy(self)
+        glance._used = set()
+        return glance
 
     def queues(self) -> list[QueueStats]:
-        return list(self._queues.get().value)
+        seen: list[QueueStats] = self._see(self._queues)
+        return list(seen)
 
     def workers(self) -> list[WorkerInfo]:
-        return list(self._workers.get().value)
+        seen: list[WorkerInfo] = self._see(self._workers)
+        return list(seen)
 
     def alerts(self) -> list[Alert]:
         """Those that fire now, the gravest first."""
-        return list(self._alerts.get().value)
+        seen: list[Alert] = self._see(self._alerts)
+        return list(seen)
 
     def metrics(self) -> MetricsSnapshot | None:
         """The figures of the last minute; None while they are gathered, which takes a while after a rest."""
+        self._used.add(self._metrics)
         seen = self._metrics.glimpse(_PATIENCE)
         return None if seen is None else cast(MetricsSnapshot, seen.value)
 
@@ -139,19 +152,34 @@ class Glance:
         read: Callable[[], MetricSeries] = functools.partial(
             self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
         )
-        return self._shared((metric, window, *sorted(where.items())), read)
+        return self._drawn((metric, window, *sorted(where.items())), read)
 
     def tasks(self, queue: str) -> list[TaskMetrics] | None:
         """The tasks of a queue in the last hour, those that fail most first; None as for metrics."""
-        return self._shared(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
+        return self._drawn(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
 
-    def _shared(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
-        if key not in self._curves:
-            if len(self._curves) >= _MOST_CURVES:
-                self._curves.clear()
-            self._curves[key] = Look(read, self._app.clock, self._pool, fresh=5.0)
-        seen = self._curves[key].glimpse(_PATIENCE)
+    def shared(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T:
+        """Whatever else costs more than a page may: what a method of the app returns, for all who ask for the same."""
+        key = (getattr(read, "__qualname__", ""), *given)
+        return self._see(self._look(self._others, key, functools.partial(read, *given), fresh))
+
+    def _drawn(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
+        """What is drawn has its own pace: it is not asked for again because something newer is known."""
+        seen = self._look(self._curves, key, read, 5.0).glimpse(_PATIENCE)
         return None if seen is None else cast(T, seen.value)
+
+    def _see(self, look: Look[T]) -> T:
+        self._used.add(look)
+        return cast(T, look.get().value)
+
+    def _look(
+        self, looks: dict[tuple[object, ...], Look[Any]], key: tuple[object, ...], read: Callable[[], T], fresh: float
+    ) -> Look[T]:
+        if key not in looks:
+            if len(looks) >= _MOST_CURVES:
+                looks.clear()
+            looks[key] = Look(read, self._app.clock, self._pool, fresh)
+        return looks[key]
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""
@@ -159,14 +187,13 @@ class Glance:
         return seen.at if seen.away else None
 
     def age(self) -> float:
-        """How old the oldest of the counts is. Who knows of something newer asks again."""
-        return max(self._queues.age(), self._workers.age(), self._metrics.age())
+        """How old the oldest of the counts is that this visit has seen. Who knows of something newer asks again."""
+        return max((look.age() for look in self._used), default=0.0)
 
     def forget(self) -> None:
-        self._metrics.forget()
-        self._alerts.forget()
-        self._queues.forget()
-        self._workers.forget()
+        looks: list[Look[Any]] = [self._metrics, self._alerts, self._queues, self._workers, *self._others.values()]
+        for look in looks:
+            look.forget()
 
 
 def _moment(clock: Clock) -> datetime:

@@ -65,6 +65,8 @@ def _everything(visit: Visit, views: Sequence[View]) -> Iterator[Found]:
         yield Found(worker.id, "worker", "workers", visit.at(f"/workers/{worker.id}"))
     if visit.visitor.may_write:
         yield Found("Enqueue a job", "action", "plus", visit.at("/enqueue"))
+        yield Found("New schedule", "action", "plus", visit.at("/new-schedule"))
+        yield Found("New alert rule", "action", "plus", visit.at("/alerts/new-rule"))
         for stats in queues:
             verb, symbol = ("Resume", "play") if stats.paused else ("Pause", "pause")
             path = f"/queues/{stats.queue}/{verb.lower()}"

@@ -49,7 +49,7 @@ async function submitted(event) {
   const fields = [...new FormData(form, event.submitter)];
   const buttons = form.querySelectorAll("button");
   buttons.forEach((button) => (button.disabled = true));
-  const answer = await send(form.getAttribute("action"), fields);
+  const answer = await send(event.submitter?.getAttribute("formaction") ?? form.getAttribute("action"), fields);
   buttons.forEach((button) => (button.disabled = false));
   if (answer?.ok) {
     form.closest("details[data-form]")?.removeAttribute("open");
@@ -68,7 +68,8 @@ function tellPicked() {
   if (!bar) return;
   const picked = document.querySelectorAll("tbody [name=id]:checked").length;
   bar.hidden = picked === 0;
-  document.getElementById("picked-count").textContent = picked === 1 ? "1 job picked" : `${picked} jobs picked`;
+  const noun = bar.dataset.noun ?? "job";
+  document.getElementById("picked-count").textContent = picked === 1 ? `1 ${noun} picked` : `${picked} ${noun}s picked`;
 }
 
 async function copied(event) {

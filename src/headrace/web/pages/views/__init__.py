@@ -3,7 +3,25 @@
 from __future__ import annotations
 
 from headrace.web.pages.view import Action, View
-from headrace.web.pages.views import enqueue, job, jobs, overview, queue, queues, worker, workers
+from headrace.web.pages.views import (
+    alerts,
+    dead,
+    enqueue,
+    flows,
+    job,
+    jobs,
+    letter,
+    lifecycle,
+    overview,
+    queue,
+    queues,
+    rules,
+    schedule,
+    schedules,
+    system,
+    worker,
+    workers,
+)
 
 # In the order of the navigation. Of two paths that match, the first is taken.
 VIEWS: list[View] = [
@@ -15,6 +33,15 @@ VIEWS: list[View] = [
     *jobs.VIEWS,
     *enqueue.VIEWS,
     *job.VIEWS,
+    *flows.VIEWS,
+    *schedules.VIEWS,
+    *schedule.VIEWS,
+    *dead.VIEWS,
+    *letter.VIEWS,
+    *rules.VIEWS,
+    *alerts.VIEWS,
+    *lifecycle.VIEWS,
+    *system.VIEWS,
 ]
 ACTIONS: list[Action] = [
     *queue.ACTIONS,
@@ -22,4 +49,12 @@ ACTIONS: list[Action] = [
     *jobs.ACTIONS,
     *enqueue.ACTIONS,
     *job.ACTIONS,
+    *flows.ACTIONS,
+    *schedule.ACTIONS,
+    *dead.ACTIONS,
+    *letter.ACTIONS,
+    *rules.ACTIONS,
+    *alerts.ACTIONS,
+    *lifecycle.ACTIONS,
+    *system.ACTIONS,
 ]

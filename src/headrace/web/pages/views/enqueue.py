@@ -37,7 +37,7 @@ def _enqueue(visit: Visit) -> Done:
     task = visit.said("task")
     if task is None:
         raise InvalidJob("task: name the task that is to run")
-    args, kwargs = _read(visit, "args", list), _read(visit, "kwargs", dict)
+    args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
     if model := visit.said("like"):
         job = visit.app.jobs.get(model)
         args, kwargs = unmasked(args, list(job.args)), unmasked(kwargs, job.kwargs)
@@ -45,7 +45,8 @@ def _enqueue(visit: Visit) -> Done:
     return Done(f"Job {stored.id} is {stored.state}.", goto=visit.at(f"/jobs/{stored.id}"), target=stored.id)
 
 
-def _read(visit: Visit, name: str, kind: type) -> Any:
+def read_json(visit: Visit, name: str, kind: type) -> Any:
+    """A field of the form that holds a JSON list or object; an empty one of either if nothing is said."""
     text = visit.said(name)
     if text is None:
         return kind()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -10,16 +9,16 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from headrace.core.states import Event, State, sources
-from headrace.errors import HeadraceError, InvalidJob
+from headrace.errors import InvalidJob
 from headrace.web.pages import wording
 from headrace.web.pages.cards import cards
+from headrace.web.pages.patience import patiently
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.visit import Visit
 
 PAGE = 50
 # How many jobs a page looks at where no index leads to those that are meant; to look into texts takes longer.
 REACH, REACH_OF_TEXT = 150_000, 20_000
-_PATIENCE = 5.0  # seconds that a browser waits for a bulk action; it goes on behind
 AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
 _OTHERS = ("state", "since", "until", "archived", "cursor")
@@ -123,31 +122,11 @@ def _ask_bulk(visit: Visit) -> Question | None:
 def _bulk(visit: Visit) -> Done:
     does, filters, words = _meant(visit)
     act: Callable[..., int] = getattr(visit.app.jobs, does)
-    many = _patiently(lambda: act(**_movable(does, filters)))
+    many = patiently(lambda: act(**_movable(does, filters)))
     if many is None:
         return Done(f"The jobs are being {_DID[does]}; this goes on in the background.", target=words)
     told = "1 job was" if many == 1 else f"{wording.exact(many)} jobs were"
     return Done(f"{told} {_DID[does]}.", target=words)
-
-
-def _patiently(act: Callable[[], int]) -> int | None:
-    """What it returns, or None if it takes longer than somebody would wait. It is done all the same."""
-    ended: list[int | HeadraceError] = []
-
-    def run() -> None:
-        try:
-            ended.append(act())
-        except HeadraceError as error:
-            ended.append(error)
-
-    thread = threading.Thread(target=run, name="headrace-bulk", daemon=True)
-    thread.start()
-    thread.join(_PATIENCE)
-    if not ended:
-        return None
-    if isinstance(ended[0], HeadraceError):
-        raise ended[0]
-    return ended[0]
 
 
 VIEWS = [View(path="/jobs", template="jobs.html", show=show, label="Jobs", icon="jobs", key="j")]

@@ -1,0 +1,81 @@
+"""Alerts: what fires now, what is kept quiet, what was; acknowledging, resolving, silencing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.errors import AlertNotFound, HeadraceError, InvalidAlert
+from headrace.web.pages.view import Action, Done, View
+from headrace.web.pages.visit import Visit
+
+_PAGE = 50
+QUIET = {"15 min": 900, "1 hour": 3600, "8 hours": 8 * 3600, "1 day": 86_400, "1 week": 7 * 86_400}
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    rule, cursor = visit.asked("rule"), visit.asked("cursor")
+    found = visit.app.alerts.history(limit=_PAGE + 1, cursor=cursor, rule=rule)
+    history = found[:_PAGE]
+    return {
+        "active": visit.app.alerts.active(pending=True),
+        "silences": visit.app.alerts.silences(),
+        "channels": visit.app.alerts.channels.list(),
+        "rules": visit.app.alerts.rules.list(),
+        "history": history,
+        "rule": rule,
+        "here": cursor,
+        "cursor": history[-1].cursor if len(found) > _PAGE else None,
+        "quiet": QUIET,
+        "topics": ("alert",),
+    }
+
+
+def firing(visit: Visit) -> int:
+    """How many fire and nobody has seen to. The navigation stands also on a page that tells of an absent store."""
+    try:
+        return sum(alert.state == "firing" and not alert.silenced for alert in visit.glance.alerts())
+    except HeadraceError:
+        return 0
+
+
+def _acknowledge(visit: Visit) -> Done:
+    alert = visit.app.alerts.acknowledge(visit.name("alert"), by=visit.visitor.name, note=visit.said("note"))
+    return Done(f"You see to {alert.rule}; it is not told again.", target=alert.id)
+
+
+def _resolve(visit: Visit) -> Done:
+    alert = visit.app.alerts.resolve(visit.name("alert"), by=visit.visitor.name, note=visit.said("note"))
+    return Done(f"{alert.rule} is resolved; if its rule still holds it comes back.", target=alert.id)
+
+
+def _silence(visit: Visit) -> Done:
+    length = visit.said("for") or "1 hour"
+    if length not in QUIET:
+        raise InvalidAlert(f"for: expected one of {', '.join(QUIET)}, got {length!r}")
+    rule, labels = visit.said("rule"), {}
+    if alert_id := visit.said("alert"):
+        alert = visit.app.alerts.get(alert_id)
+        rule, labels = alert.rule, alert.labels
+    made = visit.app.alerts.silence(
+        rule, labels=labels, for_=QUIET[length], by=visit.visitor.name, note=visit.said("note")
+    )
+    return Done(f"Nobody is told of {made.rule or 'any alert'} for {length}.", target=made.rule or "every rule")
+
+
+def _unsilence(visit: Visit) -> Done:
+    name = visit.name("silence")
+    if not visit.app.alerts.unsilence(name):
+        raise AlertNotFound("silence", name)
+    return Done("The silence is over.", target=name)
+
+
+VIEWS = [
+    View(path="/alerts", template="alerts.html", show=show, label="Alerts", icon="alerts", key="a", badge=firing),
+]
+ACTIONS = [
+    Action(path="/alerts/silence", what="alert.silence", do=_silence),
+    Action(path="/alerts/unsilence/{silence}", what="alert.unsilence", do=_unsilence),
+    Action(path="/alerts/acknowledge/{alert}", what="alert.acknowledge", do=_acknowledge),
+    Action(path="/alerts/resolve/{alert}", what="alert.resolve", do=_resolve),
+]

@@ -1,0 +1,181 @@
+"""Dead letters: what failed for good, by groups that one looks into together; requeued or resolved, one or many."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from starlette.datastructures import QueryParams
+
+from headrace.app.dead_records import DeadGroup
+from headrace.core.letters import RESOLUTIONS, STATUSES
+from headrace.errors import HeadraceError, InvalidJob
+from headrace.web.pages import wording
+from headrace.web.pages.patience import patiently
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.views.jobs import AGES, filters_of
+from headrace.web.pages.visit import Visit
+
+_PAGE = 50
+_GROUPS = 20
+_AT_ONCE = 500
+_FILTERS = ("reason", "task", "queue", "fingerprint", "since", "until")
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    given = visit.request.query_params
+    status = given.get("status") or "pending"
+    filters = which(given, visit)
+    page = visit.app.dead.list(
+        status=None if status == "any" else status, limit=_PAGE, cursor=visit.asked("cursor"), **filters
+    )
+    tallies = visit.glance.shared(visit.app.dead.stats)
+    return {
+        "letters": page.letters,
+        "cursor": page.cursor,
+        "here": visit.asked("cursor"),
+        "status": status,
+        "count": {one: sum(getattr(tally, one) for tally in tallies) for one in STATUSES},
+        "reasons": tallies,
+        "groups": [] if filters or visit.asked("cursor") else _groups(visit, status),
+        "filters": filters,
+        "given": {name: given.get(name, "") for name in _FILTERS},
+        "ages": AGES,
+        "query": str(QueryParams({name: given[name] for name in _FILTERS if given.get(name)})),
+        "resolutions": RESOLUTIONS,
+        "topics": ("job", "dead"),
+    }
+
+
+def _groups(visit: Visit, status: str) -> list[DeadGroup]:
+    def read(of: str | None) -> list[DeadGroup]:
+        return visit.app.dead.groups(status=of, limit=_GROUPS)
+
+    return visit.glance.shared(read, None if status == "any" else status)
+
+
+def which(given: QueryParams, visit: Visit) -> dict[str, Any]:
+    """What a query says as filters of `app.dead`."""
+    filters = {name: text for name in ("reason", "fingerprint") if (text := given.get(name, "").strip())}
+    others = filters_of(given, visit.now)
+    return filters | {name: others[name] for name in ("task", "queue", "since", "until") if name in others}
+
+
+def pending(visit: Visit) -> int:
+    """How many nobody has dealt with. The navigation stands also on a page that tells of an absent store."""
+    try:
+        return sum(tally.pending for tally in visit.glance.shared(visit.app.dead.stats))
+    except HeadraceError:
+        return 0
+
+
+# -- in bulk
+
+
+def _meant(visit: Visit) -> tuple[list[str], dict[str, Any], str]:
+    """Those picked, or the filters of the list; and these in words."""
+    if ids := visit.form.getlist("id"):
+        return ids, {}, "picked"
+    filters = which(QueryParams(visit.said("query") or ""), visit)
+    if not filters:
+        raise InvalidJob("Say which dead letters are meant: pick some, or filter the list first.")
+    return [], filters, ", ".join(f"{name} {value}" for name, value in filters.items())
+
+
+def _ask_requeue(visit: Visit) -> Question:
+    ids, filters, words = _meant(visit)
+    if ids:
+        many, given_up = len(ids), 0
+    else:
+        would = visit.app.dead.requeue_where(dry_run=True, rate=visit.said("rate"), **filters)
+        many, given_up = would.requeued, would.permanently_failed
+    if not many and not given_up:
+        raise InvalidJob("None of these dead letters is pending.")
+    often = f" {wording.exact(given_up)} were requeued too often and will count as failed for good." if given_up else ""
+    pace = f" They start at {visit.said('rate')}." if visit.said("rate") else ""
+    return Question(f"Requeue {_jobs(many)}?", f"Requeue {_jobs(many)}", f"Meant: {words}.{pace}{often}")
+
+
+def _requeue(visit: Visit) -> Done:
+    ids, filters, words = _meant(visit)
+    by, note = visit.visitor.name, visit.said("note")
+    if ids:
+        back, skipped = 0, 0
+        for letter_id in ids:
+            try:
+                back += visit.app.dead.requeue(letter_id, by=by, note=note).requeued
+            except HeadraceError:  # somebody was quicker, or its job is not failed any more
+                skipped += 1
+        left = f"; {skipped} had been dealt with already" if skipped else ""
+        return Done(f"{_jobs(back)} to run again{left}.", target=", ".join(ids))
+    done = patiently(
+        lambda: visit.app.dead.requeue_where(rate=visit.said("rate"), by=by, note=note, limit=None, **filters)
+    )
+    if done is None:
+        return Done("They are being requeued; this goes on in the background.", target=words)
+    return Done(f"{_jobs(done.requeued)} to run again.", target=words)
+
+
+def _ask_resolve(visit: Visit) -> Question:
+    ids, filters, words = _meant(visit)
+    many = len(ids) or visit.app.dead.count(status="pending", **filters)
+    if not many:
+        raise InvalidJob("None of these dead letters is pending.")
+    told = _letters(many)
+    as_what = (visit.said("status") or RESOLUTIONS[0]).replace("_", " ")
+    return Question(f"Resolve {told} as {as_what}?", f"Resolve {told}", f"Meant: {words}. Their jobs stay as they are.")
+
+
+def _resolve(visit: Visit) -> Done:
+    ids, filters, words = _meant(visit)
+    status, by, note = visit.said("status") or RESOLUTIONS[0], visit.visitor.name, visit.said("note")
+    if status not in RESOLUTIONS:
+        raise InvalidJob(f"status: expected one of {', '.join(RESOLUTIONS)}, got {status!r}")
+
+    def every() -> int:
+        done, letters = 0, visit.app.engine.letters
+        while page := visit.app.dead.list(status="pending", limit=_AT_ONCE, **filters):
+            fresh = letters.resolve([letter.id for letter in page], status, by, note)
+            if not fresh:  # others deal with the same ones
+                break
+            done += len(fresh)
+        return done
+
+    if ids:
+        resolved: int | None = len(visit.app.engine.letters.resolve(ids, status, by, note))
+    else:
+        resolved = patiently(every)
+    if resolved is None:
+        return Done("They are being resolved; this goes on in the background.", target=words)
+    return Done(f"{_letters(resolved)} {'is' if resolved == 1 else 'are'} resolved.", target=words)
+
+
+def _ask_purge(visit: Visit) -> Question:
+    many = visit.app.dead.purge(dry_run=True)
+    if not many:
+        raise InvalidJob("Nothing was resolved more than 30 days ago.")
+    return Question(
+        f"Remove {_letters(many)}?", f"Remove {_letters(many)}", "They were resolved more than 30 days ago."
+    )
+
+
+def _purge(visit: Visit) -> Done:
+    return Done(f"{_letters(visit.app.dead.purge())} removed.", target="resolved for 30 days")
+
+
+def _jobs(many: int) -> str:
+    return "1 job" if many == 1 else f"{wording.exact(many)} jobs"
+
+
+def _letters(many: int) -> str:
+    return "1 dead letter" if many == 1 else f"{wording.exact(many)} dead letters"
+
+
+VIEWS = [
+    View(path="/dead", template="dead.html", show=show, label="Dead letters", icon="dead", key="d", badge=pending),
+]
+ACTIONS = [
+    Action(path="/dead/requeue", what="dead.requeue", do=_requeue, ask=_ask_requeue),
+    Action(path="/dead/resolve", what="dead.resolve", do=_resolve, ask=_ask_resolve),
+    Action(path="/dead/purge", what="dead.purge", do=_purge, ask=_ask_purge),
+]

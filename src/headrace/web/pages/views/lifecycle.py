@@ -1,0 +1,142 @@
+"""Lifecycle: jobs that stay too long, the archive and its partitions, and the terms that say how long."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, get_args
+
+from headrace.app.lifecycle_records import SPANS, StaleJob
+from headrace.core.lifecycle import OnStale
+from headrace.errors import InvalidJob
+from headrace.web.pages import wording
+from headrace.web.pages.patience import patiently
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.visit import Visit
+
+_SHOWN = 100
+_MOST = 1000  # jobs that are dealt with at once; the next look shows what is left
+_RARELY = 5.0  # seconds
+_DOES = {"dead": "go to the dead letters", "fail": "fail", "review": "stay, for you to look at"}
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    cycle = visit.app.lifecycle
+    stale = visit.glance.shared(_stale(visit), fresh=_RARELY)
+    rows = cycle.all_terms()
+    named = [(row.kind, row.name) for row in rows]
+    return {
+        "stale": stale[:_SHOWN],
+        "many": sum(one.is_stale for one in stale),
+        "nearly": sum(not one.is_stale for one in stale),
+        "more": len(stale) >= _MOST,
+        "does": _DOES,
+        "archive": visit.glance.shared(cycle.stats, fresh=_RARELY),
+        "partitions": visit.glance.shared(cycle.partitions, fresh=_RARELY),
+        "terms": [("any", "job", cycle.terms()), *((kind, name, cycle.terms(**{kind: name})) for kind, name in named)],
+        "spans": SPANS,
+        "stays": sum(name.startswith("max_") for name in SPANS),
+        "on_stales": get_args(OnStale),
+        "topics": ("none",),
+    }
+
+
+def _stale(visit: Visit) -> Any:
+    def look() -> list[StaleJob]:
+        return visit.app.lifecycle.detect_stale(warnings=True, limit=_MOST)
+
+    return look
+
+
+# -- actions
+
+
+def _ask_stale(visit: Visit) -> Question:
+    found = visit.app.lifecycle.detect_stale(limit=_MOST)
+    if not found:
+        raise InvalidJob("No job stays too long.")
+    return Question(f"Do with {_jobs(len(found))} what their terms say?", "Do it", _told(found))
+
+
+def _told(found: Sequence[StaleJob]) -> str:
+    many = Counter(one.action for one in found)
+    return "; ".join(f"{wording.exact(count)} {_DOES[action]}" for action, count in many.items()) + "."
+
+
+def _deal(visit: Visit) -> Done:
+    found = patiently(lambda: visit.app.lifecycle.detect_stale(dry_run=False, limit=_MOST))
+    if found is None:
+        return Done("They are being dealt with; this goes on in the background.", target="stale jobs")
+    done = sum(one.applied for one in found)
+    return Done(f"{_jobs(done)} ended as their terms say.", target="stale jobs")
+
+
+def _ask_archive(visit: Visit) -> Question:
+    would = visit.app.lifecycle.archive(dry_run=True)
+    if not would.archived + would.deleted:
+        raise InvalidJob("No job’s time has come.")
+    return Question(
+        f"Have {_jobs(would.archived + would.deleted)} leave the store?",
+        "Archive now",
+        f"{wording.exact(would.archived)} go into the archive, {wording.exact(would.deleted)} are deleted for good.",
+    )
+
+
+def _archive(visit: Visit) -> Done:
+    done = patiently(lambda: visit.app.lifecycle.archive(dry_run=False))
+    if done is None:
+        return Done("Jobs are being archived; this goes on in the background.", target="archive")
+    told = f"{_jobs(done.archived)} went into the archive, {wording.exact(done.deleted)} were deleted."
+    return Done(told, target="archive")
+
+
+def _restore(visit: Visit) -> Done:
+    job_id = visit.said("job")
+    if job_id is None:
+        raise InvalidJob("job: say the id of the archived job")
+    job = visit.app.lifecycle.restore(job_id)
+    return Done(f"Job {job.id} is back, and {job.state}.", goto=visit.at(f"/jobs/{job.id}"), target=job.id)
+
+
+def _configure(visit: Visit) -> Done:
+    kind, name = visit.said("kind") or "", visit.said("name")
+    if kind not in ("task", "queue") or name is None:
+        raise InvalidJob("Say of which task or queue.")
+    fields: dict[str, Any] = {field: _term(field, text) for field in SPANS if (text := visit.said(field)) is not None}
+    if (action := visit.said("on_stale")) is not None:
+        fields["on_stale"] = action
+    visit.app.lifecycle.configure(**{kind: name}, **fields)
+    return Done(f"The terms of {kind} {name} hold from the next check of a worker on.", target=f"{kind} {name}")
+
+
+def _term(name: str, text: str) -> float | str | None:
+    if text in ("none", "default"):
+        return None if text == "none" else text
+    try:
+        return float(text)
+    except ValueError:
+        raise InvalidJob(f"{name}: {text!r} is neither a number of seconds, nor none, nor default") from None
+
+
+def _reset(visit: Visit) -> Done:
+    kind, name = visit.said("kind") or "", visit.said("name") or ""
+    if kind not in ("task", "queue"):
+        raise InvalidJob("Say of which task or queue.")
+    visit.app.lifecycle.reset(**{kind: name})
+    return Done(f"What was ordered for {kind} {name} is taken back.", target=f"{kind} {name}")
+
+
+def _jobs(many: int) -> str:
+    return "1 job" if many == 1 else f"{wording.exact(many)} jobs"
+
+
+VIEWS = [
+    View(path="/lifecycle", template="lifecycle.html", show=show, label="Lifecycle", icon="lifecycle", key="l"),
+]
+ACTIONS = [
+    Action(path="/lifecycle/stale", what="lifecycle.stale", do=_deal, ask=_ask_stale),
+    Action(path="/lifecycle/archive", what="lifecycle.archive", do=_archive, ask=_ask_archive),
+    Action(path="/lifecycle/restore", what="lifecycle.restore", do=_restore),
+    Action(path="/lifecycle/terms", what="lifecycle.configure", do=_configure),
+    Action(path="/lifecycle/reset", what="lifecycle.reset", do=_reset),
+]

@@ -1,0 +1,151 @@
+"""A schedule: its next times, what became of the last ones; holding it up, running it now, changing it, a new one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, get_args
+
+from headrace.app.schedule_records import Schedule
+from headrace.core.redact import MASK
+from headrace.core.schedule import CatchUp, RunOverlap
+from headrace.errors import InvalidSchedule, JobNotFound
+from headrace.web.pages import wording
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.views.enqueue import read_json
+from headrace.web.pages.views.jobs import known_tasks
+from headrace.web.pages.views.timings import MOMENTS, as_form, fields_of, in_words, tried
+from headrace.web.pages.visit import Visit
+
+_NEXT = 8
+_RUNS = 50
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    one = _known(visit)
+    return {
+        "one": one,
+        "words": in_words(one),
+        "next": [] if one.paused or one.error else visit.app.schedules.preview(one.id, n=_NEXT),
+        "runs": visit.app.schedules.history(one.id, limit=_RUNS),
+        **_editor(visit, one),
+        "topics": ("schedule", f"task:{one.task}"),
+    }
+
+
+def show_new(visit: Visit) -> Mapping[str, Any]:
+    return {**_editor(visit, None), "topics": ("none",)}
+
+
+def _editor(visit: Visit, one: Schedule | None) -> dict[str, Any]:
+    return {
+        "form": as_form(one),
+        "task": one.task if one else visit.asked("task") or "",
+        "queue": one.queue if one else "",
+        "args": wording.plain_json(one.args if one else ()),
+        "kwargs": wording.plain_json(one.kwargs if one else {}),
+        "trial": tried(visit),
+        "tasks": known_tasks(visit),
+        "queues": [stats.queue for stats in visit.glance.queues()],
+        "catch_ups": get_args(CatchUp),
+        "overlaps": get_args(RunOverlap),
+    }
+
+
+def _known(visit: Visit) -> Schedule:
+    try:
+        return visit.app.schedules.get(visit.name("schedule"))
+    except InvalidSchedule:
+        raise JobNotFound(visit.name("schedule")) from None  # a page that is not here, rather than a wrong question
+
+
+# -- actions
+
+
+def _create(visit: Visit) -> Done:
+    name, task = visit.said("id"), visit.said("task")
+    if name is None or task is None:
+        raise InvalidSchedule(f"{'task' if name else 'id'}: name the {'task that is to run' if name else 'schedule'}")
+    args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
+    options = {"queue": visit.said("queue")} if visit.said("queue") else {}
+    made = visit.app.schedules.create(name, task, args=args, kwargs=kwargs, **fields_of(visit.said), **options)
+    when = f"runs {wording.distance(made.next_run, visit.now)}" if made.next_run else "will not fire"
+    return Done(f"Schedule {made.id} {when}.", goto=visit.at(f"/schedules/{made.id}"), target=made.id)
+
+
+def _update(visit: Visit) -> Done:
+    one = _known(visit)
+    was = as_form(one)
+    fields = fields_of(visit.said)
+    changes: dict[str, Any] = {name: value for name, value in fields.items() if visit.said(name) != was[name]}
+    emptied = [name for name in (*MOMENTS, "limit") if was[name] and name in visit.form and not visit.said(name)]
+    changes |= {name: None for name in emptied if name != "at"}
+    if was["jitter"] and "jitter" in visit.form and not visit.said("jitter"):
+        changes["jitter"] = 0
+    kinds = [name for name in ("cron", "every", "at") if name in fields]
+    if len(kinds) > 1:
+        raise InvalidSchedule(f"give exactly one of cron, every and at, not {' and '.join(kinds)}")
+    if visit.said("queue") not in (None, one.queue):
+        changes["queue"] = visit.said("queue")
+    call = _call(visit, one)
+    if not changes and call is None:
+        raise InvalidSchedule("Nothing was changed.")
+    if call is not None:
+        changes.setdefault("queue", one.queue)
+    after = visit.app.schedules.update(one.id, call=call, **changes)
+    when = f"; it runs {wording.distance(after.next_run, visit.now)}" if after.next_run else ""
+    return Done(f"Schedule {one.id} is changed{when}.", target=one.id)
+
+
+def _call(visit: Visit, one: Schedule) -> Any:
+    """Another task or other arguments, if the form says so."""
+    task = visit.said("task") or one.task
+    args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
+    if (task, args, kwargs) == (one.task, list(one.args), one.kwargs):
+        return None
+    if MASK in wording.plain_json([args, kwargs]):
+        raise InvalidSchedule(
+            f"args, kwargs: {MASK} hides a secret, which can’t be kept in a changed call; write it out"
+        )
+    return visit.app.task_by_name(task).bind(*args, **kwargs)
+
+
+def _pause(visit: Visit) -> Done:
+    one = visit.app.schedules.pause(_known(visit).id)
+    return Done(f"Schedule {one.id} is paused.", target=one.id)
+
+
+def _resume(visit: Visit) -> Done:
+    one = visit.app.schedules.resume(_known(visit).id)
+    return Done(f"Schedule {one.id} goes on; what fell into the pause is not made up for.", target=one.id)
+
+
+def _run(visit: Visit) -> Done:
+    one = _known(visit)
+    job = visit.app.schedules.run_now(one.id)
+    return Done(f"Job {job.id} of schedule {one.id} is enqueued.", target=one.id)
+
+
+def _delete(visit: Visit) -> Done:
+    one = _known(visit)
+    visit.app.schedules.delete(one.id)
+    return Done(f"Schedule {one.id} was deleted.", goto=visit.at("/schedules"), target=one.id)
+
+
+def _ask_delete(visit: Visit) -> Question:
+    one = _known(visit)
+    back = " It is declared in code, and comes back with the next worker that starts." if one.origin == "code" else ""
+    return Question(f"Delete schedule {one.id}?", "Delete the schedule", f"Its history goes too.{back}")
+
+
+VIEWS = [
+    View(path="/new-schedule", template="schedule_new.html", show=show_new),
+    View(path="/schedules/{schedule:path}", template="schedule.html", show=show),
+]
+ACTIONS = [
+    Action(path="/new-schedule", what="schedule.create", do=_create),
+    Action(path="/schedules/{schedule:path}/pause", what="schedule.pause", do=_pause),
+    Action(path="/schedules/{schedule:path}/resume", what="schedule.resume", do=_resume),
+    Action(path="/schedules/{schedule:path}/run", what="schedule.run", do=_run),
+    Action(path="/schedules/{schedule:path}/update", what="schedule.update", do=_update),
+    Action(path="/schedules/{schedule:path}/delete", what="schedule.delete", do=_delete, ask=_ask_delete),
+]

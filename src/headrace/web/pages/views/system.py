@@ -1,0 +1,102 @@
+"""System: the store's health and sizes, what the doctor finds, the settings and who says so, who did what."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from typing import Any
+
+from headrace import __version__
+from headrace.app.config import redacted_url
+from headrace.core.care import Finding
+from headrace.errors import InvalidJob
+from headrace.web.pages import wording
+from headrace.web.pages.patience import patiently
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.visit import Visit
+
+_PAGE = 30
+_RARELY = 15.0  # seconds; what the doctor counts takes a while in a large store
+_BYTES = ("size", "log_size", "disk_free", "memory", "peak_memory")
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    app, is_admin = visit.app, visit.visitor.may_write
+    found = app.audit.list(_PAGE + 1, visit.asked("cursor")) if is_admin else []
+    findings = visit.glance.shared(app.admin.check, fresh=_RARELY)
+    settings = _settings(visit) if is_admin else {}
+    return {
+        "is_admin": is_admin,
+        "versions": {"headrace": __version__, "Python": platform.python_version()},
+        "facts": _facts(visit, is_admin),
+        "findings": [one for one in findings if not one.note],
+        "notes": [one for one in findings if one.note],
+        "repairable": sum(one.repairable for one in findings),
+        "set": {name: told for name, told in settings.items() if told[1] != "default"},
+        "defaults": {name: told[0] for name, told in settings.items() if told[1] == "default"},
+        "trail": found[:_PAGE],
+        "here": visit.asked("cursor"),
+        "cursor": found[_PAGE - 1].cursor if len(found) > _PAGE else None,
+        "topics": ("none",) if visit.asked("cursor") else (),
+    }
+
+
+def _facts(visit: Visit, is_admin: bool) -> dict[str, str]:
+    """What the engine tells of itself; where it is, only to admins."""
+    known = visit.glance.shared(visit.app.engine.facts, fresh=5.0)
+    hidden = () if is_admin else ("file", "server", "address")
+    return {
+        name.replace("_", " "): wording.size(value) if name in _BYTES and isinstance(value, int) else str(value)
+        for name, value in known.items()
+        if name not in hidden
+    }
+
+
+def _settings(visit: Visit) -> dict[str, tuple[str, str]]:
+    """Each setting with its value and who says so."""
+    values, origin = visit.app.settings.shown(), visit.app.settings_origin
+    values |= {name: redacted_url(values[name]) for name in ("url", "archive_url") if values[name]}
+    return {name: (_told(values[name]), origin.get(name, "default")) for name in sorted(values)}
+
+
+def _told(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, tuple | list):
+        return ", ".join(map(str, value)) or "none"
+    if value is None:
+        return "none"
+    return wording.exact(value) if isinstance(value, int | float) else str(value)
+
+
+# -- actions
+
+
+def _repair(visit: Visit) -> Done:
+    done = patiently(visit.app.admin.repair)
+    if done is None:
+        return Done("The store is being repaired; this goes on in the background.", target="store")
+    told = ", ".join(f"{code} {wording.exact(many)}" for code, many in done.items()) or "nothing"
+    return Done(f"Put right: {told}.", target="store")
+
+
+def _ask_repair(visit: Visit) -> Question:
+    would: list[Finding] = [one for one in visit.app.admin.check() if one.repairable]
+    if not would:
+        raise InvalidJob("There is nothing to repair.")
+    return Question("Repair what can be?", "Repair", " ".join(f"{one.sentence}." for one in would))
+
+
+def _optimize(visit: Visit) -> Done:
+    done = patiently(visit.app.admin.optimize)
+    if not done:
+        return Done("The store is being optimized; this goes on in the background.", target="store")
+    sizes = " to ".join(wording.size(many) for many in done.values())
+    return Done(f"Statistics are up to date; the store went from {sizes}.", target="store")
+
+
+VIEWS = [View(path="/system", template="system.html", show=show, label="System", icon="system", key="y")]
+ACTIONS = [
+    Action(path="/system/repair", what="store.repair", do=_repair, ask=_ask_repair),
+    Action(path="/system/optimize", what="store.optimize", do=_optimize),
+]

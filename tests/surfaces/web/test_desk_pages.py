@@ -1,0 +1,130 @@
+"""The pages of flows, dead letters, schedules, alerts, terms and the store, without a browser, on every engine."""
+
+from __future__ import annotations
+
+import re
+from base64 import b64encode
+from typing import Any
+
+import pytest
+
+from headrace import EngineUnavailable, Headrace
+from headrace.web.pages.glance import Glance
+from tests.surfaces.web.client import Client
+from tests.surfaces.web.pages.stock import PATHS, stock
+from tests.surfaces.web.pages.tasks import register
+from tests.surfaces.web.test_pages import FORM, Inline, app
+
+__all__ = ["app"]  # the fixture: an app on each engine
+WRITES = {**FORM, "x-requested-with": "test"}
+
+
+def test_every_desk_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
+    names = stock(app, register(app))
+    client = Client(app.asgi())
+    for path in PATHS.values():
+        answer = client.get(path.format(**names))
+        assert answer.status_code == 200, path
+        page = Inline(answer.text)
+        assert page.found == [], path
+        assert len(page.ids) == len(set(page.ids)), f"{path}: an id stands twice"
+        assert "<script>document" not in answer.text
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("path", "status", "told"),
+    [
+        ("/flows/nothing", 404, "There is nothing"),
+        ("/flows?before=nothing", 404, "There is nothing"),
+        ("/dead/nothing", 404, "There is nothing"),
+        ("/dead?status=odd", 400, "odd"),
+        ("/dead?since=yesterday", 400, "neither an age"),
+        ("/schedules/nothing", 404, "There is nothing"),
+        ("/alerts/rules/nothing", 404, "There is nothing"),
+        ("/new-schedule?try=yes&cron=61+*+*+*+*", 200, "61"),
+        ("/new-schedule?try=yes&every=often", 200, "not a number"),
+        ("/new-schedule?try=yes&cron=*+*+*+*+*&every=5", 200, "exactly one"),
+        ("/alerts/new-rule?when=%3Cscript%3E", 200, "&lt;script&gt;"),
+    ],
+)
+def test_what_is_wrong_is_told_on_a_page(app: Headrace, path: str, status: int, told: str) -> None:
+    answer = Client(app.asgi()).get(path)
+    assert (answer.status_code, told in answer.text, "Traceback" in answer.text) == (status, True, False)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("path", "form", "told"),
+    [
+        ("/flows/nothing/cancel", "", "no flow"),
+        ("/dead/requeue", "query=", "filter the list first"),
+        ("/dead/requeue", "confirmed=yes&query=", "filter the list first"),
+        ("/dead/resolve", "confirmed=yes&query=queue%3Dx&status=odd", "status"),
+        ("/dead/nothing/requeue", "", "no dead letter"),
+        ("/dead/purge", "", "30 days"),
+        ("/new-schedule", "id=x", "name the task"),
+        ("/new-schedule", "id=x&task=add&cron=0+2+*+*+*&tz=Vienna", "Vienna"),
+        ("/new-schedule", "id=x&task=add&cron=0+2+*+*+*&args=%7B%7D", "expected a list"),
+        ("/schedules/nothing/pause", "", "nothing"),
+        ("/alerts/silence", "for=ever", "expected one of"),
+        ("/alerts/acknowledge/nothing", "", "no alert"),
+        ("/alerts/unsilence/nothing", "", "no silence"),
+        ("/alerts/new-rule", "name=x&when=depth+%3E+1&for_=soon", "not a number of seconds"),
+        ("/alerts/rules/nothing/switch", "enabled=no", "nothing"),
+        ("/lifecycle/archive", "", "time has come"),
+        ("/lifecycle/stale", "", "No job stays too long"),
+        ("/lifecycle/restore", "job=nothing", "nothing"),
+        ("/lifecycle/terms", "kind=host&name=x", "which task or queue"),
+        ("/system/repair", "", "nothing to repair"),
+    ],
+)
+def test_what_cannot_be_done_is_told(app: Headrace, path: str, form: str, told: str) -> None:
+    register(app)
+    answer = Client(app.asgi(), headers=WRITES).post(path, content=form)
+    assert answer.status_code in (400, 404), answer.text
+    assert answer.json()["ok"] is False
+    assert told in answer.json()["text"]
+
+
+@pytest.mark.engines("sqlite")
+def test_viewers_see_no_buttons_no_settings_and_no_trail(app: Headrace) -> None:
+    names = stock(app, register(app))
+    eve = {"authorization": f"Basic {b64encode(b'eve:look').decode()}"}
+    client = Client(app.asgi(auth=("viewer=eve:look",)), headers=eve)
+    for path in PATHS.values():
+        text = client.get(path.format(**names)).text
+        forms = re.findall(r'<form[^>]*method="post".*?</form>', text.split("<main")[1], re.DOTALL)
+        assert [form for form in forms if "<button" in form] == [], path
+    system = client.get("/system").text
+    assert "shown to admins" in system
+    assert str(app.engine.facts()["file"]) not in system
+    assert client.post("/schedules/nightly/pause", content="", headers={**WRITES, **eve}).status_code == 403
+    assert not app.schedules.get("nightly").paused
+
+
+@pytest.mark.engines("sqlite")
+def test_a_page_is_told_while_the_desks_are_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    client = Client(app.asgi())
+
+    def away(*_: Any, **__: Any) -> Any:
+        raise EngineUnavailable("no route to the server")
+
+    monkeypatch.setattr(type(app.engine.letters), "tallies", away)
+    monkeypatch.setattr(type(app.engine.shelf), "browse", away)
+    assert client.get("/workers").status_code == 200
+    answer = client.get("/dead")
+    assert answer.status_code == 503
+    assert "no route to the server" in answer.text
+
+
+@pytest.mark.engines("sqlite")
+def test_a_visit_knows_only_the_age_of_what_it_has_seen(app: Headrace) -> None:
+    glance = Glance(app)
+    glance.of_visit().metrics()
+    visit = glance.of_visit()
+    assert visit.age() == 0.0
+    visit.queues()
+    first = visit.age()
+    assert 0.0 < first < 60
+    assert glance.of_visit().shared(app.dead.stats) is glance.of_visit().shared(app.dead.stats)

@@ -1,0 +1,54 @@
+"""The graph of a flow as the dashboard draws it."""
+
+from __future__ import annotations
+
+from headrace.core.drawing import Box, Picture
+from headrace.web.pages.graph import Node, graph, svg
+
+HOSTILE = "<script>alert(1)</script>"
+
+
+def link(job_id: str) -> str:
+    return f"/jobs/{job_id}"
+
+
+def many(task: str) -> str:
+    return f"/jobs?task={task}"
+
+
+def test_a_small_flow_has_a_box_and_a_link_for_each_job() -> None:
+    picture = Picture([Box("a", "fetch", "completed"), Box("b", "merge", "failed")], [("a", "b")])
+    drawn = graph(picture, link, many)
+    assert [(node.link, node.state) for node in drawn.nodes] == [("/jobs/a", "completed"), ("/jobs/b", "failed")]
+    text = svg(drawn, "What waits")
+    assert text.count('class="node is-') == 2
+    assert text.count('class="edge gone"') == 1
+    assert 'href="#i-failed"' in text
+
+
+def test_many_jobs_of_one_task_at_one_step_are_a_bundle() -> None:
+    parts = [Box(f"p{n}", "resize", "completed" if n else "failed") for n in range(50)]
+    boxes = [Box("first", "split", "completed"), *parts, Box("last", "join", "waiting")]
+    edges = [("first", part.id) for part in parts] + [(part.id, "last") for part in parts]
+    drawn = graph(Picture(boxes, edges), link, many, most=20)
+    assert {node.label: node.jobs for node in drawn.nodes} == {"split": 1, "resize": 50, "join": 1}
+    assert len(drawn.edges) == 2
+    bundle = drawn.nodes[1]
+    assert (bundle.state, bundle.link) == ("failed", "/jobs?task=resize")
+    assert drawn.nodes[0].link == "/jobs/first"
+    assert "1 of 50 failed" in svg(drawn, "")
+
+
+def test_the_gravest_state_is_the_look_of_a_bundle() -> None:
+    assert Node("x", "x", {"completed": 9, "running": 1}, "").state == "running"
+    assert Node("x", "x", {"completed": 9, "running": 1, "failed": 1}, "").state == "failed"
+
+
+def test_whatever_a_task_is_called_it_is_text() -> None:
+    text = svg(graph(Picture([Box("a", HOSTILE, "pending")], []), link, many), HOSTILE)
+    assert "<script" not in text
+    assert "&lt;script&gt;" in text
+
+
+def test_no_jobs_are_an_empty_drawing() -> None:
+    assert "<svg" in svg(graph(Picture([], []), link, many), "nothing")
