@@ -50,7 +50,7 @@ docs: $(STAMP) ## check the docs: the pages are there, and every code block runs
 screenshots: $(STAMP) browser ## take the pictures in docs/images anew
 	@$(BIN)/python -m tests.surfaces.web.pages.screenshots
 
-# The dashboard is tried in a browser. Without one its tests fail, and say the same as this.
+# The dashboard is tried in a browser. Without one its tests are skipped, and say the same as this.
 BROWSERS = chromium chromium-browser google-chrome google-chrome-stable chrome microsoft-edge
 browser:
 	@test -z "$$HEADRACE_TEST_BROWSER" || exit 0; \
