@@ -102,3 +102,20 @@ def test_what_is_no_type_is_refused(pattern: object) -> None:
 def test_cursors_are_taken_apart() -> None:
     assert page_of("12") == ("12", None)
     assert page_of("12-3.4") == ("12-3", 4)
+
+
+@pytest.mark.parametrize(
+    "ids",
+    [
+        ["0197-aa-01", "0197-aa-02", "0197-aa-03", "0197-aa-99"],
+        ["a", "ab", "abc", "abcd", "abd"],
+        ["x", "x", "x", "x"],
+        ["a", "b", "c", "d"],
+    ],
+)
+def test_ids_that_begin_alike_are_stored_in_short_and_read_in_full(ids: list[str]) -> None:
+    group = Group("job.enqueued", NOW, "q", "t", None, ids)
+    told = page([group])
+    assert read(told.text) == [group]
+    assert "0197-aa-01" not in told.text
+    assert [each.jobs for each in read(told.text, f'["{ids[-1]}"]')] == [[ids[-1]]]

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import click
 import msgspec
 
-from headrace.app.webhooks import Webhook
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session
 from headrace.cli.show import Column, print_facts, print_json, print_table, remark, say, stamp
+
+if TYPE_CHECKING:  # with it comes what runs jobs
+    from headrace.app.webhooks import Webhook
 
 _COLUMNS = (Column("ID"), Column("URL", least=12), Column("TYPES", least=8), Column("STATE"))
 _DELIVERIES = (Column("ID", least=12), Column("STATE"), Column("ATTEMPT"), Column("CREATED"), Column("ERROR", least=8))
@@ -78,39 +82,45 @@ def create(
 
 @webhooks.command("pause", epilog=example("headrace webhooks pause 5f2c1d9a7b3e"))
 @click.argument("webhook_id", metavar="ID")
+@as_json_option
 @shared
 @click.pass_obj
-def pause(session: Session, webhook_id: str) -> None:
+def pause(session: Session, webhook_id: str, as_json: bool) -> None:
     """Send it nothing of what happens from now on."""
-    say(f"webhook {session.store().webhooks.pause(webhook_id).id} is paused")
+    _tell(session.store().webhooks.pause(webhook_id), "is paused", as_json)
 
 
 @webhooks.command("resume", epilog=example("headrace webhooks resume 5f2c1d9a7b3e"))
 @click.argument("webhook_id", metavar="ID")
+@as_json_option
 @shared
 @click.pass_obj
-def resume(session: Session, webhook_id: str) -> None:
+def resume(session: Session, webhook_id: str, as_json: bool) -> None:
     """Send it events again, of what happens from now on."""
-    say(f"webhook {session.store().webhooks.resume(webhook_id).id} is sent events again")
+    _tell(session.store().webhooks.resume(webhook_id), "is sent events again", as_json)
 
 
 @webhooks.command("delete", epilog=example("headrace webhooks delete 5f2c1d9a7b3e"))
 @click.argument("webhook_id", metavar="ID")
+@as_json_option
 @shared
 @click.pass_obj
-def delete(session: Session, webhook_id: str) -> None:
+def delete(session: Session, webhook_id: str, as_json: bool) -> None:
     """Forget it."""
+    hook = session.store().webhooks.get(webhook_id)
     session.store().webhooks.delete(webhook_id)
-    say(f"webhook {webhook_id} is deleted")
+    _tell(hook, "is deleted", as_json)
 
 
 @webhooks.command("test", epilog=example("headrace webhooks test 5f2c1d9a7b3e"))
 @click.argument("webhook_id", metavar="ID")
+@as_json_option
 @shared
 @click.pass_obj
-def test(session: Session, webhook_id: str) -> None:
+def test(session: Session, webhook_id: str, as_json: bool) -> None:
     """Send it one message of the type webhook.test, now."""
-    say(f"it answered {session.store().webhooks.test(webhook_id)}")
+    status = session.store().webhooks.test(webhook_id)
+    print_json({"id": webhook_id, "status": status}) if as_json else say(f"it answered {status}")
 
 
 @webhooks.command("deliveries", epilog=example("headrace webhooks deliveries 5f2c1d9a7b3e --limit 10"))
@@ -132,6 +142,13 @@ def deliveries(session: Session, webhook_id: str, limit: int, as_json: bool) -> 
         remark("nothing was sent to it yet")
     else:
         print_table(_DELIVERIES, [list(row) for row in rows])
+
+
+def _tell(hook: Webhook, what: str, as_json: bool) -> None:
+    if as_json:
+        print_json(_plain(hook))
+    else:
+        say(f"webhook {hook.id} {what}")
 
 
 def _state(hook: Webhook) -> str:

@@ -42,6 +42,7 @@ class Group(Struct, frozen=True, array_like=True):
     runs: list[int] = []
     ago: list[int] = []
     data: list[dict[str, Any]] = []
+    head: str = ""  # only as stored: what all ids of `jobs` begin with
 
     @property
     def size(self) -> int:
@@ -58,6 +59,7 @@ class Group(Struct, frozen=True, array_like=True):
         return replace(self, **columns) if places else None
 
 
+_MANY = 4  # jobs of a group that are worth a look at what their ids have in common
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
 _encoder = msgspec.json.Encoder()
 _groups = msgspec.json.Decoder(list[Group])
@@ -75,7 +77,26 @@ class Page(Struct, frozen=True):
 def page(groups: Sequence[Group]) -> Page:
     """The page with these groups."""
     size = sum(2 * group.size if group.type == RAN else group.size for group in groups)
-    return Page(_encoder.encode(groups).decode(), size, max((group.at for group in groups), default=0))
+    return Page(
+        _encoder.encode([_shortened(group) for group in groups]).decode(),
+        size,
+        max((group.at for group in groups), default=0),
+    )
+
+
+def _shortened(group: Group) -> Group:
+    """The group as it is stored: jobs that were enqueued together have most of their ids in common."""
+    jobs = group.jobs
+    if len(jobs) < _MANY:
+        return group
+    first, last = min(jobs), max(jobs)
+    length = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
+    return replace(group, jobs=[job[length:] for job in jobs], head=first[:length]) if length else group
+
+
+def _in_full(group: Group) -> Group:
+    head = group.head
+    return replace(group, jobs=[head + job for job in group.jobs], head="") if head else group
 
 
 def read(text: str | bytes, only: str | bytes | None = None) -> list[Group]:
@@ -83,7 +104,7 @@ def read(text: str | bytes, only: str | bytes | None = None) -> list[Group]:
     told: list[Group] = []
     true_of = None if only is None else frozenset(_names.decode(only))
     for group in _groups.decode(text):
-        told += _written_out(group, true_of)
+        told += _written_out(_in_full(group), true_of)
     return told
 
 
