@@ -1,6 +1,6 @@
 """The browser that the dashboard is tried in: whichever Chromium is there, driven by Playwright.
 
-`make test` installs one where it may, and says so where it could not: then these tests are skipped, each with the reason.
+`make test` installs one where it may, and says so where it could not: then these tests are skipped, with that reason.
 HEADRACE_TEST_BROWSER is the path of another one, or `none` to do without these tests on purpose.
 """
 
