@@ -31,6 +31,7 @@ _FRESH = 1.0  # seconds
 _REST = 10.0  # times as long as it took
 _MOST_CURVES = 500
 _FOREVER = 3600.0
+_PATIENCE = 0.1  # seconds that a page waits for what it can do without
 _OLDEST = 15.0  # seconds that a look which is not fresh may stand in while the next is taken
 
 
@@ -72,6 +73,20 @@ class Look(Generic[T]):
             return seen
         self._take(taking)
         return taking.result()
+
+    def soon(self, patience: float) -> Seen | None:
+        """The value, or an older one if a new one takes longer than that; None if there is none at all yet."""
+        with self._lock:
+            seen, age = self._seen, time.monotonic() - self._taken
+            if seen is not None and not seen.away and age < max(self._fresh, _REST * self._cost):
+                return seen
+            if (taking := self._taking) is None:
+                taking = self._taking = Future()
+                threading.Thread(target=self._take, args=(taking,), name="headrace-glance", daemon=True).start()
+        try:
+            return taking.result(patience)
+        except TimeoutError:
+            return seen
 
     def age(self) -> float:
         """For how many seconds the value has been known; 0 if nobody has asked for it."""
@@ -162,14 +177,24 @@ class Glance:
         return seen
 
     def shared(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T:
-        """Whatever else costs more than a page may: what a method of the app returns, for all who ask for the same."""
+        """Whatever else is worth sharing: what a method of the app returns, for all who ask for the same."""
+        seen: T = self._see(self._other(read, given, fresh))
+        return seen
+
+    def soon(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T | None:
+        """The same of what may take longer than a page: None while it is being looked for the first time."""
+        look = self._other(read, given, fresh)
+        self._used.add(look)
+        seen = look.soon(_PATIENCE)
+        return None if seen is None else seen.value
+
+    def _other(self, read: Callable[..., T], given: tuple[object, ...], fresh: float) -> Look[T]:
         key = (getattr(read, "__qualname__", ""), *given)
         if key not in self._others:
             if len(self._others) >= _MOST_CURVES:
                 self._others.clear()
             self._others[key] = Look(functools.partial(read, *given), self._app.clock, fresh)
-        seen: T = self._see(self._others[key])
-        return seen
+        return self._others[key]
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""
