@@ -5,6 +5,7 @@ A generated part stands between `<!-- generated: NAME -->` and `<!-- end -->`. A
 
 from __future__ import annotations
 
+import json
 import re
 import sys
 from collections.abc import Callable, Iterator
@@ -15,6 +16,9 @@ from docs.tools.page import Page, pages
 from headrace import errors
 from headrace.cli.root import root
 from headrace.core.states import TRANSITIONS, diagram
+from headrace.web.api import protocol
+from headrace.web.api.table import Endpoint, Table
+from headrace.web.api.tables import TABLES
 
 _PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _EVERYWHERE = ("--app", "--url", "--traceback")
@@ -120,7 +124,33 @@ def _examples(command: click.Command) -> list[str]:
     return [line for line in lines if line.startswith("headrace ")]
 
 
+# -- the web
+
+
+def rest_endpoints() -> str:
+    return "\n\n".join(f"### {table.tag}\n\n{table.about}\n\n{_endpoints(table)}" for table in TABLES)
+
+
+def _endpoints(table: Table) -> str:
+    lines = ["| endpoint | role | |", "|---|---|---|"]
+    for endpoint in table:
+        lines.append(f"| `{endpoint.method} {endpoint.path}` | {endpoint.role} | {endpoint.summary} |")
+    return "\n".join(lines)
+
+
+def worker_requests() -> str:
+    return "\n\n".join(_request(endpoint) for endpoint in protocol.table)
+
+
+def _request(endpoint: Endpoint) -> str:
+    example = json.dumps(endpoint.example, indent=2)
+    parts = [f"## `{endpoint.method} /api/v1{endpoint.path}`", endpoint.summary, endpoint.description]
+    return "\n\n".join([*filter(None, parts), f"```json\n{example}\n```"])
+
+
 PARTS: dict[str, Callable[[], str]] = {
+    "rest_endpoints": rest_endpoints,
+    "worker_requests": worker_requests,
     "diagram": states_diagram,
     "events": events_table,
     "errors": errors_tree,

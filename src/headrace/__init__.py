@@ -7,7 +7,7 @@ The house has five floors, and a floor imports only the ones below it:
     engines/      where jobs live: the seam (protocol.py), SQLite, PostgreSQL, Redis, group commit, the bells
     runtime/      running jobs: tasks, handles, workers, sandboxes, the supervisor
     app/          Headrace and its facades
-    cli/ testing/ surfaces; nothing imports them
+    cli/ testing/ web/ surfaces; nothing imports them
 
 Everything public is importable from here (and from `headrace.testing`); all other modules are private.
 """

@@ -222,3 +222,21 @@ def test_a_purged_record_leaves_room_for_the_next(engine: Engine) -> None:
     engine.letters.purge(["pending"], LATER, 10)
     engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER)
     assert fail_again(engine, at=LATER).requeues == 0
+
+
+def test_records_are_removed_by_their_ids_whatever_their_status(engine: Engine) -> None:
+    one, two, stays = (dead(engine, name, at=NOW) for name in ("one", "two", "stays"))
+    engine.letters.resolve([two.id], "cancelled", now=LATER)
+    assert engine.letters.remove([]) == []
+    assert sorted(engine.letters.remove([one.id, two.id, one.id, "nothing"])) == sorted([one.id, two.id])
+    assert engine.letters.remove([one.id]) == []
+    assert engine.letters.latest(["one", "two"]) == []
+    assert [letter.id for letter in engine.letters.find(LetterFilter(), 10)] == [stays.id]
+    assert engine.letters.count(PENDING) == 1
+    assert [tally.count for tally in engine.letters.tallies()] == [1]
+
+
+def test_a_removed_record_leaves_room_for_the_next(engine: Engine) -> None:
+    engine.letters.remove([dead(engine).id])
+    engine.desk.move(the("job"), Event.REVIVE, 1, now=LATER)
+    assert fail_again(engine, at=LATER).requeues == 0

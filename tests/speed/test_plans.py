@@ -326,6 +326,15 @@ def test_the_rare_final_states_are_found_by_their_own_index_in_order(
     assert SORTS not in steps
 
 
+@pytest.mark.parametrize("which", [Filter(states=(State.RUNNING,)), Filter(states=(State.RUNNING,), queue="q1")])
+def test_the_few_jobs_that_run_are_found_by_their_leases(
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
+) -> None:
+    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(which, 50))
+    assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
+    assert any("headrace_jobs_leased" in step for step in steps)
+
+
 @pytest.mark.parametrize("which", [Filter(), Filter(queue="q1"), Filter(task="work"), Filter(since=NOW)])
 def test_a_page_without_a_better_index_is_read_from_the_newest_end(
     store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter

@@ -58,8 +58,8 @@ from tests.conformance.stores import KINDS
 PAGES = {page.name: page for page in pages()}
 REFERENCE = {name: PAGES[f"docs/reference/{name}.md"] for name in ("api", "cli", "errors", "settings", "states")}
 REFERENCE |= {name: PAGES[f"docs/reference/{name}.md"] for name in ("storage", "testing")}
-LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid", "sql"}
-TOOLS = {"cd", "export", "kill", "make", "pg_dump", "pg_restore", "pip", "python", "redis-cli", "sqlite3"}
+LANGUAGES = {"python", "console", "text", "toml", "ini", "mermaid", "sql", "json"}
+TOOLS = {"cd", "curl", "export", "kill", "make", "pg_dump", "pg_restore", "pip", "python", "redis-cli", "sqlite3"}
 PATIENCE = 90.0
 
 

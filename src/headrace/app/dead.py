@@ -251,6 +251,10 @@ class Dead:
             removed += done
         return removed
 
+    def delete(self, letter_id: str) -> bool:
+        """Forget a dead letter of any status; False if somebody else did meanwhile. Its job stays as it is."""
+        return bool(self._hub.engine.letters.remove([self._row(letter_id).id]))
+
     def _row(self, letter_id: str) -> DeadRow:
         letters, name = self._hub.engine.letters, check_text("dead letter", letter_id)
         for row in letters.get([name]) or letters.latest([name]):
@@ -268,6 +272,7 @@ class Dead:
     aresolve = twin(resolve)
     anote = twin(note)
     apurge = twin(purge)
+    adelete = twin(delete)
 
 
 def _filter(status: str | None, given: Mapping[str, Any]) -> LetterFilter:

@@ -52,11 +52,21 @@ class Jobs:
         """The job with this id, or JobNotFound."""
         return Job(self._hub, self._hub.row(check_text("job id", job_id)))
 
-    def find(self, /, *, limit: int = 50, cursor: str | None = None, archived: bool = False, **filters: Any) -> JobPage:
+    def find(
+        self,
+        /,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool = False,
+        reach: int | None = None,
+        **filters: Any,
+    ) -> JobPage:
         """The matching jobs, newest first, at most `limit` of them.
 
         With `archived`, those that have left the store for the archive, in the order of their ends, which are also what
-        `since` and `until` mean there; worker, text and flow are no filters of it.
+        `since` and `until` mean there; worker, text and flow are no filters of it. With `reach`, a search that no index
+        helps ends after about so many jobs, and its cursor goes on behind them.
         """
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned")
@@ -64,7 +74,7 @@ class Jobs:
         if archived:
             page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
         else:
-            page = self._hub.engine.desk.find(which, most, cursor)
+            page = self._hub.engine.desk.find(which, most, cursor, _reach(reach))
         return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
@@ -130,6 +140,12 @@ def as_filter(given: dict[str, Any]) -> Filter:
     if () in (values.get("ids"), values.get("states")):
         values["ids"] = ("",)  # none of these: no id is empty
     return Filter(**values)
+
+
+def _reach(value: Any) -> int | None:
+    if value is not None and (type(value) is not int or value < 1):
+        raise InvalidJob(f"reach: expected how many jobs to look at, 1 or more, or None for all, got {short(value)}")
+    return value
 
 
 def _states(value: Any) -> tuple[State, ...]:

@@ -70,3 +70,7 @@ class Letters(Protocol):
     def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
         """Remove at most `limit` records of these statuses that were resolved, or else entered, before; how many."""
         ...
+
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        """Forget these records, whatever their status; the ids of those that were there, in no particular order."""
+        ...

@@ -58,8 +58,12 @@ class Desk(Protocol):
         """Which of these are in a final state or do not exist."""
         ...
 
-    def find(self, which: Filter, limit: int, cursor: str | None = None) -> Page:
-        """Matching jobs, newest first."""
+    def find(self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None) -> Page:
+        """Matching jobs, newest first.
+
+        Where no index leads to them, no more than about `reach` jobs are looked at; what is found among these is the
+        page, and its cursor goes on behind them.
+        """
         ...
 
     def peek(self, queue: str, limit: int) -> list[JobRow]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import logging
 import signal
+import socket
 import threading
 from types import FrameType
 from typing import Any
@@ -13,7 +14,7 @@ import uvicorn
 
 from headrace.app.app import Headrace
 from headrace.core.settings import Settings
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.alerting import Alerting
 from headrace.runtime.gathering import Gathering
 from headrace.runtime.keeper import Chore, Keeper
@@ -28,10 +29,9 @@ def serve(app: Headrace, **options: Any) -> int:
     settings = settings_with(app, options)
     refuse_open_doors(settings)
     web = make(app, **options)
+    listening = _listen(settings.web_host, settings.web_port)
     config = uvicorn.Config(
         web,
-        host=settings.web_host,
-        port=settings.web_port,
         log_config=None,
         log_level="warning",
         access_log=False,
@@ -42,9 +42,19 @@ def serve(app: Headrace, **options: Any) -> int:
     keeper = Keeper(_chores(app, settings), has_jobs=lambda: False)
     keeper.start()
     try:
-        return _run(uvicorn.Server(config), web)
+        return _run(uvicorn.Server(config), web, listening)
     finally:
         keeper.stop()
+        listening.close()
+
+
+def _listen(host: str, port: int) -> socket.socket:
+    """Connections are taken from here on, though nobody answers them yet."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    try:
+        return socket.create_server((host, port), family=family, backlog=2048)
+    except OSError as error:
+        raise HeadraceError(f"can't listen on {host}:{port}: {error.strerror or error}".lower()) from None
 
 
 def _chores(app: Headrace, settings: Settings) -> list[Chore]:
@@ -59,7 +69,7 @@ def _chores(app: Headrace, settings: Settings) -> list[Chore]:
     return chores
 
 
-def _run(server: uvicorn.Server, web: Web) -> int:
+def _run(server: uvicorn.Server, web: Web, listening: socket.socket) -> int:
     """Run the server beside this thread, which minds the signals: uvicorn would wait for streams, which never end."""
     over = threading.Event()
 
@@ -70,9 +80,7 @@ def _run(server: uvicorn.Server, web: Web) -> int:
 
     def run() -> None:
         try:
-            server.run()
-        except SystemExit:  # uvicorn's word for an address that it can't have; it has told why
-            pass
+            server.run([listening])
         finally:
             over.set()
 
@@ -80,7 +88,8 @@ def _run(server: uvicorn.Server, web: Web) -> int:
         signal.signal(number, end)
     thread = threading.Thread(target=run, name="headrace-web", daemon=True)
     thread.start()
-    log.info("serving on http://%s:%d", server.config.host, server.config.port)
+    host, port = listening.getsockname()[:2]
+    log.info("serving on http://%s:%d", f"[{host}]" if ":" in host else host, port)
     over.wait()
     web.end()
     thread.join()

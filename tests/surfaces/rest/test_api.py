@@ -291,6 +291,8 @@ def test_a_dead_letter_is_looked_into_requeued_and_resolved(app: Headrace, api: 
     assert api.refused("POST", "/dead/requeue", 422, json={})[0] == "invalid-job"
     assert api.ask("POST", "/dead/purge", json={"older_than": 0, "dry_run": True})["dry_run"] is True
     assert api.ask("GET", f"/dead/{second}/history")[0]["event"] == "submit"
+    api.ask("DELETE", f"/dead/{second}", 204)
+    assert api.refused("DELETE", f"/dead/{second}", 404)[0] == "dead-letter-not-found"
 
 
 def test_the_lifecycle_is_shown_and_ordered(app: Headrace, api: Api) -> None:

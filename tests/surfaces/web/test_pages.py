@@ -154,6 +154,7 @@ def test_links_know_where_the_dashboard_is_mounted(app: Headrace) -> None:
     links = re.findall(r'(?:href|src|action)="(/[^"]*)"', text)
     assert "/ops/queues/sums" in links
     assert [link for link in links if not link.startswith("/ops/")] == []
+    assert Client(app.asgi(prefix="/ops")).get("/ops/dashboard").headers["location"] == "/ops/"
 
 
 @pytest.mark.engines("sqlite")

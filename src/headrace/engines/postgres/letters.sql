@@ -137,6 +137,9 @@ DELETE FROM headrace_dead WHERE id IN (
     WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit
     FOR UPDATE SKIP LOCKED);
 
+-- name: remove_letters
+DELETE FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
+
 -- name: pack_dead
 SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
     SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit) AS packed;

@@ -413,7 +413,10 @@ job.flow = :flow
 job.finished_at IS NULL
 
 -- name: where_leased
-job.lease_until > 0
+job.seq = ANY (ARRAY(SELECT leased.seq FROM headrace_jobs AS leased WHERE leased.state = 'running'))
+
+-- name: where_from
+job.seq >= :floor
 
 -- name: where_ids
 job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
@@ -430,6 +433,10 @@ job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
 -- name: find
 SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
     SELECT * FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT :limit) AS found;
+
+-- The job that is so many behind the newest, or behind :before.
+-- name: floor
+SELECT (SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT 1 OFFSET :reach);
 
 -- name: count
 SELECT count(*) FROM headrace_jobs AS job WHERE {where};

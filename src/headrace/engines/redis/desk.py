@@ -99,16 +99,17 @@ class RedisDesk:
         open_ones = self._ask(_unfinished, len(known), records.encode(known)) if known else ()
         return set(ids) - {known[place - 1] for place in open_ones}
 
-    def find(self, which: Filter, limit: int, cursor: str | None = None) -> Page:
+    def find(self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None) -> Page:
         before = position(cursor)
         self._office.prepare()
         if not _is_text(which):
             return Page([], None)
-        rows: list[JobRow] = []
-        for found in self._search(_question(which, which.states), "down", limit + 1, "rows", before):
-            rows += records.jobs(found)
-        more = len(rows) > limit
-        return Page(rows[:limit], str(rows[limit - 1].seq) if more else None)
+        parts = list(self._walk(_question(which, which.states), "down", limit + 1, "rows", before, reach))
+        rows = [row for _, found in parts for row in records.jobs(found)]
+        place = parts[-1][0]
+        if len(rows) > limit:
+            return Page(rows[:limit], str(rows[limit - 1].seq))
+        return Page(rows, None if place is None else place.decode())
 
     def count(self, which: Filter) -> int:
         self._office.prepare()
@@ -239,18 +240,26 @@ class RedisDesk:
         found: list[bytes] = self._ask(_filings, job_id, kind, limit) if limit > 0 and records.encodable(job_id) else []
         return found
 
-    def _search(self, question: bytes, way: str, limit: int, what: str, start: int | None = None) -> Iterator[Any]:
+    def _search(self, question: bytes, way: str, limit: int, what: str) -> Iterator[Any]:
         """What matches, up to the limit, in as many parts as it takes."""
+        return (found for _, found in self._walk(question, way, limit, what))
+
+    def _walk(
+        self, question: bytes, way: str, limit: int, what: str, start: int | None = None, reach: int | None = None
+    ) -> Iterator[tuple[bytes | None, Any]]:
+        """The same, each part with the place behind it, None at the end; about `reach` jobs are looked at."""
         place: str | bytes = "" if start is None else str(start)
         at_once = _ROWS if what == "rows" else _LOOKS
+        looked, looks = 0, min(max(limit, 100), _LOOKS)
         while True:
-            looks = min(max(limit, 100), _LOOKS)
             reached, found = self._ask(_walk, question, place, way, looks, min(limit, at_once), what)
-            yield found
+            yield reached, found
+            looked += looks
             limit -= found if isinstance(found, int) else len(found)
-            if reached is None or limit <= 0:
+            if reached is None or limit <= 0 or (reach is not None and looked >= reach):
                 return
             place = reached
+            looks = min(2 * looks, _LOOKS)  # what is rare is looked for in longer strides
 
 
 def _storable(ids: Sequence[str]) -> list[str]:

@@ -37,6 +37,7 @@ _EVERYTHING = 1 << 40
 
 _get, _find, _groups, _tallies = (load(f"letters_{name}") for name in ("get", "find", "groups", "tallies"))
 _requeue, _resolve, _note, _purge = (load(f"letters_{name}") for name in ("requeue", "resolve", "note", "purge"))
+_remove = load("letters_remove")
 
 
 class RedisLetters:
@@ -172,6 +173,10 @@ class RedisLetters:
                 after, gone = self._ask(_purge, status, after, id_at(before), before, _LOOKS, most)
                 removed += gone
         return removed
+
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        known = [each for each in ids if records.encodable(each)]
+        return [each.decode() for each in self._ask(_remove, records.encode(known))]
 
     def _ask(self, script: Script, *args: Value) -> Any:
         self._office.prepare()

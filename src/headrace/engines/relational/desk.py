@@ -88,18 +88,26 @@ class SqlDesk:
     def finished(self, ids: Collection[str]) -> set[str]:
         return set(ids) - set(_names.decode(self._ask("unfinished", ids=as_json(list(ids)))))
 
-    def find(self, which: Filter, limit: int, cursor: str | None = None) -> Page:
+    def find(self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None) -> Page:
         before = position(cursor)
 
-        def look(ledger: Ledger) -> Any:
+        def look(ledger: Ledger) -> tuple[Any, int | None]:
             where, values = _conditions(ledger, which, which.states)
+            if which.states == (State.RUNNING,):
+                # Few run, wherever in a long table they stand; to have them in order, a planner would look at all.
+                where = f"{where} AND {ledger.fragment('where_leased')}"
             if before is not None:
                 where, values = f"{where} AND {ledger.fragment('where_before')}", {**values, "before": before}
-            return ledger.ask("find", where, **values, limit=limit + 1)
+            floor = None if reach is None or _is_led_by_an_index(which) else _floor(ledger, before, reach)
+            if floor is not None:
+                where, values = f"{where} AND {ledger.fragment('where_from')}", {**values, "floor": floor}
+            return ledger.ask("find", where, **values, limit=limit + 1), floor
 
-        rows = _rows.decode(self._office.read(look))
-        more = len(rows) > limit
-        return Page(rows[:limit], str(rows[limit - 1].seq) if more else None)
+        found, floor = self._office.read(look)
+        rows = _rows.decode(found)
+        if len(rows) > limit:
+            return Page(rows[:limit], str(rows[limit - 1].seq))
+        return Page(rows, None if floor is None else str(floor))
 
     def count(self, which: Filter) -> int:
         def look(ledger: Ledger) -> int:
@@ -259,6 +267,20 @@ def _amend(ledger: Ledger, job_id: str, changes: Changes, by: str | None, at: in
     return True
 
 
+def _is_led_by_an_index(which: Filter) -> bool:
+    """Whether the jobs are found without looking at many others."""
+    if which.ids or which.tag is not None or which.flow is not None or which.states == (State.RUNNING,):
+        return True
+    return which.states in ((State.FAILED,), (State.CANCELLED,)) and which.worker is None and which.text is None
+
+
+def _floor(ledger: Ledger, before: int | None, reach: int) -> int | None:
+    """The number of the last job to look at, going back from the newest or from `before`; None if that is all."""
+    where = "true" if before is None else ledger.fragment("where_before")
+    found = ledger.ask("floor", where, before=before, reach=reach)
+    return None if found is None else int(found)
+
+
 def _conditions(ledger: Ledger, which: Filter, states: Collection[State]) -> tuple[str, dict[str, Any]]:
     """A WHERE of fixed fragments and its parameters.
 
@@ -270,9 +292,6 @@ def _conditions(ledger: Ledger, which: Filter, states: Collection[State]) -> tup
     if states:
         listed = ", ".join(f"'{State(state).value}'" for state in states)
         terms.append(f"job.state = {listed}" if len(states) == 1 else f"job.state IN ({listed})")
-        if tuple(states) == (State.RUNNING,):
-            # Few jobs run, wherever in a long table they stand; a planner that has no statistics would look at all.
-            terms.append(ledger.fragment("where_leased"))
     if which.ids:
         terms.append(ledger.fragment("where_ids"))
         values["ids"] = as_json(which.ids)

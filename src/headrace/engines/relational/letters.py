@@ -122,6 +122,15 @@ class SqlLetters:
 
         return self._office.write(remove) if statuses else 0
 
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        def forget(ledger: Ledger) -> list[str]:
+            found = [letter.id for letter in _locked(ledger, ids)]
+            if found:
+                ledger.run("remove_letters", ids=as_json(found))
+            return found
+
+        return self._office.write(forget)
+
 
 class _Requeuing:
     """One commit of orders. Jobs are locked before their records, as by a worker that settles."""

@@ -149,6 +149,9 @@ DELETE FROM headrace_dead WHERE id IN (
     SELECT letter.id FROM headrace_dead AS letter
     WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit);
 
+-- name: remove_letters
+DELETE FROM headrace_dead WHERE id IN (SELECT value FROM json_each(:ids));
+
 -- name: pack_dead
 SELECT json_group_array(json_array({DeadRow})) FROM (
     SELECT * FROM headrace_dead WHERE id > :after ORDER BY id LIMIT :limit);

@@ -247,7 +247,10 @@ job.flow = :flow
 job.finished_at IS NULL
 
 -- name: where_leased
-job.lease_until > 0
+job.seq IN (SELECT leased.seq FROM headrace_jobs AS leased WHERE leased.state = 'running')
+
+-- name: where_from
+job.seq >= :floor
 
 -- name: where_ids
 job.id IN (SELECT value FROM json_each(:ids))
@@ -264,6 +267,10 @@ job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
 -- name: find
 SELECT json_group_array(json_array({JobRow})) FROM (
     SELECT * FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT :limit);
+
+-- The job that is so many behind the newest, or behind :before.
+-- name: floor
+SELECT (SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT 1 OFFSET :reach);
 
 -- name: count
 SELECT count(*) FROM headrace_jobs AS job WHERE {where};

@@ -178,6 +178,12 @@ def get(visit: Visit, letter_id: str) -> DeadLetter:
     return _shown(visit.app.dead.get(letter_id))
 
 
+@table.delete("/dead/{letter_id}")
+def delete(visit: Visit, letter_id: str) -> None:
+    """Forget a dead letter of any status; its job stays as it is."""
+    visit.app.dead.delete(letter_id)
+
+
 def _status(status: AnyStatus) -> str | None:
     return None if status == "any" else status
 

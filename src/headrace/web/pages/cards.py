@@ -11,6 +11,7 @@ from msgspec import Struct, json
 from headrace.app.app import Headrace
 from headrace.core import codec
 from headrace.core.letters import snapshot_of
+from headrace.core.model import DeadRow
 from headrace.core.states import State
 from headrace.errors import CorruptPayload, HeadraceError
 from headrace.runtime.job import LOST_RESULT, Job
@@ -84,8 +85,13 @@ def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
     """The error that each of these jobs failed with, by id, where it is known."""
     failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
     letters = app.engine.letters.latest(failed) if failed else []
-    told = ((letter.job_id, snapshot_of(letter)) for letter in letters)
-    return {job_id: cut(f"{kept.error_type}: {kept.error_message}", 300) for job_id, kept in told if kept.error_type}
+    return {letter.job_id: error_in(letter) for letter in letters}
+
+
+def error_in(letter: DeadRow) -> str:
+    """The error that a dead letter tells of, in a line; empty if it tells of none."""
+    kept = snapshot_of(letter)
+    return cut(f"{kept.error_type}: {kept.error_message}", 300) if kept.error_type else ""
 
 
 def _progress(job: Job[Any]) -> tuple[float | None, str]:

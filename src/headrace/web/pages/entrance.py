@@ -26,6 +26,7 @@ def routes(app: Headrace) -> list[BaseRoute]:
         Route("/login", doors.ask, methods=["GET"]),
         Route("/login", doors.enter, methods=["POST"]),
         Route("/logout", doors.leave, methods=["POST"]),
+        Route("/dashboard", _home, methods=["GET"]),
         *frame.routes(),
         Route("/{path:path}", frame.nowhere, methods=["GET"]),
     ]
@@ -49,6 +50,11 @@ def record(visit: Visit, action: Action, done: Done) -> None:
     """Write down who did what, and what it came to."""
     outcome = "done" if done.ok else "refused"
     visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
+
+
+async def _home(request: Request) -> Response:
+    """Where people look for a dashboard."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
 
 
 class Doors:

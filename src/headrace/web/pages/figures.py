@@ -44,9 +44,8 @@ def chart(key: str, title: str, lines: Sequence[Line], words: Callable[[float | 
 
 def curve(visit: Visit, metric: str, window: str, **where: str | None) -> list[Point]:
     """One metric over time; empty if nothing is gathered."""
-    if not visit.app.settings.events:
-        return []
-    return [Point(point.at, point.value) for point in visit.glance.series(metric, window, **where).points]
+    series = visit.glance.series(metric, window, **where) if visit.app.settings.events else None
+    return [] if series is None else [Point(point.at, point.value) for point in series.points]
 
 
 def values(points: Sequence[Point]) -> list[float | None]:
@@ -63,7 +62,7 @@ def standard(visit: Visit, window: str, **where: str | None) -> list[Chart]:
         name: curve(visit, name, window, **where)
         for name in ("enqueue_rate", "throughput", "failure_rate", "wait_p50", "wait_p95", "run_p50", "run_p95")
     }
-    if not has_data(*read.values()):
+    if not all(read.values()) or not has_data(*read.values()):
         return []
     rates = [
         Line("enqueued", read["enqueue_rate"], "pending"),
@@ -89,7 +88,8 @@ def of_worker(visit: Visit, window: str, worker: str) -> list[Chart]:
         Line("p50", curve(visit, "run_p50", window, worker=worker), "accent"),
         Line("p95", curve(visit, "run_p95", window, worker=worker), "running"),
     ]
-    if not has_data(*(line.points for line in (*rates, *runs))):
+    lines = [line.points for line in (*rates, *runs)]
+    if not all(lines) or not has_data(*lines):
         return []
     return [chart("rates", "Jobs a second", rates), chart("runs", "Time run", runs, wording.span)]
 

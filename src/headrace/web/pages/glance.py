@@ -12,15 +12,15 @@ import functools
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import Future
+from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from msgspec import Struct
 
 from headrace.app.alert_records import Alert
 from headrace.app.app import Headrace
-from headrace.app.metric_records import MetricSeries, MetricsSnapshot
+from headrace.app.metric_records import MetricSeries, MetricsSnapshot, TaskMetrics
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
@@ -29,9 +29,11 @@ from headrace.errors import EngineUnavailable
 T = TypeVar("T")
 _FRESH = 1.0  # seconds
 _REST = 10.0  # times as long as it took
+_QUICK = 0.05  # seconds that somebody may wait for a new value while there is an old one
+_PATIENCE = 0.1  # and for figures that a page can do without
+_THREADS = 4
 _MOST_CURVES = 500
 _FOREVER = 3600.0
-_PATIENCE = 0.1  # seconds that a page waits for what it can do without
 _OLDEST = 15.0  # seconds that a look which is not fresh may stand in while the next is taken
 
 
@@ -44,12 +46,13 @@ class Seen(Struct, frozen=True):
 
 
 class Look(Generic[T]):
-    """One shared value."""
+    """One shared value. It is read in a thread of the pool, once for all who ask meanwhile."""
 
-    def __init__(self, read: Callable[[], T], clock: Clock, fresh: float = _FRESH) -> None:
+    def __init__(self, read: Callable[[], T], clock: Clock, pool: Executor, fresh: float = _FRESH) -> None:
         self._read = read
-        self._fresh = fresh
         self._clock = clock
+        self._pool = pool
+        self._fresh = fresh
         self._lock = threading.Lock()
         self._seen: Seen | None = None
         self._taken = 0.0
@@ -58,68 +61,52 @@ class Look(Generic[T]):
 
     def get(self) -> Seen:
         """The value, not older than a moment, or than its cost demands."""
-        with self._lock:
-            seen, age = self._seen, time.monotonic() - self._taken
-            if seen is not None and not seen.away and age < max(self._fresh, _REST * self._cost):
-                return seen
-            taking, mine = self._taking, False
-            if taking is None:
-                taking, mine = Future(), True
-                self._taking = taking
-        if not mine:
-            return seen if seen is not None and age < _OLDEST else taking.result()
-        if seen is not None and not seen.away and age < _OLDEST and self._cost > 0.05:
-            threading.Thread(target=self._take, args=(taking,), name="headrace-glance", daemon=True).start()
-            return seen
-        self._take(taking)
-        return taking.result()
+        seen = self.glimpse(None)
+        assert seen is not None
+        return seen
 
-    def soon(self, patience: float) -> Seen | None:
-        """The value, or an older one if a new one takes longer than that; None if there is none at all yet."""
+    def glimpse(self, patience: float | None) -> Seen | None:
+        """The same; None if nothing is known yet and it takes longer than these seconds to find out."""
         with self._lock:
             seen, age = self._seen, time.monotonic() - self._taken
             if seen is not None and not seen.away and age < max(self._fresh, _REST * self._cost):
                 return seen
-            if (taking := self._taking) is None:
-                taking = self._taking = Future()
-                threading.Thread(target=self._take, args=(taking,), name="headrace-glance", daemon=True).start()
+            if self._taking is None:
+                self._taking = self._pool.submit(self._take)
+            taking = self._taking
+            if seen is not None and age < _OLDEST and (seen.away or self._cost > _QUICK):
+                return seen  # and whoever looks next sees the new one
         try:
             return taking.result(patience)
         except TimeoutError:
             return seen
 
     def age(self) -> float:
-        """For how many seconds the value has been known; 0 if nobody has asked for it."""
+        """For how many seconds the value has been known; 0 if nobody has asked for it, or if it may be old."""
         with self._lock:
-            return 0.0 if self._seen is None else min(time.monotonic() - self._taken, _FOREVER)
+            is_prompt = self._seen is not None and self._fresh <= _FRESH
+            return min(time.monotonic() - self._taken, _FOREVER) if is_prompt else 0.0
 
     def forget(self) -> None:
         """After a change: the next one who asks wants to see it."""
         with self._lock:
             self._taken = float("-inf")
 
-    def _take(self, taking: Future[Seen]) -> None:
+    def _take(self) -> Seen:
         began = time.monotonic()
+        seen = None
         try:
             seen = Seen(self._read(), _moment(self._clock))
-        except EngineUnavailable as error:
+        except EngineUnavailable:
             if self._seen is None:
-                self._end(taking, None, began)
-                taking.set_exception(error)
-                return
+                raise
             seen = Seen(self._seen.value, self._seen.at, away=True)
-        except BaseException as error:
-            self._end(taking, None, began)
-            taking.set_exception(error)
-            return
-        self._end(taking, seen, began)
-        taking.set_result(seen)
-
-    def _end(self, taking: Future[Seen], seen: Seen | None, began: float) -> None:
-        with self._lock:
-            self._taking = None
-            if seen is not None:
-                self._seen, self._taken, self._cost = seen, began, time.monotonic() - began
+        finally:
+            with self._lock:
+                self._taking = None
+                if seen is not None:
+                    self._seen, self._taken, self._cost = seen, began, time.monotonic() - began
+        return seen
 
 
 class Glance:
@@ -127,12 +114,13 @@ class Glance:
 
     def __init__(self, app: Headrace) -> None:
         self._app = app
-        self._curves: dict[tuple[object, ...], Look[MetricSeries]] = {}
+        self._pool = ThreadPoolExecutor(_THREADS, "headrace-glance")
+        self._curves: dict[tuple[object, ...], Look[Any]] = {}
         self._others: dict[tuple[object, ...], Look[Any]] = {}
-        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock)
-        self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock)
-        self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock)
-        self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock)
+        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock, self._pool)
+        self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock, self._pool)
+        self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock, self._pool)
+        self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock, self._pool)
         self._used: set[Look[Any]] = set()
 
     def of_visit(self) -> Glance:
@@ -143,8 +131,12 @@ class Glance:
 
     def _see(self, look: Look[T]) -> T:
         self._used.add(look)
-        seen: T = look.get().value
-        return seen
+        return cast(T, look.get().value)
+
+    def _glimpse(self, look: Look[T]) -> T | None:
+        self._used.add(look)
+        seen = look.glimpse(_PATIENCE)
+        return None if seen is None else cast(T, seen.value)
 
     def queues(self) -> list[QueueStats]:
         seen: list[QueueStats] = self._see(self._queues)
@@ -159,22 +151,23 @@ class Glance:
         seen: list[Alert] = self._see(self._alerts)
         return list(seen)
 
-    def metrics(self) -> MetricsSnapshot:
-        """The figures of the last minute."""
-        return self._see(self._metrics)
+    def metrics(self) -> MetricsSnapshot | None:
+        """The figures of the last minute; None while they are gathered, which takes a while after a rest."""
+        return self._glimpse(self._metrics)
 
-    def series(self, metric: str, window: str, **where: str | None) -> MetricSeries:
-        """One metric over time, for all who look at the same curve."""
-        key = (metric, window, *sorted(where.items()))
-        if key not in self._curves:
-            if len(self._curves) >= _MOST_CURVES:
-                self._curves.clear()
-            read: Callable[[], MetricSeries] = functools.partial(
-                self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
-            )
-            self._curves[key] = Look(read, self._app.clock, fresh=5.0)
-        seen: MetricSeries = self._curves[key].get().value  # a curve has its own pace: it is not asked for again
-        return seen
+    def series(self, metric: str, window: str, **where: str | None) -> MetricSeries | None:
+        """One metric over time, for all who look at the same curve; None as for metrics."""
+        read: Callable[[], MetricSeries] = functools.partial(
+            self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
+        )
+        return self._shared((metric, window, *sorted(where.items())), read)
+
+    def tasks(self, queue: str) -> list[TaskMetrics] | None:
+        """The tasks of a queue in the last hour, those that fail most first; None as for metrics."""
+        return self._shared(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
+
+    def _shared(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
+        return self._glimpse(self._look(self._curves, key, read, fresh=5.0))
 
     def shared(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T:
         """Whatever else is worth sharing: what a method of the app returns, for all who ask for the same."""
@@ -183,18 +176,20 @@ class Glance:
 
     def soon(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T | None:
         """The same of what may take longer than a page: None while it is being looked for the first time."""
-        look = self._other(read, given, fresh)
-        self._used.add(look)
-        seen = look.soon(_PATIENCE)
-        return None if seen is None else seen.value
+        return self._glimpse(self._other(read, given, fresh))
 
     def _other(self, read: Callable[..., T], given: tuple[object, ...], fresh: float) -> Look[T]:
         key = (getattr(read, "__qualname__", ""), *given)
-        if key not in self._others:
-            if len(self._others) >= _MOST_CURVES:
-                self._others.clear()
-            self._others[key] = Look(functools.partial(read, *given), self._app.clock, fresh)
-        return self._others[key]
+        return self._look(self._others, key, functools.partial(read, *given), fresh)
+
+    def _look(
+        self, known: dict[tuple[object, ...], Look[Any]], key: tuple[object, ...], read: Callable[[], T], fresh: float
+    ) -> Look[T]:
+        if (look := known.get(key)) is None:
+            if len(known) >= _MOST_CURVES:
+                known.clear()
+            look = known[key] = Look(read, self._app.clock, self._pool, fresh)
+        return look
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""

@@ -35,11 +35,19 @@ def register(app: Headrace) -> dict[str, Any]:
             pass
         return text
 
+    @app.task(name="chat", queue="slow")
+    def chat(lines: int) -> None:
+        """Logs some lines, and one more when the test lets it go."""
+        for line in range(lines):
+            current_job().log(f"line {line}")
+        gate.wait(20)
+        current_job().log("the last line")
+
     @app.task(name="sign", queue="sums", redact=("password",))
     def sign(user: str, password: str) -> str:
         return f"{user}:{len(password)}"
 
-    return {"add": add, "refuse": refuse, "stumble": stumble, "hold": hold, "sign": sign, "gate": gate}
+    return {"add": add, "refuse": refuse, "stumble": stumble, "hold": hold, "sign": sign, "chat": chat, "gate": gate}
 
 
 def populate(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:

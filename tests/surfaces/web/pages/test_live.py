@@ -67,6 +67,21 @@ def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], 
     expect(page.get_by_label(f"Pick {job.id}")).to_be_checked()
 
 
+def test_a_log_is_followed_until_somebody_scrolls_up(
+    app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]
+) -> None:
+    job = tasks["chat"].enqueue(60)
+    at_end = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight < 24"
+    with app.worker(concurrency=1):
+        page = visit(f"/jobs/{job.id}")
+        expect(page.locator("#log")).to_contain_text("line 59")
+        assert page.locator("#log").evaluate(at_end)
+        page.locator("#log").evaluate("(log) => log.scrollTo(0, 0)")
+        tasks["gate"].set()
+        expect(page.locator("#log")).to_contain_text("the last line")
+        assert not page.locator("#log").evaluate(at_end)
+
+
 def test_a_lost_connection_is_told(site: Site, visit: Callable[[str], Page]) -> None:
     page = visit("/")
     expect(page.locator("#link")).not_to_have_attribute("data-link", "off")

@@ -6,23 +6,13 @@
 local status, after, last, before = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local looks, most = tonumber(ARGV[5]), tonumber(ARGV[6])
 
-local function remove(l)
-  unshelve(l)
-  drop(DEAD, l.id)
-  deferred[#deferred + 1] = function()
-    call('HDEL', LETTERS, l.id)
-    if call('HGET', LATEST, l.job_id) == l.id then call('HDEL', LATEST, l.job_id) end
-    if call('HGET', UNRESOLVED, l.job_id) == l.id then call('HDEL', UNRESOLVED, l.job_id) end
-  end
-end
-
 local ids = call('ZRANGEBYLEX', P .. ':desk:' .. status, '(' .. after, '(' .. last, 'LIMIT', 0, looks)
 local letters = ask_in_parts('HMGET', LETTERS, ids, #ids)
 local removed, reached, prints = 0, #ids, {}
 for i = 1, #ids do
   local l = letters[i] and read_letter(letters[i])
   if l and (l.resolved_at or l.entered_at) < before then
-    remove(l)
+    remove_letter(l)
     prints[l.fingerprint], removed = true, removed + 1
     if removed == most then
       reached = i
@@ -31,13 +21,6 @@ for i = 1, #ids do
   end
 end
 flush()
--- A fingerprint that no letter has need not be looked at any more.
-for fingerprint in pairs(prints) do
-  local is_left = false
-  for _, one in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled'}) do
-    is_left = is_left or call('EXISTS', shelf(one, 'fingerprint', fingerprint)) == 1
-  end
-  if not is_left then call('SREM', P .. ':fingerprints', fingerprint) end
-end
+forget_fingerprints(prints)
 local is_end = reached == #ids and #ids < looks
 return {not is_end and ids[reached] or false, removed}

@@ -20,6 +20,7 @@ export function startLive() {
   document.addEventListener("visibilitychange", () => (document.hidden ? rest() : wake()));
   window.addEventListener("pagehide", rest);
   window.addEventListener("pageshow", (event) => event.persisted && wake());
+  document.querySelectorAll("[data-tail]").forEach(follow);
   wake(false);
   if (isAwaited()) later(LEAST);
 }
@@ -47,12 +48,11 @@ function connect() {
     tell("live");
     clearTimeout(due);
     due = null;
+    // What happened after the page was made and before the server listens for it is told to nobody.
+    notice();
+    setTimeout(notice, LEAST);
   };
-  stream.addEventListener("changed", (event) => {
-    if (!concerns(event.data)) return;
-    changed = performance.now();
-    refresh();
-  });
+  stream.addEventListener("changed", (event) => concerns(event.data) && notice());
   stream.onerror = () => {
     if (stream?.readyState === EventSource.CLOSED) stream = null; // refused: the browser does not try again
     tell(failures ? "lost" : "polling");
@@ -64,6 +64,11 @@ function connect() {
 // Something on the page was still being counted when it was made.
 function isAwaited() {
   return document.querySelector("[data-soon]") !== null;
+}
+
+function notice() {
+  changed = performance.now();
+  refresh();
 }
 
 function isPolling() {
@@ -123,14 +128,25 @@ function take(html) {
   const main = fresh.getElementById("main");
   if (!main) return;
   tellTimes(fresh);
-  const here = document.querySelector("tr.here")?.id;
+  const here = document.querySelector(".here")?.id;
+  const followed = [...document.querySelectorAll("[data-tail]")].filter(isAtEnd).map((log) => log.id);
   for (const id of ["nav", "main"]) {
     const part = fresh.getElementById(id);
     if (part) morph(document.getElementById(id), part);
   }
   if (here) document.getElementById(here)?.classList.add("here");
+  followed.forEach((id) => follow(document.getElementById(id)));
   if (fresh.title) document.title = fresh.title;
   document.dispatchEvent(new CustomEvent("headrace:fresh"));
+}
+
+// A log is followed while its end is in sight; who scrolled up is reading.
+function isAtEnd(log) {
+  return log.scrollHeight - log.scrollTop - log.clientHeight < 24;
+}
+
+function follow(log) {
+  if (log) log.scrollTop = log.scrollHeight;
 }
 
 const WORDS = { live: "live", polling: `asking every ${POLL / 1000} s`, lost: "no connection", off: "static page" };

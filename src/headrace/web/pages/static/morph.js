@@ -29,7 +29,6 @@ function morphAttributes(from, to) {
   }
   for (const { name } of [...from.attributes]) {
     if (!to.hasAttribute(name) && !kept.includes(name) && !name.startsWith("data-local")) {
-      if (name === "class" && from.className === "here") continue;
       from.removeAttribute(name);
     }
   }

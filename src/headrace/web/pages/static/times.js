@@ -3,11 +3,13 @@ const UNITS = [[86400, "d"], [3600, "h"], [60, "min"], [1, "s"]];
 const exact = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
 const clock = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", hour12: false });
 
+const seconds = new Intl.DateTimeFormat(undefined, { hour: "2-digit", minute: "2-digit", second: "2-digit", hour12: false });
+
 function distance(ms) {
-  const seconds = Math.abs(ms) / 1000;
-  if (seconds < 1) return "now";
-  const [length, unit] = UNITS.find(([length]) => seconds >= length);
-  const told = `${Math.floor(seconds / length)} ${unit}`;
+  const passed = Math.abs(ms) / 1000;
+  if (passed < 1) return "now";
+  const [length, unit] = UNITS.find(([length]) => passed >= length);
+  const told = `${Math.floor(passed / length)} ${unit}`;
   return ms > 0 ? `${told} ago` : `in ${told}`;
 }
 
@@ -29,6 +31,7 @@ export function tellTimes(root = document) {
     const moment = new Date(time.dateTime);
     if (Number.isNaN(moment.getTime())) continue;
     if ("clock" in time.dataset) set(time, clock.format(moment));
+    if ("clockSeconds" in time.dataset) set(time, seconds.format(moment));
     if ("exact" in time.dataset) set(time, exact.format(moment));
     if ("when" in time.dataset) set(time, distance(Date.now() - moment));
     if ("since" in time.dataset) set(time, span(Date.now() - moment));

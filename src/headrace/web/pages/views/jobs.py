@@ -17,6 +17,8 @@ from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.visit import Visit
 
 PAGE = 50
+# How many jobs a page looks at where no index leads to those that are meant; to look into texts takes longer.
+REACH, REACH_OF_TEXT = 150_000, 20_000
 AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
 _OTHERS = ("state", "since", "until", "archived", "cursor")
@@ -28,12 +30,14 @@ def show(visit: Visit) -> Mapping[str, Any]:
     given = visit.request.query_params
     filters = filters_of(given, visit.now)
     archived = given.get("archived") == "yes"
-    page = visit.app.jobs.find(**filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"))
+    reach = REACH_OF_TEXT if "text" in filters else REACH
+    page = visit.app.jobs.find(**filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"), reach=reach)
     queues = visit.glance.queues()
     chosen = [stats for stats in queues if filters.get("queue") in (None, stats.queue)]
     return {
         "jobs": cards(page, visit.app),
         "cursor": page.cursor,
+        "reached": reach if page.cursor and len(page) < PAGE and not archived else None,
         "given": {name: given.get(name, "").strip() for name in (*_TEXTS, *_OTHERS)},
         "filters": filters,
         "archived": archived,

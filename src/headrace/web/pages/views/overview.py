@@ -69,9 +69,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
 
 def drained_in(visit: Visit) -> dict[str, float | None]:
     """In how many seconds each queue is empty if it goes on as in the last minute; None if it would never be."""
-    if not visit.app.settings.events:
-        return {}
-    return {figures.queue: figures.eta or None for figures in visit.glance.metrics().queues}
+    known = visit.glance.metrics() if visit.app.settings.events else None
+    return {} if known is None else {figures.queue: figures.eta or None for figures in known.queues}
 
 
 def _pressing(stats: QueueStats) -> tuple[int, str]:
@@ -83,34 +82,31 @@ def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[Worke
     for alert in visit.glance.alerts():
         if alert.state == "firing" and not alert.silenced:
             yield Trouble(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
-    alive = [worker for worker in workers if not worker.silent]
-    open_jobs = sum(stats.pending for stats in queues)
-    if open_jobs and not alive:
-        text = f"No worker is alive, and {wording.exact(open_jobs)} jobs are pending. Start one with: headrace worker"
+    yield from _of_workers(visit, queues, workers)
+    for stats in queues:
+        link = visit.at(f"/queues/{stats.queue}")
+        waits = 0.0 if stats.oldest_pending is None else (visit.now - stats.oldest_pending).total_seconds()
+        if stats.paused:
+            rest = f" with {wording.exact(stats.pending)} pending." if stats.pending else "."
+            yield Trouble(text=f"Queue {stats.queue} is paused{rest}", link=link)
+        elif stats.workers and waits > _OLD:
+            yield Trouble(text=f"In queue {stats.queue} a job has been pending for {wording.span(waits)}.", link=link)
+
+
+def _of_workers(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[Trouble]:
+    pending = sum(stats.pending for stats in queues)
+    if pending and all(worker.silent for worker in workers):
+        text = f"No worker is alive, and {wording.exact(pending)} jobs are pending. Start one with: headrace worker"
         yield Trouble(text=text, link=visit.at("/workers"), grave=True)
-    elif alive:
-        for stats in queues:
-            if stats.pending and not stats.workers and not stats.paused:
-                text = (
-                    f"No live worker serves queue {stats.queue}, where {wording.exact(stats.pending)} jobs are pending."
-                )
-                yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
+        return
+    for stats in queues:
+        if stats.pending and not stats.workers and not stats.paused:
+            text = f"No live worker serves queue {stats.queue}, where {wording.exact(stats.pending)} jobs are pending."
+            yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
     for worker in workers:
         if worker.silent:
             text = f"Worker {worker.id} fell silent; another one takes over what it ran."
             yield Trouble(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
-    for stats in queues:
-        if stats.paused:
-            text = f"Queue {stats.queue} is paused" + (
-                f" with {wording.exact(stats.pending)} pending." if stats.pending else "."
-            )
-            yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"))
-        elif stats.workers and stats.oldest_pending and (visit.now - stats.oldest_pending).total_seconds() > _OLD:
-            waits = wording.span((visit.now - stats.oldest_pending).total_seconds())
-            yield Trouble(
-                text=f"In queue {stats.queue} a job has been pending for {waits}.",
-                link=visit.at(f"/queues/{stats.queue}"),
-            )
 
 
 def _calm_words(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:
@@ -144,10 +140,11 @@ def _tiles(
         drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
     )
     kept = f"{wording.brief(count[State.COMPLETED])} kept"
-    if not visit.app.settings.events:
+    known = visit.glance.metrics() if visit.app.settings.events else None
+    if known is None:
         yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
         return
-    last = visit.glance.metrics().total
+    last = known.total
     yield Tile(
         key="throughput",
         name="Completed",

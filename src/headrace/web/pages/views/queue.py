@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
 from msgspec import Struct
 
 from headrace.app.queues import QueueStats
+from headrace.core.clock import to_datetime
+from headrace.core.letters import LetterFilter, snapshot_of
 from headrace.core.limits import STRATEGIES
+from headrace.core.model import DeadRow
 from headrace.core.regulation import QueueRules
 from headrace.core.rules import QUEUE_RULES, rate_in_words
 from headrace.core.states import NOT_STARTED, State
 from headrace.errors import InvalidJob
-from headrace.runtime.job import Job
 from headrace.web.pages import figures, wording
-from headrace.web.pages.cards import cards, errors_of
+from headrace.web.pages.cards import cards, error_in
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.overview import drained_in
 from headrace.web.pages.visit import Visit
@@ -39,17 +41,18 @@ class Failing(Struct, frozen=True):
 def show(visit: Visit) -> Mapping[str, Any]:
     name = visit.name("queue")
     stats = _stats(visit, name)
-    failed = list(visit.app.jobs.find(state=State.FAILED, queue=name, limit=_SAMPLE))
+    drawn = figures.standard(visit, figures.window_of(visit), queue=name)
+    failed = visit.app.engine.letters.find(LetterFilter(statuses=("pending",), queue=name), _SAMPLE)
     return {
         "stats": stats,
         "count": {state.value: getattr(stats, state) for state in State},
         "drained": drained_in(visit).get(name),
-        "figures": figures.standard(visit, figures.window_of(visit), queue=name),
+        "figures": drawn,
         "window": figures.window_of(visit),
         "windows": figures.WINDOWS,
-        "failing": _top(failed, errors_of(visit.app, failed)),
+        "failing": _top(failed),
         "sampled": len(failed),
-        "tasks": visit.app.metrics.tasks(name, limit=8) if visit.app.settings.events else [],
+        "tasks": visit.glance.tasks(name) or [] if drawn else [],
         "next": cards(visit.app.queue(name).peek(_NEXT), visit.app),
         "running": cards(visit.app.jobs.find(state=State.RUNNING, queue=name, limit=_NEXT), visit.app),
         "workers": [worker for worker in visit.glance.workers() if not worker.queues or name in worker.queues],
@@ -64,15 +67,21 @@ def _stats(visit: Visit, name: str) -> QueueStats:
     return next(found, QueueStats(queue=visit.app.queue(name).name, paused=False))
 
 
-def _top(failed: list[Job[Any]], errors: Mapping[str, str]) -> list[Failing]:
+def _top(letters: Sequence[DeadRow]) -> list[Failing]:
     """The tasks and kinds of errors that fail most; what differs within a kind is told of its newest job."""
-    kinds: dict[tuple[str, str], list[Job[Any]]] = {}
-    for job in failed:
-        kinds.setdefault((job.task, errors.get(job.id, job.reason or "failed").partition(":")[0]), []).append(job)
-    ranked = sorted(kinds.items(), key=lambda kind: -len(kind[1]))
+    kinds: dict[tuple[str, str], list[DeadRow]] = {}
+    for letter in letters:
+        kinds.setdefault((letter.task, snapshot_of(letter).error_type or letter.reason), []).append(letter)
+    ranked = sorted(kinds.values(), key=lambda kind: -len(kind))
     return [
-        Failing(task, errors.get(jobs[0].id, why), len(jobs), jobs[0].finished_at, jobs[0].id)
-        for (task, why), jobs in ranked[:8]
+        Failing(
+            kind[0].task,
+            error_in(kind[0]) or kind[0].reason,
+            len(kind),
+            to_datetime(kind[0].entered_at),
+            kind[0].job_id,
+        )
+        for kind in ranked[:8]
     ]
 
 

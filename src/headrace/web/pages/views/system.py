@@ -39,7 +39,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "trail": found[:_PAGE],
         "here": visit.asked("cursor"),
         "cursor": found[_PAGE - 1].cursor if len(found) > _PAGE else None,
-        "topics": ("none",) if visit.asked("cursor") else (),
+        "topics": ("none",),
     }
 
 

@@ -11,6 +11,7 @@ from headrace.errors import InvalidJob
 from headrace.web.pages import figures
 from headrace.web.pages.cards import cards
 from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.views.jobs import REACH
 from headrace.web.pages.visit import Visit
 
 _SHOWN = 20
@@ -23,8 +24,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "id": name,
         "worker": _known(visit, name),
         "running": cards(jobs.find(worker=name, state=State.RUNNING, limit=200), visit.app),
-        "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN), visit.app),
-        "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN), visit.app),
+        "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN, reach=REACH), visit.app),
+        "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN, reach=REACH), visit.app),
         "figures": figures.of_worker(visit, "1h", name),
         "topics": ("worker", f"worker:{name}"),
     }

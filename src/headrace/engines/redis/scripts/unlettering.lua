@@ -1,0 +1,23 @@
+-- Part of what removes dead letters: see letters_purge and letters_remove.
+
+-- Forget a letter, whatever its status.
+local function remove_letter(l)
+  unshelve(l)
+  drop(DEAD, l.id)
+  deferred[#deferred + 1] = function()
+    call('HDEL', LETTERS, l.id)
+    if call('HGET', LATEST, l.job_id) == l.id then call('HDEL', LATEST, l.job_id) end
+    if call('HGET', UNRESOLVED, l.job_id) == l.id then call('HDEL', UNRESOLVED, l.job_id) end
+  end
+end
+
+-- A fingerprint that no letter has need not be looked at any more. To be called after flush().
+local function forget_fingerprints(prints)
+  for fingerprint in pairs(prints) do
+    local is_left = false
+    for _, one in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled'}) do
+      is_left = is_left or call('EXISTS', shelf(one, 'fingerprint', fingerprint)) == 1
+    end
+    if not is_left then call('SREM', P .. ':fingerprints', fingerprint) end
+  end
+end

@@ -1,0 +1,68 @@
+"""`headrace web`: it starts only where that is safe, and ends when it is told to, whoever listens."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+import socket
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.surfaces.rest.served import PATIENCE, Listening
+
+COMMAND = [sys.executable, "-m", "headrace", "web"]
+
+
+def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
+    outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
+    command = [*COMMAND, *arguments]
+    return subprocess.run(
+        command, cwd=folder, env=outside | variables, capture_output=True, text=True, timeout=60, check=False
+    )
+
+
+@pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "jobs.example.com"])
+def test_it_does_not_start_open_to_others_without_credentials(tmp_path: Path, host: str) -> None:
+    done = run(tmp_path, "--host", host)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "no credentials are set" in done.stderr
+    assert "HEADRACE_WEB_AUTH" in done.stderr
+
+
+def test_a_bad_credential_is_named_and_not_shown(tmp_path: Path) -> None:
+    done = run(tmp_path, HEADRACE_WEB_AUTH="annashouldhaveacolon")
+    assert done.returncode == 2
+    assert "web_auth: its entry 1 should look like [ROLE=]USER:PASSWORD" in done.stderr
+    assert "annashould" not in done.stderr
+    assert "can't be read" in run(tmp_path, "--token-file", "nowhere").stderr
+
+
+def test_a_port_that_is_taken_is_a_failure(tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        done = run(tmp_path, "--port", str(taken.getsockname()[1]))
+    assert done.returncode == 1
+    assert "address already in use" in done.stderr
+
+
+def test_it_serves_tells_where_and_ends_though_somebody_listens(tmp_path: Path) -> None:
+    tokens = tmp_path / "tokens"
+    tokens.write_text("viewer=grafana:5f2a91\n")
+    command = [*COMMAND, "--port", "0", "--token-file", str(tokens)]
+    served = subprocess.Popen(command, cwd=tmp_path, stderr=subprocess.PIPE, text=True)
+    try:
+        assert served.stderr is not None
+        told = re.search(r"serving on http://127\.0\.0\.1:(\d+)", served.stderr.readline())
+        assert told is not None
+        with Listening(int(told[1]), authorization="Bearer 5f2a91") as listening:
+            assert listening.response.status == 200
+            assert listening.response.readline() == b"retry: 2000\n"
+            served.send_signal(signal.SIGTERM)
+            assert listening.frame() == {}
+        assert served.wait(PATIENCE) == 0
+    finally:
+        served.kill()
+        served.communicate()
