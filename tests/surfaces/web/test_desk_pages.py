@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import re
-from base64 import b64encode
+import threading
 from typing import Any
 
 import pytest
 
 from headrace import EngineUnavailable, Headrace
 from headrace.web.pages.glance import Glance
-from tests.surfaces.web.client import Client
+from tests.surfaces.web.client import Client, basic
 from tests.surfaces.web.pages.stock import PATHS, stock
 from tests.surfaces.web.pages.tasks import register
 from tests.surfaces.web.test_pages import FORM, Inline, app
@@ -90,7 +90,7 @@ def test_what_cannot_be_done_is_told(app: Headrace, path: str, form: str, told: 
 @pytest.mark.engines("sqlite")
 def test_viewers_see_no_buttons_no_settings_and_no_trail(app: Headrace) -> None:
     names = stock(app, register(app))
-    eve = {"authorization": f"Basic {b64encode(b'eve:look').decode()}"}
+    eve = basic("eve", "look")
     client = Client(app.asgi(auth=("viewer=eve:look",)), headers=eve)
     for path in PATHS.values():
         text = client.get(path.format(**names)).text
@@ -128,3 +128,22 @@ def test_a_visit_knows_only_the_age_of_what_it_has_seen(app: Headrace) -> None:
     first = visit.age()
     assert 0.0 < first < 60
     assert glance.of_visit().shared(app.dead.stats) is glance.of_visit().shared(app.dead.stats)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted, gate = threading.Event(), threading.Event()
+
+    def slow(*_: Any, **__: Any) -> list[Any]:
+        gate.wait(30)
+        counted.set()
+        return []
+
+    monkeypatch.setattr(type(app.lifecycle), "detect_stale", slow)
+    client = Client(app.asgi())
+    assert "Being counted" in client.get("/lifecycle").text
+    gate.set()
+    assert counted.wait(10)
+    while "Being counted" in (text := client.get("/lifecycle").text):
+        pass
+    assert "No job stays too long" in text

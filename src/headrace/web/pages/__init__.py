@@ -11,12 +11,12 @@ fresh state within a second whenever something changed.
     frame.py      turns views and actions into routes; errors into pages; outcomes into answers
     templating.py the Jinja environment: the filters and what every template knows
     wording.py    numbers, spans and moments in words
-    charts.py     figures as SVG; both are pure
+    charts.py     figures as SVG; graph.py the graph of a flow; all three are pure
     glance.py     counts that are shared by all visits for a moment, and outlive an absent store
     views/        the pages, one module for each
     templates/    their HTML    static/  one stylesheet and a few modules of script
 
 A page works without scripts. It holds no inline script and no style attribute, for the Content-Security-Policy allows
 none: lengths in a drawing are SVG attributes. Whatever came from users is escaped by Jinja; nothing is marked safe but
-what `charts` drew, from numbers and from text it has escaped.
+what `charts` and `graph` drew, from numbers and from text it has escaped.
 """

@@ -82,9 +82,10 @@ class Look(Generic[T]):
             return seen
 
     def age(self) -> float:
-        """For how many seconds the value has been known; 0 if nobody has asked for it."""
+        """For how many seconds the value has been known; 0 if nobody has asked for it, or if it may be old."""
         with self._lock:
-            return 0.0 if self._seen is None else min(time.monotonic() - self._taken, _FOREVER)
+            is_prompt = self._seen is not None and self._fresh <= _FRESH
+            return min(time.monotonic() - self._taken, _FOREVER) if is_prompt else 0.0
 
     def forget(self) -> None:
         """After a change: the next one who asks wants to see it."""
@@ -128,6 +129,15 @@ class Glance:
         glance._used = set()
         return glance
 
+    def _see(self, look: Look[T]) -> T:
+        self._used.add(look)
+        return cast(T, look.get().value)
+
+    def _glimpse(self, look: Look[T]) -> T | None:
+        self._used.add(look)
+        seen = look.glimpse(_PATIENCE)
+        return None if seen is None else cast(T, seen.value)
+
     def queues(self) -> list[QueueStats]:
         seen: list[QueueStats] = self._see(self._queues)
         return list(seen)
@@ -143,43 +153,43 @@ class Glance:
 
     def metrics(self) -> MetricsSnapshot | None:
         """The figures of the last minute; None while they are gathered, which takes a while after a rest."""
-        self._used.add(self._metrics)
-        seen = self._metrics.glimpse(_PATIENCE)
-        return None if seen is None else cast(MetricsSnapshot, seen.value)
+        return self._glimpse(self._metrics)
 
     def series(self, metric: str, window: str, **where: str | None) -> MetricSeries | None:
         """One metric over time, for all who look at the same curve; None as for metrics."""
         read: Callable[[], MetricSeries] = functools.partial(
             self._app.metrics.series, metric, window=window, queue=where.get("queue"), worker=where.get("worker")
         )
-        return self._drawn((metric, window, *sorted(where.items())), read)
+        return self._shared((metric, window, *sorted(where.items())), read)
 
     def tasks(self, queue: str) -> list[TaskMetrics] | None:
         """The tasks of a queue in the last hour, those that fail most first; None as for metrics."""
-        return self._drawn(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
+        return self._shared(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
+
+    def _shared(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
+        return self._glimpse(self._look(self._curves, key, read, fresh=5.0))
 
     def shared(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T:
-        """Whatever else costs more than a page may: what a method of the app returns, for all who ask for the same."""
+        """Whatever else is worth sharing: what a method of the app returns, for all who ask for the same."""
+        seen: T = self._see(self._other(read, given, fresh))
+        return seen
+
+    def soon(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T | None:
+        """The same of what may take longer than a page: None while it is being looked for the first time."""
+        return self._glimpse(self._other(read, given, fresh))
+
+    def _other(self, read: Callable[..., T], given: tuple[object, ...], fresh: float) -> Look[T]:
         key = (getattr(read, "__qualname__", ""), *given)
-        return self._see(self._look(self._others, key, functools.partial(read, *given), fresh))
-
-    def _drawn(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
-        """What is drawn has its own pace: it is not asked for again because something newer is known."""
-        seen = self._look(self._curves, key, read, 5.0).glimpse(_PATIENCE)
-        return None if seen is None else cast(T, seen.value)
-
-    def _see(self, look: Look[T]) -> T:
-        self._used.add(look)
-        return cast(T, look.get().value)
+        return self._look(self._others, key, functools.partial(read, *given), fresh)
 
     def _look(
-        self, looks: dict[tuple[object, ...], Look[Any]], key: tuple[object, ...], read: Callable[[], T], fresh: float
+        self, known: dict[tuple[object, ...], Look[Any]], key: tuple[object, ...], read: Callable[[], T], fresh: float
     ) -> Look[T]:
-        if key not in looks:
-            if len(looks) >= _MOST_CURVES:
-                looks.clear()
-            looks[key] = Look(read, self._app.clock, self._pool, fresh)
-        return looks[key]
+        if (look := known.get(key)) is None:
+            if len(known) >= _MOST_CURVES:
+                known.clear()
+            look = known[key] = Look(read, self._app.clock, self._pool, fresh)
+        return look
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""

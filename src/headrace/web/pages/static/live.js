@@ -22,6 +22,7 @@ export function startLive() {
   window.addEventListener("pageshow", (event) => event.persisted && wake());
   document.querySelectorAll("[data-tail]").forEach(follow);
   wake(false);
+  if (isAwaited()) later(LEAST);
 }
 
 function wake(look = true) {
@@ -58,6 +59,11 @@ function connect() {
     later(POLL);
   };
   if (isPolling()) later(POLL);
+}
+
+// Something on the page was still being counted when it was made.
+function isAwaited() {
+  return document.querySelector("[data-soon]") !== null;
 }
 
 function notice() {
@@ -113,6 +119,7 @@ async function look() {
     looking = false;
   }
   if (again || isOld) { again = false; refresh(); }
+  else if (isAwaited()) later(LEAST);
   else if (isPolling() || failures) { if (!stream) connect(); later(Math.min(POLL * 2 ** Math.min(failures, 4), SLOWEST)); }
 }
 

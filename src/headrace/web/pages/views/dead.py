@@ -29,14 +29,15 @@ def show(visit: Visit) -> Mapping[str, Any]:
     page = visit.app.dead.list(
         status=None if status == "any" else status, limit=_PAGE, cursor=visit.asked("cursor"), **filters
     )
-    tallies = visit.glance.shared(visit.app.dead.stats)
+    tallies = visit.glance.soon(visit.app.dead.stats)
     return {
         "letters": page.letters,
         "cursor": page.cursor,
         "here": visit.asked("cursor"),
         "status": status,
-        "count": {one: sum(getattr(tally, one) for tally in tallies) for one in STATUSES},
-        "reasons": tallies,
+        "statuses": STATUSES,
+        "count": {} if tallies is None else {one: sum(getattr(it, one) for it in tallies) for one in STATUSES},
+        "reasons": tallies or [],
         "groups": [] if filters or visit.asked("cursor") else _groups(visit, status),
         "filters": filters,
         "given": {name: given.get(name, "") for name in _FILTERS},
@@ -47,11 +48,13 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def _groups(visit: Visit, status: str) -> list[DeadGroup]:
+def _groups(visit: Visit, status: str) -> list[DeadGroup] | None:
+    """None while they are being counted."""
+
     def read(of: str | None) -> list[DeadGroup]:
         return visit.app.dead.groups(status=of, limit=_GROUPS)
 
-    return visit.glance.shared(read, None if status == "any" else status)
+    return visit.glance.soon(read, None if status == "any" else status)
 
 
 def which(given: QueryParams, visit: Visit) -> dict[str, Any]:
@@ -64,7 +67,7 @@ def which(given: QueryParams, visit: Visit) -> dict[str, Any]:
 def pending(visit: Visit) -> int:
     """How many nobody has dealt with. The navigation stands also on a page that tells of an absent store."""
     try:
-        return sum(tally.pending for tally in visit.glance.shared(visit.app.dead.stats))
+        return sum(tally.pending for tally in visit.glance.soon(visit.app.dead.stats) or ())
     except HeadraceError:
         return 0
 

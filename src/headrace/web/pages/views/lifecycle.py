@@ -22,10 +22,12 @@ _DOES = {"dead": "go to the dead letters", "fail": "fail", "review": "stay, for 
 
 def show(visit: Visit) -> Mapping[str, Any]:
     cycle = visit.app.lifecycle
-    stale = visit.glance.shared(_stale(visit), fresh=_RARELY)
+    found = visit.glance.soon(_stale(visit), fresh=_RARELY)
+    stale = found or []
     rows = cycle.all_terms()
     named = [(row.kind, row.name) for row in rows]
     return {
+        "is_known": found is not None,
         "stale": stale[:_SHOWN],
         "many": sum(one.is_stale for one in stale),
         "nearly": sum(not one.is_stale for one in stale),

@@ -12,6 +12,7 @@ from headrace.web.pages.views.timings import in_words
 from headrace.web.pages.visit import Visit
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
+_MOST = 200  # rows of the list; a filter finds the others
 KINDS = ("on", "paused", "over", "can’t fire")
 
 
@@ -22,7 +23,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
         one for one in every if text in f"{one.id} {one.task}".casefold() and (kind is None or kind_of(one) == kind)
     ]
     return {
-        "schedules": sorted(found, key=_soonest),
+        "schedules": sorted(found, key=_soonest)[:_MOST],
+        "found": len(found),
         "all": len(every),
         "count": {name: sum(kind_of(one) == name for one in every) for name in KINDS},
         "kind": kind,

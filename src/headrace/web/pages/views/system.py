@@ -23,12 +23,14 @@ _BYTES = ("size", "log_size", "disk_free", "memory", "peak_memory")
 def show(visit: Visit) -> Mapping[str, Any]:
     app, is_admin = visit.app, visit.visitor.may_write
     found = app.audit.list(_PAGE + 1, visit.asked("cursor")) if is_admin else []
-    findings = visit.glance.shared(app.admin.check, fresh=_RARELY)
+    checked = visit.glance.soon(app.admin.check, fresh=_RARELY)
+    findings = checked or []
     settings = _settings(visit) if is_admin else {}
     return {
         "is_admin": is_admin,
         "versions": {"headrace": __version__, "Python": platform.python_version()},
         "facts": _facts(visit, is_admin),
+        "is_checked": checked is not None,
         "findings": [one for one in findings if not one.note],
         "notes": [one for one in findings if one.note],
         "repairable": sum(one.repairable for one in findings),
@@ -37,7 +39,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "trail": found[:_PAGE],
         "here": visit.asked("cursor"),
         "cursor": found[_PAGE - 1].cursor if len(found) > _PAGE else None,
-        "topics": ("none",) if visit.asked("cursor") else (),
+        "topics": ("none",),
     }
 
 
