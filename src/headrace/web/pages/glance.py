@@ -1,6 +1,6 @@
 """What is expensive to count and shown everywhere, shared by all visits for a moment.
 
-Counting a million jobs takes longer than a page may. So a count is kept for a second at least, and for many times as
+Counting a million jobs takes longer than a page may. So a count is kept for a second at least, and for some times as
 long as it took; while an old one is there, nobody waits for a new one. When the store is away, the last one is shown,
 with its time.
 """
@@ -28,7 +28,7 @@ from headrace.errors import EngineUnavailable
 
 T = TypeVar("T")
 _FRESH = 1.0  # seconds
-_REST = 10.0  # times as long as it took
+_REST = 3.0  # times as long as it took
 _QUICK = 0.05  # seconds that somebody may wait for a new value while there is an old one
 _PATIENCE = 0.1  # and for figures that a page can do without
 _THREADS = 4

@@ -7,18 +7,19 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, BrowserContext, Page
+from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headrace import Headrace
 from tests.surfaces.web.pages.browser import Complaints, open_browser
 from tests.surfaces.web.pages.site import Site, serve
 
-PATIENCE = 8_000  # ms; never spent by a test that passes
+PATIENCE = 20_000  # ms; never spent by a test that passes
+expect.set_options(timeout=PATIENCE)
 
 
-# One browser for the package, and not for the run: while Playwright is open, this thread has an event loop, and a
-# test elsewhere that starts its own would fail.
-@pytest.fixture(scope="package")
+# One browser for a module, and not for the run: while Playwright is open, this thread has an event loop, and a test
+# elsewhere that starts its own would fail.
+@pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     with open_browser() as browser:
         yield browser
