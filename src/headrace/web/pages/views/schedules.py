@@ -12,7 +12,7 @@ from headrace.web.pages.views.timings import in_words
 from headrace.web.pages.visit import Visit
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
-_MOST = 200  # rows of the list; a filter finds the others
+_MOST = 100  # rows of the list; a filter finds the others
 KINDS = ("on", "paused", "over", "can’t fire")
 
 
