@@ -34,7 +34,8 @@ from tests.conformance.test_redis_layout import Inside
 
 pytestmark = pytest.mark.engines("redis")
 
-KEPT = {"seq", "spans", "queues", "dead", "letters", "unresolved"}  # what stays when all jobs are gone
+# What stays when all jobs are gone.
+KEPT = {"seq", "spans", "queues", "dead", "letters", "unresolved", "events", "told"}
 
 
 @pytest.fixture
