@@ -24,6 +24,12 @@ def cell(folded: Folded, section: str = "q", name: str = "send", start: int = NO
     return folded.get((start, (section, queue, name)), EMPTY)  # type: ignore[arg-type]
 
 
+def test_an_alert_counts_for_no_task_that_it_is_about() -> None:
+    folded = fold([Group("alert.raised", NOON, "mail", "send"), Group("alert.cleared", NOON, None, "send")])
+    assert list(folded) == [(NOON, ("q", "", ""))]
+    assert folded[NOON, ("q", "", "")].other == {"alert.raised": 1, "alert.cleared": 1}
+
+
 def test_the_life_of_a_job_is_counted_for_its_task_and_its_worker() -> None:
     folded = fold(
         [

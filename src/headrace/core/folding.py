@@ -56,12 +56,19 @@ def _counted_as(group: Group) -> str:
     return "snoozed" if group.type == "job.scheduled" and group.attempts else _FIELDS.get(group.type, group.type)
 
 
+def _place_of(group: Group) -> tuple[str, str, str]:
+    """The queue, the task and the worker that it counts for. An alert is about a task, and does not happen to it."""
+    if group.type.startswith("alert."):
+        return "", "", ""
+    return group.queue or "", group.task or "", group.worker or ""
+
+
 def fold(groups: Iterable[Group]) -> Folded:
     """What these groups say, in the finest buckets."""
     heaps: defaultdict[tuple[int, str, str, str], _Heap] = defaultdict(_Heap)
     for group in groups:
         if group.type not in _UNCOUNTED:
-            kind, place = _counted_as(group), (group.queue or "", group.task or "", group.worker or "")
+            kind, place = _counted_as(group), _place_of(group)
             for start, count, waits, runs in _by_bucket(group):
                 heaps[(start, *place)].add(kind, count, waits, runs)
     folded: Folded = {}
