@@ -38,6 +38,7 @@ def run(page: Page) -> int:
         _run_all(blocks, page, _namespace())
     finally:
         for app in set(apps) - before:  # an example leaves that to the end of its process; its database goes before
+            assert isinstance(app, Headrace)
             app.close()
     return len(blocks)
 

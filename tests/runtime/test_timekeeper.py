@@ -90,8 +90,8 @@ def test_a_worker_that_only_works_off_what_is_there_fires_nothing(app: Headrace,
 def test_of_many_who_fire_one_occurrence_exactly_one_does(app: Headrace, url: str) -> None:
     apps = [Headrace(url) for _ in range(4)] if url != "memory://" else []
     engines = [each.engine for each in apps] or [app.engine] * 4
-    for n in range(20):
-        app.schedules.create(f"s{n}", "nobody", every=0.1, limit=1)
+    for n in range(20):  # their second times must not come before all have had their first
+        app.schedules.create(f"s{n}", "nobody", every=1, limit=1)
     eventually(lambda: len(app.engine.timetable.due(100)) == 20, "all are due")
     start, won = threading.Barrier(4), []
 
