@@ -14,7 +14,7 @@ import click
 
 from docs.tools.page import Page, pages
 from headrace import errors
-from headrace.cli.root import root
+from headrace.cli.root import whole
 from headrace.core.states import TRANSITIONS, diagram
 from headrace.web.api import protocol
 from headrace.web.api.table import Endpoint, Table
@@ -63,9 +63,10 @@ def errors_tree() -> str:
 
 
 def every_command(
-    command: click.Command = root, path: tuple[str, ...] = ("headrace",)
+    command: click.Command | None = None, path: tuple[str, ...] = ("headrace",)
 ) -> Iterator[tuple[tuple[str, ...], click.Command]]:
     """Every command by the words one types, in the order of the listing."""
+    command = command or whole()
     yield path, command
     if isinstance(command, click.Group):
         for name, child in command.commands.items():

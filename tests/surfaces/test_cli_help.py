@@ -12,7 +12,7 @@ import click
 import pytest
 
 from headrace import __version__
-from headrace.cli.root import root
+from headrace.cli.root import root, whole
 from headrace.cli.session import Session
 from tests.surfaces.command_line import Shell, open_shell
 
@@ -32,7 +32,7 @@ def every_command(
             yield from every_command(child, (*path, name))
 
 
-COMMANDS = dict(every_command(root))
+COMMANDS = dict(every_command(whole()))
 LEAVES = {path: command for path, command in COMMANDS.items() if not isinstance(command, click.Group)}
 ACTIONS = {
     ("worker",),

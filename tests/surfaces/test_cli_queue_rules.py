@@ -11,7 +11,7 @@ from headrace import Headrace
 from headrace.cli.lifecycle import as_term
 from headrace.cli.options import duration, duration_or_none, moment, moment_or_age
 from headrace.cli.queues import as_rule
-from headrace.cli.root import root
+from headrace.cli.root import whole
 from headrace.testing import drain
 from tests.surfaces.command_line import Shell, open_shell
 
@@ -84,7 +84,7 @@ def test_every_option_that_takes_a_time_reads_it_the_same_way() -> None:
     shared = {duration, duration_or_none, moment, moment_or_age, as_rule, as_term}
     found = [
         (command.name, param.name, param.callback)
-        for command in walk(root)
+        for command in walk(whole())
         for param in command.params
         if param.metavar == "TIME"
     ]

@@ -1,35 +1,13 @@
-"""The command `headrace`: everything it can do, gathered."""
+"""The command `headrace`: everything it can do, by name."""
 
 from __future__ import annotations
+
+import importlib
 
 import click
 
 from headrace import __version__
-from headrace.cli.alerts import alerts
-from headrace.cli.archive import archive, partitions
-from headrace.cli.bench import bench
-from headrace.cli.care import backup, check, checkpoint, optimize, restore
-from headrace.cli.copy import copy
-from headrace.cli.dead import dead
-from headrace.cli.demo import demo
-from headrace.cli.doctor import doctor, migrate
-from headrace.cli.enqueue import enqueue
-from headrace.cli.events import events
-from headrace.cli.flows import flows
-from headrace.cli.jobs import jobs, why
-from headrace.cli.lifecycle import lifecycle
-from headrace.cli.metrics import metrics
 from headrace.cli.options import shared
-from headrace.cli.queues import queues
-from headrace.cli.schedules import schedules
-from headrace.cli.signal import signal
-from headrace.cli.stale import stale
-from headrace.cli.tasks import tasks
-from headrace.cli.top import top
-from headrace.cli.web import web
-from headrace.cli.webhooks import webhooks
-from headrace.cli.worker import worker
-from headrace.cli.workers import workers
 
 _EPILOG = """\b
 Examples:
@@ -46,9 +24,57 @@ Completion for your shell (also zsh_source, fish_source):
   eval "$(_HEADRACE_COMPLETE=bash_source headrace)"
 """
 
+# By name, the module that has it.
+_WHERE = {
+    "demo": "demo",
+    "worker": "worker",
+    "enqueue": "enqueue",
+    "jobs": "jobs",
+    "why": "jobs",
+    "signal": "signal",
+    "queues": "queues",
+    "tasks": "tasks",
+    "schedules": "schedules",
+    "flows": "flows",
+    "dead": "dead",
+    "alerts": "alerts",
+    "archive": "archive",
+    "partitions": "archive",
+    "stale": "stale",
+    "lifecycle": "lifecycle",
+    "workers": "workers",
+    "web": "web",
+    "metrics": "metrics",
+    "events": "events",
+    "webhooks": "webhooks",
+    "top": "top",
+    "doctor": "doctor",
+    "check": "care",
+    "backup": "care",
+    "restore": "care",
+    "optimize": "care",
+    "checkpoint": "care",
+    "migrate": "doctor",
+    "copy": "copy",
+    "bench": "bench",
+}
+
+
+class _Commands(click.Group):
+    """Loads a command when it is asked for: a worker has no use for the others, which would take 6 MB."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(_WHERE)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name in _WHERE and cmd_name not in self.commands:
+            self.add_command(getattr(importlib.import_module(f"headrace.cli.{_WHERE[cmd_name]}"), cmd_name))
+        return super().get_command(ctx, cmd_name)
+
 
 @click.group(
     "headrace",
+    cls=_Commands,
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
     epilog=_EPILOG,
@@ -62,37 +88,9 @@ def root(ctx: click.Context) -> None:
         click.echo(ctx.get_help())
 
 
-for command in (
-    demo,
-    worker,
-    enqueue,
-    jobs,
-    why,
-    signal,
-    queues,
-    tasks,
-    schedules,
-    flows,
-    dead,
-    alerts,
-    archive,
-    partitions,
-    stale,
-    lifecycle,
-    workers,
-    web,
-    metrics,
-    events,
-    webhooks,
-    top,
-    doctor,
-    check,
-    backup,
-    restore,
-    optimize,
-    checkpoint,
-    migrate,
-    copy,
-    bench,
-):
-    root.add_command(command)
+def whole() -> click.Group:
+    """The command with all that it can do loaded."""
+    ctx = click.Context(root)
+    for name in _WHERE:
+        root.get_command(ctx, name)
+    return root

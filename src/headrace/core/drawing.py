@@ -6,7 +6,7 @@ Pure text from plain data. A label is whatever a user called a task, so every on
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from xml.sax.saxutils import escape
+from html import escape
 
 from msgspec import Struct
 
@@ -114,7 +114,7 @@ def _box(box: Box, x: int, y: int) -> str:
 
 def _xml(text: str) -> str:
     # XML has no way at all to write most control characters.
-    return escape("".join(char if char.isprintable() else "\ufffd" for char in text), {'"': "&quot;"})
+    return escape("".join(char if char.isprintable() else "\ufffd" for char in text))
 
 
 def places_of(picture: Picture) -> dict[str, tuple[int, int]]:

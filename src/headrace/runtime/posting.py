@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
-import http.client
 import ipaddress
-import urllib.error
-import urllib.request
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
 from headrace.core.words import short
 from headrace.errors import InvalidJob
+
+if TYPE_CHECKING:
+    import urllib.error
+    import urllib.request
 
 _LONGEST = 300  # characters of an answer that are worth a note
 
@@ -56,6 +57,11 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
 
     No message of an error has the address in it, which may hold a token.
     """
+    # Deferred: with http, ssl and email it takes 5 MB, and few workers send anything.
+    import http.client
+    import urllib.error
+    import urllib.request
+
     told = {"content-type": "application/json", "user-agent": "headrace", **headers}
     request = urllib.request.Request(url, data=body, headers=told, method="POST")
     try:
@@ -81,6 +87,8 @@ def _refusal(error: urllib.error.HTTPError) -> NotTaken:
 
 def _opener() -> urllib.request.OpenerDirector:
     """Made for each message: they are rare, and what the environment says of proxies may have changed."""
+    import urllib.request  # as above
+
     opener = urllib.request.OpenerDirector()
     for handler in (
         urllib.request.ProxyHandler(),
