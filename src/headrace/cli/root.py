@@ -89,8 +89,8 @@ def root(ctx: click.Context) -> None:
 
 
 def whole() -> click.Group:
-    """The command with all that it can do loaded."""
+    """The command with all that it can do loaded, in the order of its parts."""
     ctx = click.Context(root)
-    for name in _WHERE:
-        root.get_command(ctx, name)
+    loaded = {name: root.get_command(ctx, name) for name in _WHERE}
+    root.commands = {name: command for name, command in loaded.items() if command is not None}
     return root
