@@ -46,9 +46,19 @@ def context(browser: Browser) -> Iterator[BrowserContext]:
 
 
 @pytest.fixture
-def page(context: BrowserContext) -> Iterator[Page]:
-    """A page in which nothing may go wrong: a script's error, or something the policy forbids, fails the test."""
+def page(context: BrowserContext, monkeypatch: pytest.MonkeyPatch) -> Iterator[Page]:
+    """A page in which nothing may go wrong: a script's error, or something the policy forbids, fails the test.
+
+    A key is pressed when the page's scripts are there to hear it, as it would be by people, who are slower.
+    """
     page = context.new_page()
+    press = page.keyboard.press
+
+    def press_when_heard(key: str, **how: Any) -> None:
+        page.wait_for_selector("html[data-ready]", state="attached")
+        press(key, **how)
+
+    monkeypatch.setattr(page.keyboard, "press", press_when_heard)
     complaints = Complaints(page)
     yield page
     assert complaints.told == []

@@ -18,3 +18,4 @@ startCharts();
 startGraph();
 startTrials();
 startLive();
+document.documentElement.dataset.ready = ""; // keys are heard from here on
