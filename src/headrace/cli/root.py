@@ -61,7 +61,7 @@ _WHERE = {
 
 
 class _Commands(click.Group):
-    """Loads a command when it is asked for: a worker has no use for the others, which would take 6 MB."""
+    """Loads a command when it is asked for: a worker has no use for the others, which would take 5 MB."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return sorted(_WHERE)

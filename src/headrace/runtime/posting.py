@@ -57,7 +57,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
 
     No message of an error has the address in it, which may hold a token.
     """
-    # Deferred: with http, ssl and email it takes 5 MB, and few workers send anything.
+    # Deferred: with http and email it takes more than a megabyte, and few workers send anything.
     import http.client
     import urllib.error
     import urllib.request
