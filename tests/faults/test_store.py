@@ -111,13 +111,13 @@ class _Flaky:
         self.lost = 0
 
     def __call__(
-        self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note] = (), now: int | None = None
+        self, outcomes: Sequence[Outcome], want: Want | None, notes: Sequence[Note] = (), **rest: Any
     ) -> Exchanged:
         luck = self._rng.random()
         if luck < 0.1:
             self.lost += 1
             raise EngineUnavailable("lost before the commit")
-        answer: Exchanged = self._exchange(outcomes, want, notes, now)
+        answer: Exchanged = self._exchange(outcomes, want, notes, **rest)
         if luck < 0.2:
             self.lost += 1
             raise EngineUnavailable("lost after the commit")
