@@ -191,7 +191,7 @@ def django_database(url: str) -> Iterator[Any]:
     from django.db import connections
 
     if not settings.configured:
-        settings.configure(DATABASES={}, LOGGING_CONFIG=None)
+        settings.configure(DATABASES={}, LOGGING_CONFIG=None, SECRET_KEY="x")
         django.setup()
     connections.databases[ALIAS] = {**connections.databases["default"], **_django_settings(url)}
     try:

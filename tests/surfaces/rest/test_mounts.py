@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -10,6 +11,18 @@ from headrace import Headrace
 from tests.surfaces.web.client import Client
 
 pytestmark = pytest.mark.engines("sqlite")
+
+
+@pytest.fixture(autouse=True)
+def site() -> Iterator[None]:
+    """Django's settings are the process's: other tests may have made them."""
+    from django.conf import settings
+    from django.test import override_settings
+
+    if not settings.configured:
+        settings.configure(DATABASES={}, LOGGING_CONFIG=None, SECRET_KEY="x")
+    with override_settings(ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"]):
+        yield
 
 
 def in_starlette(app: Headrace) -> Any:
@@ -36,10 +49,6 @@ def in_litestar(app: Headrace) -> Any:
 
 def in_django(app: Headrace) -> Any:
     """Django mounts nothing: what begins so is passed on, and all else is Django's."""
-    from django.conf import settings
-
-    if not settings.configured:
-        settings.configure(SECRET_KEY="x", ROOT_URLCONF=__name__, ALLOWED_HOSTS=["*"])
     from django.core.asgi import get_asgi_application
 
     site, jobs = get_asgi_application(), app.asgi(prefix="/jobs")
