@@ -4,6 +4,7 @@
 PYTHON ?=
 VENV   := .venv
 ARGS   ?=
+JOBS   ?= auto
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -17,6 +18,7 @@ help: ## list the targets
 	@echo
 	@echo "  PYTHON=/path/to/python3   the interpreter for a new $(VENV)"
 	@echo "  ARGS=\"...\"                passed on to pytest, headrace demo or bench"
+	@echo "  JOBS=1                    how many tests to run side by side; without it as many as there are cores"
 	@echo "  HEADRACE_TEST_ENGINES=... the engines to test, such as sqlite,redis; without it all of them"
 	@echo "  HEADRACE_TEST_BROWSER=... the browser to test the dashboard in; none: do without these tests"
 
@@ -24,7 +26,7 @@ demo: $(STAMP) ## the two-minute tour, on a temporary SQLite file
 	@$(BIN)/headrace demo $(ARGS)
 
 test: $(STAMP) browser ## every test
-	@$(BIN)/python -m pytest $(ARGS)
+	@$(BIN)/python -m pytest --numprocesses $(JOBS) --dist worksteal $(ARGS)
 
 lint: $(STAMP) ## format, lint, types and the floors of the architecture
 	@$(BIN)/ruff format --check --quiet . || { \
