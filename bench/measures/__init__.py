@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.measure import Measure
-from bench.measures import archive, depth, drain, enqueue, idle, imports, latency, peers, processes
+from bench.measures import archive, depth, drain, enqueue, find, idle, imports, latency, peers, processes
 from bench.peers import Peer
 from bench.places import Engine
 
-NAMES = ("enqueue", "drain", "peers", "processes", "latency", "idle", "depth", "archive", "imports")
+NAMES = ("enqueue", "drain", "peers", "processes", "latency", "idle", "depth", "find", "archive", "imports")
 
 
 def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
@@ -20,6 +20,7 @@ def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
         latency.measure(candidates),
         idle.MEASURE,
         depth.MEASURE,
+        find.MEASURE,
         archive.MEASURE,
         imports.measure(candidates),
     ]

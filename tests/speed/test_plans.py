@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from headrace.core.model import Filter, NewJob
-from headrace.core.states import Event, State
+from headrace.core.states import OPEN, Event, State
+from headrace.engines.relational import finding
 from headrace.engines.sqlite import ledger as ledger_module
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.statements import SQL
@@ -41,7 +42,8 @@ UPDATE headrace_jobs SET expires_at = {NOW} + seq WHERE seq % 50 = 9;
 """
 BATCHES = {"o", "j", "n", "r", "b", "t", "lease", "seqs", "refs", "ids", "dead", "names"}
 # Not the parts of questions, nor those that are put together from them: each of these has a guard of its own below.
-WHOLE = sorted(name for name, text in SQL.items() if not name.startswith("where_") and "{where}" not in text)
+PARTS = ("where_", "by_", "in_", "newest_by_")
+WHOLE = sorted(name for name, text in SQL.items() if not name.startswith(PARTS) and "{where}" not in text)
 
 
 @pytest.fixture(scope="module", params=["as it comes", "analyzed"])
@@ -326,43 +328,92 @@ def test_the_rare_final_states_are_found_by_their_own_index_in_order(
     assert SORTS not in steps
 
 
-@pytest.mark.parametrize("which", [Filter(states=(State.RUNNING,)), Filter(states=(State.RUNNING,), queue="q1")])
-def test_the_few_jobs_that_run_are_found_by_their_leases(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
+def page(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter, cursor: str | None = None) -> list[str]:
+    """How the jobs of a page are read. What was asked before that, to find the way, reads nothing but indexes."""
+    *before, steps = plans_of(store, monkeypatch, lambda: store.desk.find(which, 50, cursor, reach=1000))
+    for asked in before:
+        assert walks_through(asked, "headrace_jobs", "headrace_tags", "job") in ([], ["SCAN job"], ["SEARCH job"])
+        assert not [step for step in asked if "TEMP B-TREE" in step]
+    return steps
+
+
+RUNNING = (State.RUNNING,)
+FEW = [
+    Filter(states=RUNNING),
+    Filter(states=RUNNING, queue="q1"),
+    Filter(states=RUNNING, tag="t"),
+    Filter(queue="none"),
+]
+FEW += [Filter(queue="none"), Filter(tag="t", queue="q1")]
+FEW += [Filter(states=(State.FAILED,), queue="q2"), Filter(states=(State.RETRYING,))]
+
+
+@pytest.mark.parametrize("which", FEW)
+@pytest.mark.parametrize("cursor", [None, "15000"])
+def test_few_jobs_are_looked_up_by_their_numbers(
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter, cursor: str | None
 ) -> None:
-    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(which, 50))
+    monkeypatch.setattr(finding, "FEW", 5000)
+    steps = page(store, monkeypatch, which, cursor)
     assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
-    assert any("headrace_jobs_leased" in step for step in steps)
-
-
-@pytest.mark.parametrize("which", [Filter(), Filter(queue="q1"), Filter(task="work"), Filter(since=NOW)])
-def test_a_page_without_a_better_index_is_read_from_the_newest_end(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
-) -> None:
-    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(which, 50))
     assert SORTS not in steps
 
 
-def test_jobs_of_a_tag_are_found_by_the_tag(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(Filter(tag="t"), 50))
+MANY = [Filter(), Filter(queue="q1"), Filter(task="work"), Filter(since=NOW), Filter(text="needle"), Filter(worker="w")]
+MANY += [Filter(states=(state,)) for state in (State.PENDING, State.COMPLETED, State.SCHEDULED)]
+MANY += [Filter(states=(State.PENDING,), queue="q3"), Filter(states=tuple(State), task="work", until=NOW)]
+
+
+@pytest.mark.parametrize("which", MANY)
+@pytest.mark.parametrize("cursor", [None, "15000"])
+def test_a_page_without_a_better_index_is_read_from_the_newest_end(
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter, cursor: str | None
+) -> None:
+    monkeypatch.setattr(finding, "FEW", 10)
+    steps = page(store, monkeypatch, which, cursor)
+    assert looks_at_jobs(steps) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
+    assert SORTS not in steps
+
+
+@pytest.mark.parametrize("which", [Filter(tag="t"), Filter(tag="t", task="work"), Filter(tag="t", states=tuple(OPEN))])
+def test_jobs_of_a_tag_are_found_by_the_tag(
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
+) -> None:
+    monkeypatch.setattr(finding, "FEW", 10)
+    steps = page(store, monkeypatch, which)
     assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
-    assert any(step.startswith("SEARCH tags USING PRIMARY KEY (tag=?") for step in steps)
+    assert any(step.startswith("SEARCH tags USING PRIMARY KEY (tag=? AND job>? AND job<?)") for step in steps)
+    assert SORTS not in steps
 
 
-OPEN = {
+@pytest.mark.parametrize("which", [Filter(flow="f"), Filter(flow="f", states=(State.COMPLETED,), queue="q1")])
+def test_jobs_of_a_flow_are_found_by_the_flow(
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
+) -> None:
+    monkeypatch.setattr(finding, "FEW", -1)
+    steps = page(store, monkeypatch, which)
+    (look,) = looks_at_jobs(steps)
+    assert re.fullmatch(r"SEARCH job USING INDEX headrace_jobs_flow \(flow=\? AND (seq|rowid)>\? AND .*\)", look)
+    assert SORTS not in steps
+
+
+COUNTED = {
     State.PENDING: "headrace_jobs_pending",
     State.RUNNING: "headrace_jobs_leased",
     State.WAITING: "headrace_jobs_waiting",
+    State.RETRYING: "headrace_jobs_due",
+    State.COMPLETED: "headrace_jobs_finished",
+    State.FAILED: "headrace_jobs_failed",
 }
 
 
-@pytest.mark.parametrize("state", OPEN)
-def test_open_jobs_are_counted_in_their_own_index(
+@pytest.mark.parametrize("state", COUNTED)
+def test_jobs_of_a_state_are_counted_in_its_own_index(
     store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, state: State
 ) -> None:
     (steps,) = plans_of(store, monkeypatch, lambda: store.desk.count(Filter(states=(state,))))
     (look,) = looks_at_jobs(steps)
-    assert f"INDEX {OPEN[state]}" in look
+    assert f"INDEX {COUNTED[state]}" in look
 
 
 def test_a_move_by_id_is_found_by_id(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:

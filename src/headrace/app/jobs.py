@@ -8,6 +8,7 @@ from typing import Any, overload
 
 from headrace.app import archived as archive
 from headrace.app.hub import AppHub
+from headrace.core.count import Count
 from headrace.core.model import Filter
 from headrace.core.options import check_limit, check_moment, check_text
 from headrace.core.states import Event, State
@@ -74,7 +75,7 @@ class Jobs:
         if _checked(archived):
             page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
         else:
-            page = self._hub.engine.desk.find(which, most, cursor, _reach(reach))
+            page = self._hub.engine.desk.find(which, most, cursor, None if reach is None else _reach(reach))
         return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
@@ -84,6 +85,10 @@ class Jobs:
             return self._hub.engine.desk.count(which)
         archive.refuse_what_is_not_there(which)
         return 0 if self._hub.archive is None else self._hub.archive.count(which)
+
+    def count_up_to(self, reach: int, /, **filters: Any) -> Count:
+        """How many jobs match, counting and looking at about `reach` jobs: all of them, or at least so many."""
+        return self._hub.engine.desk.count_up_to(as_filter(filters), _reach(reach))
 
     def cancel(self, /, **filters: Any) -> int:
         """Cancel the matching jobs that are not over; how many."""
@@ -106,6 +111,7 @@ class Jobs:
     aget = twin(get)
     afind = twin(find)
     acount = twin(count)
+    acount_up_to = twin(count_up_to)
     acancel = twin(cancel)
     aretry = twin(retry)
     apromote = twin(promote)
@@ -148,9 +154,9 @@ def as_filter(given: dict[str, Any]) -> Filter:
     return Filter(**values)
 
 
-def _reach(value: Any) -> int | None:
-    if value is not None and (type(value) is not int or value < 1):
-        raise InvalidJob(f"reach: expected how many jobs to look at, 1 or more, or None for all, got {short(value)}")
+def _reach(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidJob(f"reach: expected how many jobs to look at, 1 or more, got {short(value)}")
     return value
 
 

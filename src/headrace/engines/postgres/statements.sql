@@ -411,20 +411,11 @@ job.created_at >= :since
 -- name: where_until
 job.created_at < :until
 
--- name: where_before
-job.seq < :before
-
 -- name: where_flow
 job.flow = :flow
 
 -- name: where_startable
 job.finished_at IS NULL
-
--- name: where_leased
-job.seq = ANY (ARRAY(SELECT leased.seq FROM headrace_jobs AS leased WHERE leased.state = 'running'))
-
--- name: where_from
-job.seq >= :floor
 
 -- name: where_ids
 job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
@@ -437,17 +428,6 @@ job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
 (strpos(job.id, :text) > 0 OR strpos(job.task, :text) > 0
  OR (strpos(job.payload, :text) > 0 AND left(job.payload, 10) <> '{"$sealed"')
  OR strpos(coalesce(job.reason, ''), :text) > 0 OR strpos(coalesce(job.metadata, ''), :text) > 0)
-
--- name: find
-SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (
-    SELECT * FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT :limit) AS found;
-
--- The job that is so many behind the newest, or behind :before.
--- name: floor
-SELECT (SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT 1 OFFSET :reach);
-
--- name: count
-SELECT count(*) FROM headrace_jobs AS job WHERE {where};
 
 -- name: lock_matching
 SELECT coalesce(json_agg(seq), '[]')::text FROM (

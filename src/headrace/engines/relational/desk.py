@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.count import Count
 from headrace.core.kinship import DELETED, Bond, FlowTally
 from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
@@ -15,7 +16,7 @@ from headrace.core.promises import Ending
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.core.steps import Step
-from headrace.engines.relational import kinship, steps
+from headrace.engines.relational import finding, kinship, steps
 from headrace.engines.relational.admission import run
 from headrace.engines.relational.events import tell, tell_moved
 from headrace.engines.relational.gatekeeper import bucket_of
@@ -23,7 +24,7 @@ from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
 from headrace.engines.relational.reviving import revive
-from headrace.engines.rulings import movable, position, signed, state_after, topics_of
+from headrace.engines.rulings import movable, signed, state_after, topics_of
 from headrace.engines.sql import as_json
 
 _rows = msgspec.json.Decoder(list[JobRow])
@@ -90,32 +91,13 @@ class SqlDesk:
         return set(ids) - set(_names.decode(self._ask("unfinished", ids=as_json(list(ids)))))
 
     def find(self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None) -> Page:
-        before = position(cursor)
-
-        def look(ledger: Ledger) -> tuple[Any, int | None]:
-            where, values = _conditions(ledger, which, which.states)
-            if which.states == (State.RUNNING,):
-                # Few run, wherever in a long table they stand; to have them in order, a planner would look at all.
-                where = f"{where} AND {ledger.fragment('where_leased')}"
-            if before is not None:
-                where, values = f"{where} AND {ledger.fragment('where_before')}", {**values, "before": before}
-            floor = None if reach is None or _is_led_by_an_index(which) else _floor(ledger, before, reach)
-            if floor is not None:
-                where, values = f"{where} AND {ledger.fragment('where_from')}", {**values, "floor": floor}
-            return ledger.ask("find", where, **values, limit=limit + 1), floor
-
-        found, floor = self._office.read(look)
-        rows = _rows.decode(found)
-        if len(rows) > limit:
-            return Page(rows[:limit], str(rows[limit - 1].seq))
-        return Page(rows, None if floor is None else str(floor))
+        return finding.find(self._office, which, limit, cursor, reach)
 
     def count(self, which: Filter) -> int:
-        def look(ledger: Ledger) -> int:
-            where, values = _conditions(ledger, which, which.states)
-            return int(ledger.ask("count", where, **values))
+        return finding.count(self._office, which)
 
-        return self._office.read(look)
+    def count_up_to(self, which: Filter, reach: int) -> Count:
+        return finding.count_up_to(self._office, which, reach)
 
     def peek(self, queue: str, limit: int) -> list[JobRow]:
         def look(ledger: Ledger) -> Any:
@@ -281,31 +263,12 @@ def _amend(ledger: Ledger, job_id: str, changes: Changes, by: str | None, at: in
     return True
 
 
-def _is_led_by_an_index(which: Filter) -> bool:
-    """Whether the jobs are found without looking at many others."""
-    if which.ids or which.tag is not None or which.flow is not None or which.states == (State.RUNNING,):
-        return True
-    return which.states in ((State.FAILED,), (State.CANCELLED,)) and which.worker is None and which.text is None
-
-
-def _floor(ledger: Ledger, before: int | None, reach: int) -> int | None:
-    """The number of the last job to look at, going back from the newest or from `before`; None if that is all."""
-    where = "true" if before is None else ledger.fragment("where_before")
-    found = ledger.ask("floor", where, before=before, reach=reach)
-    return None if found is None else int(found)
-
-
 def _conditions(ledger: Ledger, which: Filter, states: Collection[State]) -> tuple[str, dict[str, Any]]:
-    """A WHERE of fixed fragments and its parameters.
-
-    States are written out as literals, and only ever from our own enumeration: a partial index is considered only
-    if its condition can be proven from the text of the statement.
-    """
+    """A WHERE of fixed fragments and its parameters."""
     values = {name: value for name in _FILTERS if (value := getattr(which, name)) is not None}
     terms = [ledger.fragment(f"where_{name}") for name in values]
     if states:
-        listed = ", ".join(f"'{State(state).value}'" for state in states)
-        terms.append(f"job.state = {listed}" if len(states) == 1 else f"job.state IN ({listed})")
+        terms.append(finding.in_states(states))
     if which.ids:
         terms.append(ledger.fragment("where_ids"))
         values["ids"] = as_json(which.ids)

@@ -132,5 +132,5 @@ RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
 # Where the statements are, in every engine.
 FILES = (
     *("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql"),
-    *("upkeep.sql", "sweeping.sql", "care.sql", "shelf.sql", "events.sql"),
+    *("upkeep.sql", "sweeping.sql", "care.sql", "shelf.sql", "events.sql", "finding.sql"),
 )

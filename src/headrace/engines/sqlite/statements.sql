@@ -238,20 +238,11 @@ job.created_at >= :since
 -- name: where_until
 job.created_at < :until
 
--- name: where_before
-job.seq < :before
-
 -- name: where_flow
 job.flow = :flow
 
 -- name: where_startable
 job.finished_at IS NULL
-
--- name: where_leased
-job.seq IN (SELECT leased.seq FROM headrace_jobs AS leased WHERE leased.state = 'running')
-
--- name: where_from
-job.seq >= :floor
 
 -- name: where_ids
 job.id IN (SELECT value FROM json_each(:ids))
@@ -264,17 +255,6 @@ job.seq IN (SELECT tags.job FROM headrace_tags AS tags WHERE tags.tag = :tag)
 (instr(job.id, :text) OR instr(job.task, :text)
  OR (instr(job.payload, :text) AND substr(job.payload, 1, 10) <> '{"$sealed"')
  OR instr(coalesce(job.reason, ''), :text) OR instr(coalesce(job.metadata, ''), :text))
-
--- name: find
-SELECT json_group_array(json_array({JobRow})) FROM (
-    SELECT * FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT :limit);
-
--- The job that is so many behind the newest, or behind :before.
--- name: floor
-SELECT (SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq DESC LIMIT 1 OFFSET :reach);
-
--- name: count
-SELECT count(*) FROM headrace_jobs AS job WHERE {where};
 
 -- name: lock_matching
 SELECT json_group_array(seq) FROM (

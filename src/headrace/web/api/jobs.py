@@ -20,15 +20,21 @@ from headrace.web.problems import Refused
 
 table = Table("jobs", "Jobs: find them, submit them, look into one, act on one or on many.")
 _FILTER = {"queue": "emails", "state": ["failed"], "dry_run": True}
+_REACH, _REACH_OF_TEXT = 10_000, 5_000  # jobs that a request looks at where no index leads to those that are meant
 _NEW = {"task": "emails.send", "kwargs": {"to": "ann@example.com"}, "queue": "emails", "delay": 60}
 
 
 class JobList(Struct, frozen=True):
-    """Jobs, newest first. `cursor` continues after them; `total` counts all that match, if it was asked for."""
+    """Jobs, newest first. `cursor` continues after them; it is null at the end, and only there.
+
+    `total` counts all that match, if it was asked for. Where that would take too long it is the least that it can be,
+    and `total_is_exact` is false.
+    """
 
     jobs: list[JobRecord]
     cursor: str | None
     total: int | None = None
+    total_is_exact: bool | None = None
 
 
 class NewJobs(Struct, frozen=True, forbid_unknown_fields=True):
@@ -63,14 +69,20 @@ class Why(Struct, frozen=True):
 def find(visit: Visit, query: JobQuery) -> JobList:
     """List and search jobs, newest first.
 
-    Filters that are given must all match. `state` may be repeated. With `archived`, jobs that have left the store for
-    the archive, where `since` and `until` mean their ends.
+    Filters that are given must all match. `state` may be repeated. A search that no index helps, as for a text, looks
+    at some thousand jobs at a time: a page may hold fewer than `limit`, or none, and still have a cursor that goes on.
+    With `archived`, jobs that have left the store for the archive, where `since` and `until` mean their ends.
     """
     filters = filters_of(query, but=("limit", "cursor", "archived", "total"))
-    jobs = visit.app.jobs
-    page = jobs.find(limit=query.limit, cursor=query.cursor, archived=query.archived, **filters)
-    total = jobs.count(archived=query.archived, **filters) if query.total else None
-    return JobList([record_of(job) for job in page], page.cursor, total)
+    reach = _REACH_OF_TEXT if query.text else _REACH
+    page = visit.app.jobs.find(limit=query.limit, cursor=query.cursor, archived=query.archived, reach=reach, **filters)
+    jobs = [record_of(job) for job in page]
+    if not query.total:
+        return JobList(jobs, page.cursor)
+    if query.archived:
+        return JobList(jobs, page.cursor, visit.app.jobs.count(archived=True, **filters), True)
+    counted = visit.app.jobs.count_up_to(reach, **filters)
+    return JobList(jobs, page.cursor, counted.jobs, counted.is_all)
 
 
 @table.post("/jobs", role="worker", status=201, example=_NEW)

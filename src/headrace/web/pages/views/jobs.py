@@ -18,7 +18,7 @@ from headrace.web.pages.visit import Visit
 
 PAGE = 50
 # How many jobs a page looks at where no index leads to those that are meant; to look into texts takes longer.
-REACH, REACH_OF_TEXT = 150_000, 20_000
+REACH, REACH_OF_TEXT = 50_000, 10_000
 AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
 _OTHERS = ("state", "since", "until", "archived", "cursor")

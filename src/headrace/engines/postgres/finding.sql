@@ -1,0 +1,109 @@
+-- How jobs are found, counted and listed: see relational/leads.py, which decides on the way. `{where}` is put together
+-- from the parts below. `OFFSET 0` keeps a walk to its index: what is asked of each job beyond it is asked outside, where
+-- it can't tempt the planner to another.
+
+-- name: find
+SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (SELECT job.* FROM {where} LIMIT :limit) AS found;
+
+-- name: count
+SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit) AS found;
+
+-- name: count_all
+SELECT count(*) FROM headrace_jobs;
+
+-- The numbers of jobs in an index, in no order.
+-- name: numbers
+SELECT coalesce(json_agg(seq), '[]')::text FROM (SELECT seq FROM ({where}) AS held LIMIT :limit) AS found;
+
+-- The job that so many of the index are behind, from the newest or from :before on.
+-- name: floor
+SELECT (SELECT seq FROM ({where}) AS held WHERE seq < :before ORDER BY seq DESC LIMIT 1 OFFSET :reach);
+
+-- Walks: from :before, which is left out, back to :floor.
+
+-- name: by_number
+(SELECT * FROM headrace_jobs AS job WHERE job.seq < :before AND job.seq >= :floor
+ ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
+
+-- name: by_tag
+(SELECT tagged.job FROM headrace_tags AS tagged
+ WHERE tagged.tag = :tag AND tagged.job < :before AND tagged.job >= :floor ORDER BY tagged.job DESC OFFSET 0) AS tags
+CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = tags.job OFFSET 0) AS job WHERE true
+
+-- The order by the flow as well can be had from its own index alone.
+-- name: by_flow
+(SELECT * FROM headrace_jobs AS job
+ WHERE job.flow BETWEEN :flow AND :flow AND job.seq < :before AND job.seq >= :floor
+ ORDER BY job.flow DESC, job.seq DESC OFFSET 0) AS job WHERE true
+
+-- name: by_failed
+(SELECT * FROM headrace_jobs AS job WHERE job.state = 'failed' AND job.seq < :before AND job.seq >= :floor
+ ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
+
+-- name: by_cancelled
+(SELECT * FROM headrace_jobs AS job WHERE job.state = 'cancelled' AND job.seq < :before AND job.seq >= :floor
+ ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
+
+-- name: by_id
+(SELECT * FROM headrace_jobs AS job WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
+ AND job.seq < :before AND job.seq >= :floor OFFSET 0) AS job WHERE true
+
+-- name: by_numbers
+(SELECT * FROM headrace_jobs AS job WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
+ ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
+
+-- name: newest_by_number
+ORDER BY job.seq DESC
+
+-- name: newest_by_tag
+ORDER BY tags.job DESC
+
+-- What an index holds.
+
+-- name: in_number
+SELECT job.seq FROM headrace_jobs AS job WHERE true
+
+-- name: in_tag
+SELECT tags.job AS seq FROM headrace_tags AS tags WHERE tags.tag = :tag
+
+-- name: in_flow
+SELECT job.seq FROM headrace_jobs AS job WHERE job.flow = :flow
+
+-- name: in_failed
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'failed'
+
+-- name: in_cancelled
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'cancelled'
+
+-- name: in_pending
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'pending'
+
+-- name: in_pending_of_queue
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'pending' AND job.queue = :queue
+
+-- name: in_waiting
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'waiting'
+
+-- name: in_waiting_of_queue
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'waiting' AND job.queue = :queue
+
+-- name: in_running
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state = 'running'
+
+-- name: in_due
+SELECT job.seq FROM headrace_jobs AS job WHERE job.state IN ('scheduled', 'retrying')
+
+-- Queue by queue: the state comes second in the index.
+-- name: in_finished
+SELECT job.seq FROM headrace_queues AS queue CROSS JOIN LATERAL (
+    SELECT * FROM headrace_jobs WHERE headrace_jobs.queue = queue.name AND state = :state AND finished_at IS NOT NULL
+    OFFSET 0) AS job WHERE true
+
+-- name: in_finished_of_queue
+SELECT job.seq FROM headrace_jobs AS job
+WHERE job.queue = :queue AND job.state = :state AND job.finished_at IS NOT NULL
+
+-- What is asked of each job, beside the `where_` ones.
+
+-- name: where_tagged
+EXISTS (SELECT 1 FROM headrace_tags AS tags WHERE tags.tag = :tag AND tags.job = job.seq OFFSET 0)

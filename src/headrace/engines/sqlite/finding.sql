@@ -1,0 +1,103 @@
+-- How jobs are found, counted and listed: see relational/leads.py, which decides on the way. `{where}` is put together
+-- from the parts below. Which index is used is said in each of them: a planner would go by how many jobs it believes in.
+
+-- name: find
+SELECT json_group_array(json_array({JobRow})) FROM (SELECT job.* FROM {where} LIMIT :limit);
+
+-- name: count
+SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit);
+
+-- name: count_all
+SELECT count(*) FROM headrace_jobs;
+
+-- The numbers of jobs in an index, in no order.
+-- name: numbers
+SELECT json_group_array(seq) FROM (SELECT seq FROM ({where}) LIMIT :limit);
+
+-- The job that so many of the index are behind, from the newest or from :before on.
+-- name: floor
+SELECT (SELECT seq FROM ({where}) WHERE seq < :before ORDER BY seq DESC LIMIT 1 OFFSET :reach);
+
+-- Walks: from :before, which is left out, back to :floor.
+
+-- name: by_number
+headrace_jobs AS job NOT INDEXED WHERE job.seq < :before AND job.seq >= :floor
+
+-- name: by_tag
+headrace_tags AS tags CROSS JOIN headrace_jobs AS job NOT INDEXED
+WHERE tags.tag = :tag AND tags.job < :before AND tags.job >= :floor AND job.seq = tags.job
+
+-- name: by_flow
+headrace_jobs AS job INDEXED BY headrace_jobs_flow
+WHERE job.flow = :flow AND job.seq < :before AND job.seq >= :floor
+
+-- name: by_failed
+headrace_jobs AS job INDEXED BY headrace_jobs_failed
+WHERE job.state = 'failed' AND job.seq < :before AND job.seq >= :floor
+
+-- name: by_cancelled
+headrace_jobs AS job INDEXED BY headrace_jobs_cancelled
+WHERE job.state = 'cancelled' AND job.seq < :before AND job.seq >= :floor
+
+-- name: by_id
+headrace_jobs AS job WHERE job.id IN (SELECT value FROM json_each(:ids)) AND job.seq < :before AND job.seq >= :floor
+
+-- name: by_numbers
+headrace_jobs AS job NOT INDEXED WHERE job.seq IN (SELECT value FROM json_each(:seqs))
+
+-- name: newest_by_number
+ORDER BY job.seq DESC
+
+-- name: newest_by_tag
+ORDER BY tags.job DESC
+
+-- What an index holds.
+
+-- name: in_number
+SELECT job.seq FROM headrace_jobs AS job NOT INDEXED WHERE true
+
+-- name: in_tag
+SELECT tags.job AS seq FROM headrace_tags AS tags WHERE tags.tag = :tag
+
+-- name: in_flow
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_flow WHERE job.flow = :flow
+
+-- name: in_failed
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_failed WHERE job.state = 'failed'
+
+-- name: in_cancelled
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_cancelled WHERE job.state = 'cancelled'
+
+-- name: in_pending
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_pending WHERE job.state = 'pending'
+
+-- name: in_pending_of_queue
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_pending
+WHERE job.state = 'pending' AND job.queue = :queue
+
+-- name: in_waiting
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_waiting WHERE job.state = 'waiting'
+
+-- name: in_waiting_of_queue
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_waiting
+WHERE job.state = 'waiting' AND job.queue = :queue
+
+-- name: in_running
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_leased WHERE job.state = 'running'
+
+-- name: in_due
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_due WHERE job.state IN ('scheduled', 'retrying')
+
+-- Queue by queue: the state comes second in the index.
+-- name: in_finished
+SELECT job.seq FROM headrace_queues AS queue CROSS JOIN headrace_jobs AS job INDEXED BY headrace_jobs_finished
+WHERE job.queue = queue.name AND job.state = :state AND job.finished_at IS NOT NULL
+
+-- name: in_finished_of_queue
+SELECT job.seq FROM headrace_jobs AS job INDEXED BY headrace_jobs_finished
+WHERE job.queue = :queue AND job.state = :state AND job.finished_at IS NOT NULL
+
+-- What is asked of each job, beside the `where_` ones.
+
+-- name: where_tagged
+EXISTS (SELECT 1 FROM headrace_tags AS tags WHERE tags.tag = :tag AND tags.job = job.seq)
