@@ -16,8 +16,10 @@ import pytest
 
 from headrace.core.model import Filter
 from headrace.core.staleness import Watch
-from headrace.core.states import OPEN, State
+from headrace.core.states import FINAL, OPEN, State
+from headrace.engines.relational import finding
 from headrace.engines.relational.desk import SqlDesk
+from headrace.engines.relational.leads import lead_of
 from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
 from tests.conformance.build import NOW, only, settle, succeed
@@ -239,52 +241,85 @@ def test_a_walk_of_others_reads_their_own_indexes(store: Store) -> None:
 
 # -- questions whose text is put together: they are never prepared
 
-PAGES = {
-    "all": Filter(),
-    "queue": Filter(queue="q1"),
-    "task": Filter(task="task3"),
-    "since": Filter(since=NOW + 5000),
-    "tag": Filter(tag="t"),
-    **{state.value: Filter(states=(state,)) for state in State},
+PAGES: dict[str, tuple[Filter, set[str]]] = {
+    "all": (Filter(), {"jobs_pkey"}),
+    "queue": (Filter(queue="q1"), {"jobs_pkey"}),
+    "task": (Filter(task="task3"), {"jobs_pkey"}),
+    "worker": (Filter(worker="nobody"), {"jobs_pkey"}),
+    "text": (Filter(text="nowhere"), {"jobs_pkey"}),
+    "since": (Filter(since=NOW + 5000), {"jobs_pkey"}),
+    "until": (Filter(until=NOW + 5000, queue="q1"), {"jobs_pkey"}),
+    "tag": (Filter(tag="t"), {"tags_pkey", "jobs_pkey"}),
+    "tag and more": (Filter(tag="t", states=(State.COMPLETED,), queue="q1"), {"tags_pkey", "jobs_pkey"}),
+    "flow": (Filter(flow="f"), {"jobs_flow"}),
+    "flow and more": (Filter(flow="f", states=(State.COMPLETED,), task="task3"), {"jobs_flow"}),
+    "flow and tag": (Filter(flow="f", tag="t"), {"jobs_flow"}),
+    "ids": (Filter(ids=("job-00000028",), states=(State.FAILED,)), {"jobs_id"}),
+    "two states": (Filter(states=(State.FAILED, State.CANCELLED)), {"jobs_pkey"}),
+    "state and queue": (Filter(states=(State.PENDING,), queue="q1"), {"jobs_pkey"}),
+    **{state.value: (Filter(states=(state,)), {"jobs_pkey"}) for state in State},
+    "failed": (Filter(states=(State.FAILED,)), {"jobs_failed"}),
+    "failed and more": (Filter(states=(State.FAILED,), worker="nobody", queue="q1"), {"jobs_failed"}),
+    "cancelled": (Filter(states=(State.CANCELLED,)), {"jobs_cancelled"}),
 }
+SORTS = {"Sort", "Incremental Sort"}
 
 
-def page(store: Store, which: Filter, cursor: str | None = None) -> Plan:
+def asked(store: Store, which: Filter, cursor: str | None = None, reach: int | None = 10_000) -> list[Plan]:
     office = Explaining(store)
-    SqlDesk(office).find(which, 50, cursor)
-    return office.plans[0]
+    SqlDesk(office).find(which, 50, cursor, reach)
+    return office.plans
 
 
 @pytest.mark.parametrize("cursor", [None, "150000"])
 @pytest.mark.parametrize("which", PAGES)
-def test_a_page_is_read_by_an_index(store: Store, which: str, cursor: str | None) -> None:
-    plan = page(store, PAGES[which], cursor)
-    assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join"}
-
-
-@pytest.mark.parametrize("cursor", [None, "150000"])
-@pytest.mark.parametrize("state", ["failed", "cancelled"])
-def test_the_rare_final_states_are_found_by_their_own_index_in_order(
-    store: Store, state: str, cursor: str | None
+def test_a_page_of_many_is_read_along_one_index(
+    store: Store, monkeypatch: pytest.MonkeyPatch, which: str, cursor: str | None
 ) -> None:
-    plan = page(store, PAGES[state], cursor)
-    assert plan.indexes() == {f"jobs_{state}"}
-    assert "Sort" not in plan.kinds()
-
-
-@pytest.mark.parametrize("cursor", [None, "150000"])
-def test_jobs_of_a_tag_are_found_by_the_tag(store: Store, cursor: str | None) -> None:
-    plan = page(store, PAGES["tag"], cursor)
-    assert plan.indexes() == {"tags_pkey", "jobs_pkey"}
+    monkeypatch.setattr(finding, "FEW", -1)
+    plan = asked(store, PAGES[which][0], cursor)[-1]
+    assert PAGES[which][1] <= plan.indexes() <= PAGES[which][1] | {"tags_pkey", "tags_job"}  # a job has few tags
+    assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join"}
+    assert which == "ids" or not plan.kinds() & SORTS
     assert plan.walks() == []
 
 
-@pytest.mark.parametrize("state", sorted(OPEN))
-def test_open_jobs_are_counted_in_their_own_index(store: Store, state: State) -> None:
+FEW = {name: which for name, (which, _) in PAGES.items() if lead_of(which).sets}
+
+
+@pytest.mark.parametrize("which", FEW)
+def test_a_page_of_few_is_read_by_their_numbers(store: Store, which: str) -> None:
+    *numbers, page = asked(store, FEW[which])
+    assert {"jobs_pkey"} <= page.indexes() <= {"jobs_pkey", "tags_pkey", "tags_job"}
+    for plan in numbers:
+        assert "jobs_pkey" not in plan.indexes()
+        assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join", *SORTS}
+
+
+PLACES = {
+    State.PENDING: "jobs_pending",
+    State.WAITING: "jobs_waiting",
+    State.RUNNING: "jobs_leased",
+    State.SCHEDULED: "jobs_due",
+    State.RETRYING: "jobs_due",
+    State.COMPLETED: "jobs_finished",
+    State.FAILED: "jobs_failed",
+    State.CANCELLED: "jobs_cancelled",
+}
+
+
+@pytest.mark.parametrize("state", PLACES)
+def test_jobs_of_a_state_are_counted_in_its_own_index(store: Store, state: State) -> None:
     office = Explaining(store)
     SqlDesk(office).count(Filter(states=(state,)))
-    assert office.plans[0].walks() == []
-    assert office.plans[0].indexes()
+    (plan,) = office.plans
+    assert plan.indexes() == {PLACES[state]}
+
+
+@pytest.mark.parametrize("state", PLACES)
+def test_jobs_of_a_state_in_a_queue_are_told_by_the_index_that_knows_both(store: Store, state: State) -> None:
+    numbers, _ = asked(store, Filter(states=(state,), queue="q1"), reach=None)
+    assert numbers.indexes() == {"jobs_finished" if state in FINAL else PLACES[state]}
 
 
 # -- the guards themselves, and what no plan tells

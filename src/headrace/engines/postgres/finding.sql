@@ -25,12 +25,13 @@ SELECT (SELECT seq FROM ({where}) AS held WHERE seq < :before ORDER BY seq DESC 
 (SELECT * FROM headrace_jobs AS job WHERE job.seq < :before AND job.seq >= :floor
  ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
 
+-- The order by the tag, or the flow, as well can be had from its own index alone.
 -- name: by_tag
-(SELECT tagged.job FROM headrace_tags AS tagged
- WHERE tagged.tag = :tag AND tagged.job < :before AND tagged.job >= :floor ORDER BY tagged.job DESC OFFSET 0) AS tags
+(SELECT tagged.tag, tagged.job FROM headrace_tags AS tagged
+ WHERE tagged.tag BETWEEN :tag AND :tag AND tagged.job < :before AND tagged.job >= :floor
+ ORDER BY tagged.tag DESC, tagged.job DESC OFFSET 0) AS tags
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = tags.job OFFSET 0) AS job WHERE true
 
--- The order by the flow as well can be had from its own index alone.
 -- name: by_flow
 (SELECT * FROM headrace_jobs AS job
  WHERE job.flow BETWEEN :flow AND :flow AND job.seq < :before AND job.seq >= :floor
@@ -45,8 +46,8 @@ CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = tags.job OFFSET 0) A
  ORDER BY job.seq DESC OFFSET 0) AS job WHERE true
 
 -- name: by_id
-(SELECT * FROM headrace_jobs AS job WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
- AND job.seq < :before AND job.seq >= :floor OFFSET 0) AS job WHERE true
+(SELECT * FROM headrace_jobs AS job WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb))) OFFSET 0)
+AS job WHERE job.seq < :before AND job.seq >= :floor
 
 -- name: by_numbers
 (SELECT * FROM headrace_jobs AS job WHERE job.seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
@@ -56,7 +57,10 @@ CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = tags.job OFFSET 0) A
 ORDER BY job.seq DESC
 
 -- name: newest_by_tag
-ORDER BY tags.job DESC
+ORDER BY tags.tag DESC, tags.job DESC
+
+-- name: newest_by_flow
+ORDER BY job.flow DESC, job.seq DESC
 
 -- What an index holds.
 
@@ -96,12 +100,13 @@ SELECT job.seq FROM headrace_jobs AS job WHERE job.state IN ('scheduled', 'retry
 -- Queue by queue: the state comes second in the index.
 -- name: in_finished
 SELECT job.seq FROM headrace_queues AS queue CROSS JOIN LATERAL (
-    SELECT * FROM headrace_jobs WHERE headrace_jobs.queue = queue.name AND state = :state AND finished_at IS NOT NULL
-    OFFSET 0) AS job WHERE true
+    SELECT * FROM headrace_jobs WHERE headrace_jobs.queue = queue.name AND state BETWEEN :state AND :state
+    AND finished_at IS NOT NULL OFFSET 0) AS job WHERE true
 
+-- An equal state would be a reason to read those of all queues, in the state's own index.
 -- name: in_finished_of_queue
 SELECT job.seq FROM headrace_jobs AS job
-WHERE job.queue = :queue AND job.state = :state AND job.finished_at IS NOT NULL
+WHERE job.queue = :queue AND job.state BETWEEN :state AND :state AND job.finished_at IS NOT NULL
 
 -- What is asked of each job, beside the `where_` ones.
 

@@ -21,6 +21,7 @@ _numbers = msgspec.json.Decoder(list[int])
 FEW = 2000  # jobs that are looked up one by one, and put in order, in some milliseconds
 _BEGINNING, _END = 0, 1 << 62  # in the order of submission
 _ANY_NUMBER = 1 << 62
+_ORDERS = ("tag", "flow")  # by which jobs are in the order of submission among their like
 _FIELDS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
@@ -133,7 +134,7 @@ class Search:
         return None if found is None else int(found)
 
     def _rows(self, way: str, left: Filter, limit: int, **values: Any) -> list[JobRow]:
-        order = self._ledger.fragment("newest_by_tag" if way == "tag" else "newest_by_number")
+        order = self._ledger.fragment(f"newest_by_{way if way in _ORDERS else 'number'}")
         text = f"{self._along(way, left)} {order}"
         return _rows.decode(self._ledger.ask("find", text, **self._values, **values, limit=limit))
 

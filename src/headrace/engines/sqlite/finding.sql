@@ -49,7 +49,10 @@ headrace_jobs AS job NOT INDEXED WHERE job.seq IN (SELECT value FROM json_each(:
 ORDER BY job.seq DESC
 
 -- name: newest_by_tag
-ORDER BY tags.job DESC
+ORDER BY tags.tag DESC, tags.job DESC
+
+-- name: newest_by_flow
+ORDER BY job.flow DESC, job.seq DESC
 
 -- What an index holds.
 
