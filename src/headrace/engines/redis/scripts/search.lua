@@ -1,7 +1,11 @@
--- Which jobs a filter means, and the cheapest way to find them: by the smallest set that holds them all, newest or
--- oldest first, a bounded number at a time. The filter is ARGV[1].
+-- Which jobs a filter means, and the cheapest way to find them. The filter is ARGV[1].
+--
+-- What a filter asks for are conditions, each a list of sets: a job that meets it is in one of them. Those of the
+-- smallest condition are walked, newest or oldest first, a bounded number at a time. The others sift them: to ask a set
+-- takes half as long as to read a record. What is left is compared by its record, which has the last word.
 
 local SMALL = 5000 -- sets in another order than that of numbers are put in order up to this size
+local SIFTING = 2 -- sets of a condition that sifts: to ask more of them takes longer than to read the record
 
 local given = cmsgpack.unpack(ARGV[1])
 local filter = {
@@ -42,21 +46,62 @@ local function by_queue_and_state()
   return {}, unordered
 end
 
-local function choose()
-  local ordered, unordered = by_state(wanted or PLACES)
-  local size = size_of(ordered) + size_of(unordered)
-  local function consider(those, others)
-    local in_order, in_disorder = size_of(those), size_of(others)
-    if in_order + in_disorder < size and in_disorder <= SMALL then
-      ordered, unordered, size = those, others, in_order + in_disorder
+-- A job of a worker either runs or is in the worker's own set; in another state it has none.
+local function by_worker()
+  local ordered, unordered = {}, {}
+  for state in pairs(wanted or PLACES) do
+    if state == 'running' then unordered = {LEASES} end
+    if HAS_RUN[state] then ordered = {named('worker', filter.worker)} end
+  end
+  return ordered, unordered
+end
+
+-- The condition to walk, and those that sift, the smallest first; and whether sets alone tell what matches.
+local function plan()
+  local conditions, is_told = {}, not (filter.ids or filter.text or filter.worker or filter.since or filter.before)
+  local function demand(ordered, unordered)
+    local disorder = size_of(unordered)
+    local condition = {ordered = ordered, unordered = unordered, size = size_of(ordered) + disorder,
+      sets = #ordered + #unordered, can_lead = disorder <= SMALL}
+    conditions[#conditions + 1] = condition
+    return condition
+  end
+  demand(by_state(wanted or PLACES)).can_lead = true
+  for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
+    if filter[name] then demand({named(name, filter[name])}, {}) end
+  end
+  if filter.worker then demand(by_worker()) end
+  if wanted and filter.queue then demand(by_queue_and_state()) end
+  table.sort(conditions, function(a, b) return a.size < b.size end)
+  local leading, sifting = nil, {}
+  for _, condition in ipairs(conditions) do
+    if not leading and condition.can_lead then
+      leading = condition
+    elseif condition.sets <= SIFTING then
+      sifting[#sifting + 1] = condition
+    elseif wanted then
+      is_told = false
     end
   end
-  for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
-    if filter[name] then consider({named(name, filter[name])}, {}) end
+  return leading, sifting, is_told and not is_startable
+end
+
+-- Of these jobs those that are in a set of each condition, in the order they had.
+local function sifted(members, conditions)
+  for _, condition in ipairs(conditions) do
+    local kept, is_in = {}, {}
+    for _, keys in ipairs({condition.ordered, condition.unordered}) do
+      for _, key in ipairs(keys) do
+        local scores = ask_in_parts('ZMSCORE', key, members, #members)
+        for i = 1, #members do is_in[i] = is_in[i] or scores[i] end
+      end
+    end
+    for i, member in ipairs(members) do
+      if is_in[i] then kept[#kept + 1] = member end
+    end
+    members = kept
   end
-  if filter.worker then consider({named('worker', filter.worker)}, {LEASES}) end
-  if wanted and filter.queue then consider(by_queue_and_state()) end
-  return ordered, unordered
+  return members
 end
 
 -- Between which numbers are the jobs of the hours that are asked for.
@@ -88,32 +133,50 @@ local function with_ids()
   return members
 end
 
+-- Members of these sets by number from `low` to `high`, at least the next `n` of them all. Once a set has given so
+-- many, none behind its last one is asked of the others: the largest is asked first.
+local function next_of(keys, low, high, is_up, n)
+  local found, parts = {}, 0
+  table.sort(keys, function(a, b) return call('ZCARD', a) > call('ZCARD', b) end)
+  for _, key in ipairs(keys) do
+    local members = is_up and call('ZRANGEBYSCORE', key, low, high, 'LIMIT', 0, n)
+      or call('ZREVRANGEBYSCORE', key, high, low, 'LIMIT', 0, n)
+    if #members == n and is_up then high = members[n] end
+    if #members == n and not is_up then low = members[n] end
+    if parts == 0 then found = members else extend(found, members) end
+    if #members > 0 then parts = parts + 1 end
+  end
+  return found, parts > 1
+end
+
 -- The next `n` jobs after a position that may match, in order; fewer mean that they are the last.
-local function candidates(position, is_up, n)
+local function candidates(position, is_up, n, leading)
   local low, high = bounds()
   if position and is_up then low = math.max(low, position + 1) end
   if position and not is_up then high = math.min(high, position - 1) end
   if low > high then return {} end
-  local ordered, unordered, found, parts = {}, {}, {}, 0
-  local function gather(members)
+  local function gather(found, members)
     for _, member in ipairs(members) do
       local seq = tonumber(member)
       if low <= seq and seq <= high then found[#found + 1] = member end
     end
+    return #members > 0
   end
-  if filter.ids then gather(with_ids()) else ordered, unordered = choose() end
-  for _, key in ipairs(unordered) do gather(call('ZRANGE', key, 0, -1)) end
-  if #found > 0 then parts = 2 end
-  local lowest, highest = string.format('%.0f', low), high == math.huge and '+inf' or string.format('%.0f', high)
-  for _, key in ipairs(ordered) do
-    local members = is_up and call('ZRANGEBYSCORE', key, lowest, highest, 'LIMIT', 0, n)
-      or call('ZREVRANGEBYSCORE', key, highest, lowest, 'LIMIT', 0, n)
-    if #members > 0 then
-      extend(found, members)
-      parts = parts + 1
+  local found, is_mixed = {}, false
+  if filter.ids then
+    is_mixed = gather(found, with_ids())
+  else
+    leading = leading or plan()
+    local highest = high == math.huge and '+inf' or string.format('%.0f', high)
+    found, is_mixed = next_of(leading.ordered, string.format('%.0f', low), highest, is_up, n)
+    for _, key in ipairs(leading.unordered) do is_mixed = gather(found, call('ZRANGE', key, 0, -1)) or is_mixed end
+  end
+  if is_mixed then
+    table.sort(found) -- by itself: a function that compares would take twice as long
+    if not is_up then
+      for i = 1, math.floor(#found / 2) do found[i], found[#found + 1 - i] = found[#found + 1 - i], found[i] end
     end
   end
-  if parts > 1 then table.sort(found, function(a, b) return (a < b) == is_up and a ~= b end) end
   for i = #found, n + 1, -1 do found[i] = nil end
   return found
 end
