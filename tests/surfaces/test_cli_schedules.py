@@ -202,7 +202,7 @@ def test_the_doctor_tells_what_is_wrong_with_schedules(shell: Shell, app: Headra
     told = shell("--app", module, "doctor", "--json").json
     assert "schedule 'nightly' is paused; let it go on with `headrace schedules resume nightly`" in told["remarks"]
     assert any("schedule 'old' is no longer declared in this code" in remark for remark in told["remarks"])
-    assert any("schedule 'late' was due 10m ago and no worker is alive" in finding for finding in told["findings"])
+    assert any("schedule 'late' was due 10 min ago and no worker is alive" in finding for finding in told["findings"])
     assert not any("'pulse'" in told for told in (*told["findings"], *told["remarks"]))
 
 
@@ -222,7 +222,8 @@ def test_the_doctor_tells_a_schedule_that_is_over_or_broken(shell: Shell, app: H
         assert row is not None
         timetable.put(msgspec.structs.replace(row, **changes))
     told = shell("doctor", "--json").json
-    assert "schedule 'pulse' is over after 100 runs and will not fire again" in told["remarks"]
+    over = "schedule 'pulse' is over after 100 runs and will not fire again"
+    assert f"{over}; forget it with `headrace schedules delete pulse`" in told["remarks"]
     assert any("schedule 'nightly' could not fire: InvalidSchedule" in finding for finding in told["findings"])
     states = {one["id"]: one["state"] for one in shell("schedules", "--json").json}
     assert states == {"pulse": "over", "nightly": "failed"}

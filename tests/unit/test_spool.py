@@ -17,8 +17,8 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
+from headrace.app.diagnosis.spool import findings
 from headrace.app.why import explain_spooled
-from headrace.cli.doctor import Report, _look_at_spool
 from headrace.core.archive import ArchiveRow, row_of
 from headrace.core.clock import SystemClock
 from headrace.core.model import JobRow, NewJob, Parcel
@@ -656,10 +656,10 @@ def test_the_place_in_the_spool_is_told(spool: Spool, server: Server) -> None:
     assert explain_spooled("web-1:/x", 2, None).endswith("2 jobs are in front of it, and are being forwarded now.")
 
 
-def examined(spool: Spool) -> Report:
-    report = Report(False, [], [], {}, None, [], {}, {}, {}, {})
-    _look_at_spool(spool, report)
-    return report
+def examined(spool: Spool) -> tuple[list[str], list[str]]:
+    """What is wrong, and what is good to know."""
+    found = list(findings(spool))
+    return [str(one) for one in found if not one.note], [str(one) for one in found if one.note]
 
 
 def test_the_doctor_tells_what_was_refused_and_dropped_and_who_else_waits(
@@ -671,19 +671,17 @@ def test_the_doctor_tells_what_was_refused_and_dropped_and_who_else_waits(
     server.insert([job("mine", version=1000)])
     server.go()
     spool.insert([job("bad"), job("mine", version=2000, created_at=2000), job("a"), job("b")])
-    full = examined(spool)
-    assert [told for told in full.findings if "nearly full; at 4 jobs" in told]
-    assert [told for told in full.findings if told.startswith("4 jobs wait in the spool since")]
+    full, _ = examined(spool)
+    assert [told for told in full if "nearly full; at 4 jobs" in told]
+    assert [told for told in full if told.startswith("4 jobs wait in the spool since")]
     server.refuses = lambda job: job.id == "bad"
     server.come_back()
     drained(spool)
-    report = examined(spool)
-    assert len(report.findings) == 1
-    assert report.findings[0].startswith(
-        "1 jobs were refused by the server when they were forwarded, the last one with"
-    )
-    assert report.remarks == [
-        "1 jobs of the spool were dropped: others came first with their ids",
+    wrong, good_to_know = examined(spool)
+    assert len(wrong) == 1
+    assert wrong[0].startswith("1 jobs were refused by the server when they were forwarded, the last one with")
+    assert good_to_know == [
+        "1 jobs of the spool were dropped; others came first with their ids",
         "1 jobs wait in the same spool for redis://elsewhere; an app with that URL forwards them",
     ]
 
@@ -692,10 +690,10 @@ def test_the_doctor_says_if_a_spool_can_not_be_used(
     opened: Callable[..., Spool], server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "spool.db").write_text("this is not a database, and long enough to be looked at as one\n" * 20)
-    assert "not an SQLite database" in examined(opened(server)).findings[0]
-    assert examined(opened(server, name="new/folder/spool.db")).findings == []
+    assert "not an SQLite database" in examined(opened(server))[0][0]
+    assert examined(opened(server, name="new/folder/spool.db"))[0] == []
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    assert "this user may not write to" in examined(opened(server, name="new/folder/spool.db")).findings[0]
+    assert "this user may not write to" in examined(opened(server, name="new/folder/spool.db"))[0][0]
 
 
 # -- the settings

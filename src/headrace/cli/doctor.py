@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import platform
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from importlib.metadata import PackageNotFoundError, version
 from typing import TYPE_CHECKING, Any
 
@@ -14,20 +14,14 @@ import msgspec
 from headrace import __version__
 from headrace.app.app import Headrace
 from headrace.app.config import redacted_url
-from headrace.cli.doctor_alerts import look_at_alerts
-from headrace.cli.doctor_keys import look_at_keys
-from headrace.cli.doctor_needs import unmet_needs
-from headrace.cli.doctor_schedules import look_at_schedules
-from headrace.cli.doctor_stale import look_at_stale
+from headrace.app.diagnosis import diagnose, spool
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
-from headrace.core.model import Notice
-from headrace.core.states import State
+from headrace.core.care import Finding
 from headrace.errors import ConfigError, HeadraceError
 
 if TYPE_CHECKING:
-    from headrace.runtime.spool import Spool
     from headrace.runtime.spool_desk import SpoolStats
 
 
@@ -71,8 +65,7 @@ def _examine(session: Session) -> Report:
             report.remarks.append(f"there is no store at {missing} yet; the first job or worker creates it")
         else:
             _look_inside(app, report)
-        if app.spool is not None:
-            _look_at_spool(app.spool, report)
+        report.spool = _spool_of(app)
     report.ok = not report.findings
     return report
 
@@ -94,93 +87,25 @@ def _open(session: Session, report: Report) -> Headrace | None:
 def _look_inside(app: Headrace, report: Report) -> None:
     try:
         report.engine = app.engine.facts()
-        for finding in app.admin.check():
-            (report.remarks if finding.note else report.findings).append(str(finding))
-        if (notice := app.engine.porter.notice()) is not None:
-            _tell_notice(notice, report)
-        _look_at_work(app, report)
-        look_at_schedules(app, report.findings, report.remarks)
-        look_at_stale(app, report.findings, report.remarks)
-        look_at_alerts(app, report.findings, report.remarks)
-        look_at_keys(app, report.findings, report.remarks)
-        _look_at_archive(app, report)
-        if waiting := app.dead.count():
-            told = "1 dead letter is" if waiting == 1 else f"{waiting} dead letters are"
-            report.remarks.append(f"{told} pending; look into them with `headrace dead groups`")
+        silent = [worker.silent for worker in app.workers()]
+        report.workers = {"alive": silent.count(False), "silent": silent.count(True)}
+        report.queues = {stats.queue: stats.pending for stats in app.queues()}
+        _tell(diagnose(app), report)
     except HeadraceError as error:
         report.findings.append(str(error))
+        _tell(spool.findings(app.spool), report)  # which is another file, and is there for a store that is away
 
 
-def _look_at_archive(app: Headrace, report: Report) -> None:
+def _tell(found: Iterable[Finding], report: Report) -> None:
+    for finding in found:
+        (report.remarks if finding.note else report.findings).append(str(finding))
+
+
+def _spool_of(app: Headrace) -> SpoolStats | None:
     try:
-        app.jobs.find(archived=True, ids=["nobody"], limit=1)
-    except HeadraceError as error:
-        report.findings.append(f"the archive can't be read, and finished jobs stay in the store: {error}")
-        return
-    if (last := app.engine.sweeper.last()) is not None and last.error is not None:
-        report.findings.append(f"finished jobs stay in the store, since they could not be archived: {last.error}")
-
-
-def _look_at_spool(spool: Spool, report: Report) -> None:
-    try:
-        report.spool = stats = spool.stats()
-    except HeadraceError as error:
-        report.findings.append(str(error))
-        return
-    report.findings += filter(None, [spool.check()])
-    if stats.waiting and stats.error:
-        report.findings.append(f"{stats.waiting} jobs wait in the spool since {stats.since}: {stats.error}")
-    elif stats.waiting:
-        report.remarks.append(f"{stats.waiting} jobs of the spool are being forwarded")
-    if stats.waiting > stats.limit * 0.9:
-        report.findings.append(f"the spool is nearly full; at {stats.limit} jobs (spool_limit) it takes no more")
-    if stats.refused:
-        report.findings.append(
-            f"{stats.refused} jobs were refused by the server when they were forwarded, the last one with "
-            f"{stats.refusal}; they are kept in the table `refused` of {stats.file}"
-        )
-    if stats.duplicates:
-        report.remarks.append(f"{stats.duplicates} jobs of the spool were dropped: others came first with their ids")
-    for store, count in stats.others.items():
-        report.remarks.append(f"{count} jobs wait in the same spool for {store}; an app with that URL forwards them")
-
-
-def _tell_notice(notice: Notice, report: Report) -> None:
-    if notice.kind == "moved":
-        report.findings.append(
-            f"the jobs of this store were carried over to {notice.other}: nothing is enqueued or started here; set "
-            "`url` to the new store, or bring this one back into use with `headrace copy --reopen`"
-        )
-    else:
-        report.remarks.append(
-            f"this store is being filled from {notice.other}: its workers begin when `headrace copy` is through; if "
-            "that was cut off, run the same command again"
-        )
-
-
-def _look_at_work(app: Headrace, report: Report) -> None:
-    workers = app.workers()
-    silent = [worker for worker in workers if worker.silent]
-    alive = [worker for worker in workers if worker not in silent]
-    report.workers = {"alive": len(alive), "silent": len(silent)}
-    for stats in app.queues():
-        report.queues[stats.queue] = stats.pending
-        if stats.pending and not stats.workers:
-            report.findings.append(
-                f"queue {stats.queue!r} has {stats.pending} pending jobs and no live worker; start one with "
-                f"`headrace worker -q {stats.queue}`"
-            )
-        if stats.paused:
-            report.remarks.append(f"queue {stats.queue!r} is paused, with {stats.pending} pending jobs")
-    report.findings += unmet_needs(app)
-    report.findings += _parked(app)
-
-
-def _parked(app: Headrace) -> Iterator[str]:
-    found = app.jobs.find(state=State.SCHEDULED, text="unknown_task", limit=1000)
-    tasks = {job.task for job in found if (job.reason or "").startswith("unknown_task")}
-    for task in sorted(tasks):
-        yield f"jobs of task {task!r} are parked: no worker that saw them knows it; deploy one that registers it"
+        return None if app.spool is None else app.spool.stats()
+    except HeadraceError:  # which is among the findings
+        return None
 
 
 def _settings(app: Headrace) -> dict[str, dict[str, Any]]:

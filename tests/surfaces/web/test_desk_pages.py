@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace
+from headrace.app.diagnosis import diagnose
 from headrace.web.pages.glance import Glance
+from headrace.web.pages.templating import coded
 from tests.surfaces.web.client import Client, basic
 from tests.surfaces.web.pages.stock import PATHS, stock
 from tests.surfaces.web.pages.tasks import register
@@ -147,3 +149,21 @@ def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: py
     while "Being counted" in (text := client.get("/lifecycle").text):
         pass
     assert "No job stays too long" in text
+
+
+@pytest.mark.engines("sqlite")
+def test_the_system_tells_all_that_the_doctor_finds(app: Headrace) -> None:
+    stock(app, register(app))
+    app.task_by_name("render").using(queue="pictures", needs=["gpu"]).enqueue()
+    app.queue("pictures").pause()
+    found = diagnose(app)
+    assert {"queue_unserved", "queue_paused", "needs_unmet", "alert", "dead_letters", "schedule_paused"} <= {
+        finding.code for finding in found
+    }
+    client = Client(app.asgi())
+    while "Being counted" in (page := client.get("/system").text):
+        pass
+    for finding in found:
+        assert coded(finding.sentence) in page
+        assert coded(finding.advice) in page
+    assert 'href="/workers" aria-label="Look into it: needs unmet"' in page

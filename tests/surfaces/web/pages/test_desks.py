@@ -254,7 +254,7 @@ def test_the_system_tells_its_settings_and_who_did_what(app: Headrace, tasks: di
     press(page, "Optimize")
     told(page, "Statistics are up to date")
     expect(page.locator("#audit")).to_contain_text("store.optimize")
-    expect(page.locator("#findings")).to_contain_text("The store is sound")
+    expect(page.locator("#findings")).to_contain_text("All is well")
 
 
 def test_desks_have_keys_and_stand_in_the_palette(app: Headrace, visit: Visit) -> None:

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace import __version__
 from headrace.app.config import redacted_url
+from headrace.app.diagnosis import diagnose
 from headrace.core.care import Finding
 from headrace.errors import InvalidJob
 from headrace.web.pages import wording
@@ -17,13 +18,28 @@ from headrace.web.pages.visit import Visit
 
 _PAGE = 30
 _RARELY = 15.0  # seconds; what the doctor counts takes a while in a large store
+# Where in the dashboard something can be done about a finding, by what its code begins with.
+_PLACES = {
+    "alert": "/alerts",
+    "archive": "/lifecycle",
+    "channel": "/alerts",
+    "dead": "/dead",
+    "nearly": "/lifecycle",
+    "needs": "/workers",
+    "queue": "/queues",
+    "rule": "/alerts/rules",
+    "schedule": "/schedules",
+    "silent": "/workers",
+    "stale": "/lifecycle",
+    "task": "/workers",
+}
 _BYTES = ("size", "log_size", "disk_free", "memory", "peak_memory")
 
 
 def show(visit: Visit) -> Mapping[str, Any]:
     app, is_admin = visit.app, visit.visitor.may_write
     found = app.audit.list(_PAGE + 1, visit.asked("cursor")) if is_admin else []
-    checked = visit.glance.soon(app.admin.check, fresh=_RARELY)
+    checked = visit.glance.soon(diagnose, app, fresh=_RARELY)
     findings = checked or []
     settings = _settings(visit) if is_admin else {}
     return {
@@ -33,6 +49,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "is_checked": checked is not None,
         "findings": [one for one in findings if not one.note],
         "notes": [one for one in findings if one.note],
+        "places": _PLACES,
         "repairable": sum(one.repairable for one in findings),
         "set": {name: told for name, told in settings.items() if told[1] != "default"},
         "defaults": {name: told[0] for name, told in settings.items() if told[1] == "default"},

@@ -1,0 +1,73 @@
+"""What is found about jobs that wait for a worker: that is there at all, has what they need, and knows their task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace.app.app import Headrace
+from headrace.app.workers import WorkerInfo
+from headrace.core.care import Finding
+from headrace.core.limits import is_equipped, needs_of
+from headrace.core.states import State
+
+_LOOKED_AT = 1000
+
+
+def findings(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    yield from _of_queues(app)
+    yield from _of_needs(app, alive)
+    yield from _of_tasks(app)
+
+
+def _of_queues(app: Headrace) -> Iterator[Finding]:
+    for stats in app.queues():
+        if stats.pending and not stats.workers:
+            yield Finding(
+                code="queue_unserved",
+                sentence=f"queue {stats.queue!r} has {stats.pending} pending jobs and no live worker",
+                advice=f"start one with `headrace worker -q {stats.queue}`",
+                count=stats.pending,
+            )
+        if stats.paused:
+            yield Finding(
+                code="queue_paused",
+                sentence=f"queue {stats.queue!r} is paused, with {stats.pending} pending jobs",
+                advice=f"let it go on with `headrace queues resume {stats.queue}`",
+                count=stats.pending,
+                note=True,
+            )
+
+
+def _of_needs(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    """One for each queue and what jobs of it need in vain, with their number and one of them."""
+    waiting: dict[tuple[str, frozenset[str]], tuple[int, str]] = {}
+    for queue, lane, jobs, example in app.engine.desk.needing():
+        kind = queue, needs_of(lane)
+        others, first = waiting.get(kind, (0, example))
+        waiting[kind] = others + jobs, first
+    for (queue, needs), (jobs, example) in waiting.items():
+        serving = [worker for worker in alive if not worker.queues or queue in worker.queues]
+        if not any(is_equipped(worker.capabilities, needs) for worker in serving):
+            names = sorted(needs)
+            yield Finding(
+                code="needs_unmet",
+                sentence=f"no live worker of queue {queue!r} has {' and '.join(names)}, which {_count(jobs)} there "
+                f"(such as {example})",
+                advice=f"start one with `headrace worker -q {queue} --needs {','.join(names)}`",
+                count=jobs,
+            )
+
+
+def _count(jobs: int) -> str:
+    return "1 pending job needs" if jobs == 1 else f"{jobs} pending jobs need"
+
+
+def _of_tasks(app: Headrace) -> Iterator[Finding]:
+    found = app.jobs.find(state=State.SCHEDULED, text="unknown_task", limit=_LOOKED_AT)
+    tasks = {job.task for job in found if (job.reason or "").startswith("unknown_task")}
+    for task in sorted(tasks):
+        yield Finding(
+            code="task_unknown",
+            sentence=f"jobs of task {task!r} are parked: no worker that saw them knows it",
+            advice="deploy one that registers it",
+        )
