@@ -19,8 +19,9 @@ from headrace import (
     current_job,
 )
 from headrace.core.model import Notice
+from headrace.core.redact import MASK
 from headrace.core.timetable import Firing, ScheduleRow
-from headrace.errors import StoreMoved
+from headrace.errors import HeadraceError, StoreMoved
 from headrace.testing import VirtualClock, adrain, drain, inline
 
 START = datetime(2026, 3, 2, 8, 0, tzinfo=UTC)  # a Monday
@@ -275,6 +276,29 @@ def test_an_update_may_change_the_call(app: Headrace, clock: VirtualClock) -> No
     clock.advance(60)
     drain(app)
     assert jobs_of(app, "u")[0].args == (1,)
+
+
+def test_an_update_of_arguments_keeps_the_rest_of_the_call_and_what_stars_stand_for(
+    app: Headrace, clock: VirtualClock
+) -> None:
+    app.task(name="sign", redact=("password",))(lambda user, password, more=None: None)
+    app.schedules.create(
+        "s", "sign", args=["ann", "x1"], kwargs={"more": {"password": "x2", "a": 1}}, every=60, tags=("t",)
+    )
+    before = app.schedules.update("s", priority=7, queue="mail")
+    assert (before.priority, before.args, before.kwargs["more"]) == (7, ("ann", MASK), {"password": MASK, "a": 1})
+    app.schedules.update("s", args=["bob", MASK], kwargs={"more": {"password": MASK, "a": 2}})
+    app.schedules.update("s", kwargs={"more": {"password": "x3", "a": 2}})
+    clock.advance(60)
+    drain(app)
+    job = jobs_of(app, "s")[0]
+    assert (job.args, job.kwargs) == (("bob", "x1"), {"more": {"password": "x3", "a": 2}})
+    assert (job.queue, job.priority, job.tags) == ("mail", 7, ("t",))
+    for wrong in ({"args": [MASK, MASK]}, {"kwargs": {"other": MASK}}, {"args": "ann"}, {"args": ["a", "b", "c", "d"]}):
+        with pytest.raises(HeadraceError):
+            app.schedules.update("s", **wrong)
+    with pytest.raises(InvalidSchedule, match="another one has its own"):
+        app.schedules.update("s", call=app.tasks["note"].bind(), args=[1])
 
 
 def test_a_change_that_meets_a_firing_is_made_to_what_is_there_then(app: Headrace, clock: VirtualClock) -> None:

@@ -6,10 +6,12 @@ import copy
 from collections import namedtuple
 from typing import Any
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.redact import MASK, redact, redact_call
+from headrace.core.redact import MASK, redact, redact_call, unmasked
+from headrace.errors import InvalidJob
 
 SECRET = frozenset({"Password", "token"})
 
@@ -93,3 +95,35 @@ def test_nothing_is_left_under_a_secret_name_and_the_original_stays_whole(value:
     assert redact(redacted, SECRET) == redacted
     if not shown_under_a_secret_name(value):
         assert redacted == value
+
+
+def test_stars_that_are_handed_back_are_the_secret_again() -> None:
+    had = {"user": "ann", "logins": [{"password": "x", "at": 1}, ("token", "y")], "stars": MASK}
+    shown = redact(had, SECRET)
+    assert unmasked(shown, shown, had) == had
+    edited = {"user": "bob", "logins": [{"password": "new", "at": 2}, ("token", MASK), 3], "stars": MASK, "more": [1]}
+    assert unmasked(edited, shown, had) == {
+        "user": "bob",
+        "logins": [{"password": "new", "at": 2}, ("token", "y"), 3],
+        "stars": MASK,
+        "more": [1],
+    }
+
+
+@pytest.mark.parametrize(
+    "edited", [MASK, {"user": MASK}, {"logins": [MASK]}, {"new": {"deep": [MASK]}}, {"password": [MASK]}]
+)
+def test_stars_where_nothing_was_hidden_are_refused(edited: Any) -> None:
+    had = {"user": "ann", "logins": [{"password": "x"}], "password": "x"}
+    with pytest.raises(InvalidJob, match="write it out"):
+        unmasked(edited, redact(had, SECRET), had)
+
+
+@given(
+    st.recursive(
+        st.integers() | st.text(),
+        lambda inner: st.lists(inner) | st.dictionaries(st.sampled_from(["a", "token"]), inner),
+    )
+)
+def test_what_is_shown_and_handed_back_untouched_is_what_it_was(value: Any) -> None:
+    assert unmasked(redact(value, SECRET), redact(value, SECRET), value) == value

@@ -36,6 +36,7 @@ class Schedule(Struct, frozen=True, kw_only=True):
     id: str
     task: str
     queue: str
+    priority: int
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     cron: str | None
@@ -90,9 +91,11 @@ def as_schedule(row: ScheduleRow, hub: Hub) -> Schedule:
     timing, trouble = Timing(), row.error
     args: tuple[Any, ...] = ()
     kwargs: dict[str, Any] = {}
+    priority = 0
     try:
-        timing = timing_of(row)
-        args, kwargs = Job[Any](hub, call_of(row)).redacted_call()
+        timing, template = timing_of(row), call_of(row)
+        priority = template.priority
+        args, kwargs = Job[Any](hub, template).redacted_call()
     except (msgspec.DecodeError, HeadraceError) as error:
         trouble = why(error)
     known = {**structs.asdict(timing), **_times(timing)}
@@ -100,6 +103,7 @@ def as_schedule(row: ScheduleRow, hub: Hub) -> Schedule:
         id=row.id,
         task=row.task,
         queue=row.queue,
+        priority=priority,
         args=args,
         kwargs=kwargs,
         paused=row.paused,

@@ -18,7 +18,9 @@ from headrace.app.declarations import Declarations, bound, schedule_id_of, split
 from headrace.app.hub import AppHub
 from headrace.app.schedule_records import Schedule, ScheduleRun
 from headrace.core import ids
+from headrace.core.model import NewJob
 from headrace.core.options import check_limit, check_priority, check_queue
+from headrace.core.redact import unmasked
 from headrace.core.schedule import Timing, timing, upcoming
 from headrace.core.spoken_times import moment
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
@@ -33,7 +35,7 @@ from headrace.runtime.twin import twin
 
 _ATTEMPTS = 50
 _MOST_PREVIEWED = 1000
-_CHANGES = (*Timing.__struct_fields__, "queue", "priority")
+_CHANGES = (*Timing.__struct_fields__, "queue", "priority", "args", "kwargs")
 _EITHER = ("cron", "every", "at")
 
 
@@ -169,7 +171,8 @@ class Schedules:
     def update(self, schedule_id: str, /, *, call: Call[Any] | None = None, **changes: Any) -> Schedule:
         """Change its timing (as for create()), its call, queue or priority. What is not named stays as it is.
 
-        If its times change, the next run is the first one later than now.
+        With `args` and `kwargs` the call stays what it is but for these; stars that a Schedule shows in place of a
+        secret leave it as it is. If its times change, the next run is the first one later than now.
         """
         for name in changes:
             if name not in _CHANGES:
@@ -178,6 +181,8 @@ class Schedules:
                 raise InvalidSchedule(f"update: {short(name)} can't be changed; {hint}")
         if call is not None and not isinstance(call, Call):
             raise InvalidSchedule(f"call: expected task.bind(...), got {short(call)}")
+        if call is not None and {"args", "kwargs"} & changes.keys():
+            raise InvalidSchedule("args and kwargs change the call that is there; another one has its own")
 
         def change(row: ScheduleRow, now: int) -> ScheduleRow:
             changed = self._recalled(row, call, changes)
@@ -187,9 +192,11 @@ class Schedules:
         return self._change(schedule_id, change)
 
     def _recalled(self, row: ScheduleRow, call: Call[Any] | None, changes: dict[str, Any]) -> ScheduleRow:
-        if call is None and not {"queue", "priority"} & changes.keys():
+        if call is None and not {"queue", "priority", "args", "kwargs"} & changes.keys():
             return row
         template = call_of(row)
+        if {"args", "kwargs"} & changes.keys():
+            template = self._with_arguments(template, changes)
         if call is not None:
             template = records.as_template(self._submitter.draft(self._bound(call, (), None, {})))
         if "queue" in changes:
@@ -197,6 +204,19 @@ class Schedules:
         if "priority" in changes:
             template = structs.replace(template, priority=check_priority("priority", changes["priority"]))
         return records.called(row, template)
+
+    def _with_arguments(self, template: NewJob, changes: dict[str, Any]) -> NewJob:
+        job = Job[Any](self._hub, template)
+        had = {"args": job.args, "kwargs": job.kwargs}
+        shown = dict(zip(had, job.redacted_call(), strict=True))
+        given = {name: changes[name] for name in had if changes.get(name) is not None}
+        meant = {**had, **unmasked(given, shown, had)}
+        call = bound(self._as_task(template.task), meant["args"], meant["kwargs"], {})
+        fresh = records.as_template(self._submitter.draft(call))
+        kept = structs.replace(template, payload=fresh.payload, checksum=fresh.checksum)
+        if template.unique_key is None:
+            return kept
+        return structs.replace(kept, unique_key=fresh.unique_key, lane=fresh.lane)  # which tell of the arguments
 
     def delete(self, schedule_id: str) -> bool:
         """Forget it and its history; False if there is none. One that code declares is back with the next worker."""

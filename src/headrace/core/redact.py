@@ -1,6 +1,7 @@
 """Hides secrets before anybody sees them: the values under given names, at any depth. Changes nothing in place.
 
 Names are declared by a task, and match as a whole. Words are suspected wherever they stand in a name: see `suspicion`.
+Who was shown stars and hands them back leaves the secret as it is.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from headrace.core.suspicion import is_suspicious
+from headrace.errors import InvalidJob
 
 MASK = "***"
 NO_WORDS: frozenset[str] = frozenset()
@@ -45,6 +47,31 @@ def redact_call(
     titles = _titles(parameter_names or (), len(args))
     positional = (_under(title, value, veil, 0) for title, value in zip(titles, args, strict=True))
     return tuple(positional), _masked(kwargs, veil, 0)
+
+
+def unmasked(value: Any, shown: Any, original: Any) -> Any:
+    """The value, changed from what was shown of the original, with the secrets put back where stars still stand.
+
+    InvalidJob if stars stand where nothing was hidden: nobody can tell which secret is meant.
+    """
+    if isinstance(value, str) and value == MASK:
+        if isinstance(shown, str) and shown == MASK:
+            return original
+        raise InvalidJob(f"{MASK} stands in a place where no secret was, and can't be put back; write it out")
+    if isinstance(value, dict):
+        known = shown.keys() & original.keys() if isinstance(shown, dict) and isinstance(original, dict) else ()
+        places = ((key, (shown[key], original[key]) if key in known else (None, None)) for key in value)
+        return {key: unmasked(value[key], *place) for key, place in places}
+    if isinstance(value, list | tuple):
+        had = list(zip(shown, original, strict=False)) if _are_rows(shown, original) else []
+        had += [(None, None)] * (len(value) - len(had))
+        items = [unmasked(item, *place) for item, place in zip(value, had, strict=False)]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _are_rows(*values: Any) -> bool:
+    return all(isinstance(value, list | tuple) for value in values)
 
 
 class _Veil:

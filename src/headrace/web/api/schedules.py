@@ -28,6 +28,7 @@ class ScheduleRecord(Struct, frozen=True, kw_only=True):
     id: str
     task: str
     queue: str
+    priority: int
     args: list[Any]
     kwargs: dict[str, Any]
     cron: str | None
@@ -206,7 +207,7 @@ def get(visit: Visit, schedule_id: str) -> ScheduleRecord:
 def update(visit: Visit, schedule_id: str, body: ScheduleChange) -> ScheduleRecord:
     """Change the timing, the call, the queue or the priority of a schedule."""
     _find(visit, schedule_id)
-    changes = said(body, but=("task", "args", "kwargs"))
+    changes = {**said(body, but=("task", "args", "kwargs")), **_arguments(body)}
     return _record(visit.app.schedules.update(schedule_id, call=_call(visit, body), **changes))
 
 
@@ -217,11 +218,16 @@ def delete(visit: Visit, schedule_id: str) -> None:
     visit.app.schedules.delete(schedule_id)
 
 
+def _arguments(body: ScheduleChange) -> dict[str, Any]:
+    """Other arguments of the same call; with a task they are those of another one."""
+    if body.task is not UNSET:
+        return {}
+    return {name: lifted(value) for name, value in said(body).items() if name in ("args", "kwargs")}
+
+
 def _call(visit: Visit, body: ScheduleChange) -> Call[Any] | None:
-    if body.task is UNSET and body.args is UNSET and body.kwargs is UNSET:
-        return None
     if body.task is UNSET:
-        raise InvalidSchedule("args and kwargs go with a task: what it is called with is replaced as a whole")
+        return None
     args, kwargs = (lifted(body.args) if body.args else []), (lifted(body.kwargs) if body.kwargs else {})
     return visit.app.task_by_name(body.task).bind(*args, **kwargs)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -166,6 +167,54 @@ def test_a_schedule_is_made_with_a_preview_changed_and_deleted(
     expect(page.get_by_role("heading", level=1)).to_have_text("Schedules")
     with pytest.raises(InvalidSchedule):
         app.schedules.get("nightly")
+
+
+FIELDS = {
+    "priority": "7",
+    "queue": "nights",
+    "start": "2030-01-01T00:00:01",
+    "end": "2031-01-01T00:00",
+    "limit": "9",
+    "jitter": "2.5",
+    "catch_up_limit": "3",
+    "catch_up_window": "600",
+}
+CHOICES = {"overlap": "skip", "catch_up": "all", "dst_gap": "skip", "dst_overlap": "last"}
+
+
+def test_every_field_of_a_schedule_is_made_and_changed_and_its_secrets_are_kept(
+    app: Headrace, tasks: dict[str, Any], visit: Visit
+) -> None:
+    page = visit("/new-schedule")
+    page.locator("#s-more summary").click()
+    words = {"id": "sign", "task": "sign", "cron": "30 2 * * *", "tz": "Europe/Vienna", **FIELDS}
+    for name, text in {**words, "args": '["ann"]', "kwargs": '{"password": "s3cret"}'}.items():
+        page.locator(f"form.card [name={name}]").fill(text)
+    for name, word in CHOICES.items():
+        page.locator(f"form.card [name={name}]").select_option(word)
+    press(page, "Create the schedule")
+    expect(page.get_by_role("heading", level=1)).to_have_text("sign")
+    made = app.schedules.get("sign")
+    assert {name: getattr(made, name) for name in CHOICES} == CHOICES
+    assert (made.priority, made.queue, made.limit, made.catch_up_limit) == (7, "nights", 9, 3)
+    assert (made.jitter.total_seconds(), made.catch_up_window.total_seconds()) == (2.5, 600)
+    assert (made.start, made.end) == (datetime(2030, 1, 1, 0, 0, 1, tzinfo=UTC), datetime(2031, 1, 1, tzinfo=UTC))
+
+    assert "s3cret" not in page.content()
+    page.locator("#s-more summary").click()
+    for name, text in {**FIELDS, **CHOICES}.items():
+        expect(page.locator(f"form [name={name}]")).to_have_value(text)
+    press(page, "Save the schedule")
+    told(page, "Nothing was changed")
+    page.locator("[name=args]").fill('["bob"]')
+    page.locator("[name=dst_gap]").select_option("shift")
+    page.locator("[name=end]").fill("")
+    press(page, "Save the schedule")
+    told(page, "is changed")
+    changed = app.schedules.get("sign")
+    assert (changed.dst_gap, changed.end, changed.priority, changed.catch_up_limit) == ("shift", None, 7, 3)
+    job = app.schedules.run_now("sign")
+    assert (job.args, job.kwargs, job.queue, job.priority) == (("bob",), {"password": "s3cret"}, "nights", 7)
 
 
 def test_an_alert_is_acknowledged_silenced_and_resolved(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace
@@ -65,6 +66,27 @@ def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], 
     added = tasks["add"].enqueue(1, 1)
     expect(page.locator("#jobs")).to_contain_text(added.id[-8:])
     expect(page.get_by_label(f"Pick {job.id}")).to_be_checked()
+
+
+# The page is looked at anew as when somebody comes back to it, and has taken in the answer.
+LOOK_AGAIN = """new Promise((done) => {
+    document.addEventListener("headrace:fresh", done, { once: true });
+    document.dispatchEvent(new Event("visibilitychange"));
+})"""
+
+
+@pytest.mark.parametrize("path", ["/new-schedule", "/alerts/new-rule", "/enqueue"])
+def test_a_form_that_is_being_filled_in_outlives_a_look(visit: Callable[[str], Page], path: str) -> None:
+    page = visit(path)
+    fields = page.get_by_role("main").locator("input:visible, textarea:visible")
+    page.evaluate(LOOK_AGAIN)
+    for place in range(fields.count()):
+        if fields.nth(place).get_attribute("type") in (None, "text"):
+            fields.nth(place).fill(f"text {place}")
+    texts = [fields.nth(place).input_value() for place in range(fields.count())]
+    page.evaluate(LOOK_AGAIN)
+    assert [fields.nth(place).input_value() for place in range(fields.count())] == texts
+    assert sum(text.startswith("text") for text in texts) > 2
 
 
 def test_a_log_is_followed_until_somebody_scrolls_up(

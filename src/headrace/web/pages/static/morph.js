@@ -1,6 +1,9 @@
 // Makes one tree of elements like another by touching only what differs, so that focus, selection, scroll positions,
 // open folds and what somebody is typing survive. Children that have an id are matched by it, others by their place.
 
+// Asked of the attribute: a form's `id` is its field of that name, if it has one.
+const idOf = (node) => (node.nodeType === Node.ELEMENT_NODE ? node.getAttribute("id") : null);
+
 const SELF_KEPT = { DETAILS: ["open"], DIALOG: ["open"] };
 
 export function morph(from, to) {
@@ -42,7 +45,7 @@ function isBeingEdited(element) {
 
 function morphChildren(from, to) {
   const keyed = new Map();
-  for (const child of from.children) if (child.id) keyed.set(child.id, child);
+  for (const child of from.children) if (idOf(child)) keyed.set(idOf(child), child);
   let place = from.firstChild;
   for (const wanted of [...to.childNodes]) {
     const match = matching(place, wanted, keyed);
@@ -62,10 +65,10 @@ function morphChildren(from, to) {
 }
 
 function matching(place, wanted, keyed) {
-  if (wanted.id) {
-    const known = keyed.get(wanted.id);
+  if (idOf(wanted)) {
+    const known = keyed.get(idOf(wanted));
     return known && known.tagName === wanted.tagName ? known : null;
   }
-  const alike = place && !place.id && place.nodeType === wanted.nodeType && place.nodeName === wanted.nodeName;
+  const alike = place && !idOf(place) && place.nodeType === wanted.nodeType && place.nodeName === wanted.nodeName;
   return alike ? place : null;
 }

@@ -1,7 +1,7 @@
 // A form that tells what would come of it while somebody fills it in: the page is asked with the fields as its query,
 // and answers with its preview.
 const PAUSE = 250; // ms without typing
-const SECRET = ["form_token", "back"];
+const SECRET = ["form_token", "back", "args", "kwargs"]; // addresses are written down in logs
 let waiting = null;
 let asking = null;
 

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from headrace.core import codec
-from headrace.core.redact import MASK
+from headrace.core.redact import MASK, unmasked
 from headrace.errors import CorruptPayload, InvalidJob
 from headrace.web.pages.view import Action, Done, View
 from headrace.web.pages.views.jobs import known_tasks
@@ -40,7 +40,7 @@ def _enqueue(visit: Visit) -> Done:
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
     if model := visit.said("like"):
         job = visit.app.jobs.get(model)
-        args, kwargs = unmasked(args, list(job.args)), unmasked(kwargs, job.kwargs)
+        args, kwargs = unmasked((args, kwargs), job.redacted_call(), (job.args, job.kwargs))
     stored = visit.app.task_by_name(task).using(**_options(visit)).enqueue(*args, **kwargs)
     return Done(f"Job {stored.id} is {stored.state}.", goto=visit.at(f"/jobs/{stored.id}"), target=stored.id)
 
@@ -58,18 +58,6 @@ def read_json(visit: Visit, name: str, kind: type) -> Any:
     if not isinstance(value, kind):
         shape = "a list such as [1, 2]" if kind is list else 'an object such as {"a": 1}'
         raise InvalidJob(f"{name}: expected {shape}")
-    return value
-
-
-def unmasked(value: Any, original: Any) -> Any:
-    """The value with what was shown as stars put back from the original, where it still stands in the same place."""
-    if value == MASK:
-        return original
-    if isinstance(value, dict) and isinstance(original, dict):
-        return {key: unmasked(item, original[key]) if key in original else item for key, item in value.items()}
-    if isinstance(value, list | tuple) and isinstance(original, list | tuple):
-        paired = [unmasked(item, original[n]) if n < len(original) else item for n, item in enumerate(value)]
-        return tuple(paired) if isinstance(value, tuple) else paired
     return value
 
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from headrace.app.dead_records import DeadLetter
 from headrace.core.letters import RESOLUTIONS
-from headrace.core.redact import MASK
+from headrace.core.redact import MASK, unmasked
 from headrace.errors import InvalidJob, JobNotFound
 from headrace.web.pages.cards import cut
 from headrace.web.pages.view import Action, Done, View
-from headrace.web.pages.views.enqueue import read_json, unmasked
+from headrace.web.pages.views.enqueue import read_json
 from headrace.web.pages.visit import Visit
 from headrace.web.pages.wording import plain_json
 
@@ -56,8 +56,8 @@ def _edited(visit: Visit, letter: DeadLetter) -> dict[str, Any]:
             job = visit.app.jobs.get(letter.job_id)
         except JobNotFound:
             raise InvalidJob(f"The job is gone, and with it what {MASK} stands for: write the secrets out.") from None
-        had = {"args": list(job.args), "kwargs": job.kwargs}
-        changed = {name: unmasked(value, had[name]) for name, value in changed.items()}
+        shown = {"args": letter.args, "kwargs": letter.kwargs}
+        changed = unmasked(changed, shown, {"args": job.args, "kwargs": job.kwargs})
     return changed
 
 

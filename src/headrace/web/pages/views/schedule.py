@@ -8,6 +8,7 @@ from typing import Any, get_args
 from headrace.app.schedule_records import Schedule
 from headrace.core.redact import MASK
 from headrace.core.schedule import CatchUp, RunOverlap
+from headrace.core.wallclock import Gap, Overlap
 from headrace.errors import InvalidSchedule, JobNotFound
 from headrace.web.pages import wording
 from headrace.web.pages.view import Action, Done, Question, View
@@ -41,13 +42,17 @@ def _editor(visit: Visit, one: Schedule | None) -> dict[str, Any]:
         "form": as_form(one),
         "task": one.task if one else visit.asked("task") or "",
         "queue": one.queue if one else "",
-        "args": wording.plain_json(one.args if one else ()),
-        "kwargs": wording.plain_json(one.kwargs if one else {}),
+        "priority": one.priority if one else "",
+        "positional": wording.plain_json(one.args if one else ()),
+        "named": wording.plain_json(one.kwargs if one else {}),  # `kwargs` has a meaning of its own in a macro
+        "masked": one is not None and MASK in wording.plain_json([one.args, one.kwargs]),
         "trial": tried(visit),
         "tasks": known_tasks(visit),
         "queues": [stats.queue for stats in visit.glance.queues()],
         "catch_ups": get_args(CatchUp),
         "overlaps": get_args(RunOverlap),
+        "dst_gaps": get_args(Gap),
+        "dst_overlaps": get_args(Overlap),
     }
 
 
@@ -66,7 +71,7 @@ def _create(visit: Visit) -> Done:
     if name is None or task is None:
         raise InvalidSchedule(f"{'task' if name else 'id'}: name the {'task that is to run' if name else 'schedule'}")
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
-    options = {"queue": visit.said("queue")} if visit.said("queue") else {}
+    options = {name: value for name, value in _place(visit).items() if value is not None}
     made = visit.app.schedules.create(name, task, args=args, kwargs=kwargs, **fields_of(visit.said), **options)
     when = f"runs {wording.distance(made.next_run, visit.now)}" if made.next_run else "will not fire"
     return Done(f"Schedule {made.id} {when}.", goto=visit.at(f"/schedules/{made.id}"), target=made.id)
@@ -75,8 +80,8 @@ def _create(visit: Visit) -> Done:
 def _update(visit: Visit) -> Done:
     one = _known(visit)
     was = as_form(one)
-    fields = fields_of(visit.said)
-    changes: dict[str, Any] = {name: value for name, value in fields.items() if visit.said(name) != was[name]}
+    fields, had = fields_of(visit.said), fields_of(lambda name: was[name] or None)
+    changes: dict[str, Any] = {name: value for name, value in fields.items() if value != had.get(name)}
     emptied = [name for name in (*MOMENTS, "limit") if was[name] and name in visit.form and not visit.said(name)]
     changes |= {name: None for name in emptied if name != "at"}
     if was["jitter"] and "jitter" in visit.form and not visit.said("jitter"):
@@ -84,28 +89,36 @@ def _update(visit: Visit) -> Done:
     kinds = [name for name in ("cron", "every", "at") if name in fields]
     if len(kinds) > 1:
         raise InvalidSchedule(f"give exactly one of cron, every and at, not {' and '.join(kinds)}")
-    if visit.said("queue") not in (None, one.queue):
-        changes["queue"] = visit.said("queue")
-    call = _call(visit, one)
+    changes |= {name: value for name, value in _place(visit).items() if value not in (None, getattr(one, name))}
+    call = _call(visit, one, changes)
     if not changes and call is None:
         raise InvalidSchedule("Nothing was changed.")
-    if call is not None:
-        changes.setdefault("queue", one.queue)
     after = visit.app.schedules.update(one.id, call=call, **changes)
     when = f"; it runs {wording.distance(after.next_run, visit.now)}" if after.next_run else ""
     return Done(f"Schedule {one.id} is changed{when}.", target=one.id)
 
 
-def _call(visit: Visit, one: Schedule) -> Any:
-    """Another task or other arguments, if the form says so."""
+def _place(visit: Visit) -> dict[str, Any]:
+    """Where its jobs go: the queue and the priority, None for what is not said."""
+    text = visit.said("priority")
+    try:
+        return {"queue": visit.said("queue"), "priority": None if text is None else int(text)}
+    except ValueError:
+        raise InvalidSchedule(f"priority: {text!r} is not a whole number") from None
+
+
+def _call(visit: Visit, one: Schedule, changes: dict[str, Any]) -> Any:
+    """Another task, if the form says so; what differs of the arguments of the same is one of the changes."""
     task = visit.said("task") or one.task
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
-    if (task, args, kwargs) == (one.task, list(one.args), one.kwargs):
+    if task == one.task:
+        given = {"args": (args, list(one.args)), "kwargs": (kwargs, one.kwargs)}
+        changes |= {name: now for name, (now, was) in given.items() if name in visit.form and now != was}
         return None
     if MASK in wording.plain_json([args, kwargs]):
-        raise InvalidSchedule(
-            f"args, kwargs: {MASK} hides a secret, which can’t be kept in a changed call; write it out"
-        )
+        raise InvalidSchedule(f"args, kwargs: {MASK} hides a secret, which is not handed to another task; write it out")
+    changes.setdefault("queue", one.queue)
+    changes.setdefault("priority", one.priority)
     return visit.app.task_by_name(task).bind(*args, **kwargs)
 
 

@@ -16,7 +16,13 @@ from headrace.web.pages.visit import Visit
 
 TEXTS = ("cron", "tz", "catch_up", "overlap", "dst_gap", "dst_overlap")
 MOMENTS = ("at", "start", "end")
-_NUMBERS: Mapping[str, Callable[[str], int | float]] = {"every": float, "jitter": float, "limit": int}
+_NUMBERS: Mapping[str, Callable[[str], int | float]] = {
+    "every": float,
+    "jitter": float,
+    "limit": int,
+    "catch_up_limit": int,
+    "catch_up_window": float,
+}
 _SHOWN = 6
 
 
@@ -67,11 +73,11 @@ def as_form(schedule: Schedule | None) -> dict[str, str]:
     """The fields as a form shows them; moments in UTC."""
     if schedule is None:
         return dict.fromkeys((*TEXTS, *MOMENTS, *_NUMBERS), "")
-    shown = {name: str(getattr(schedule, name) or "") for name in (*TEXTS, "limit")}
+    shown = {name: str(getattr(schedule, name) or "") for name in (*TEXTS, "limit", "catch_up_limit")}
     for name in MOMENTS:
         moment = getattr(schedule, name)
         shown[name] = wording.iso(moment)[:19] if moment else ""
-    for name in ("every", "jitter"):
+    for name in ("every", "jitter", "catch_up_window"):
         length = getattr(schedule, name)
         shown[name] = f"{length.total_seconds():g}" if length else ""
     return shown
