@@ -97,7 +97,7 @@ def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed
         engine.admit([candidate(f"u{turn}", "replace", lane=lane(), run_at=now, created_at=now)], now=now)
         if turn % 7 == 3:
             rules = QueueRules(
-                strategy=chance.choice([None, "fifo", "lifo", "weighted_random"]),
+                strategy=chance.choice([None, "fifo", "lifo", "weighted_random", "fresh_first"]),
                 ageing=chance.choice([None, 1000]),
                 rate=chance.choice([None, per_second(1, 5)]),
                 key_rate=chance.choice([None, per_second(1, 2)]),

@@ -38,7 +38,12 @@ def a_mixed_queue(engine: Engine) -> None:
     engine.insert(jobs, now=NOW)
 
 
-BY_STRATEGY: dict[Strategy, str] = {"priority": "cebdaf", "fifo": "abcdef", "lifo": "fedcba"}
+BY_STRATEGY: dict[Strategy, str] = {
+    "priority": "cebdaf",
+    "fifo": "abcdef",
+    "lifo": "fedcba",
+    "fresh_first": "cebdaf",  # where nothing was tried; see test_fresh_first
+}
 every_strategy = pytest.mark.parametrize(("strategy", "order"), BY_STRATEGY.items(), ids=BY_STRATEGY)
 at_any_room = pytest.mark.parametrize("room", [1, 2, 4, 100])
 
@@ -69,7 +74,7 @@ def test_a_worker_claims_in_the_order_of_its_own_strategy(
     assert all_started(engine, room, strategy) == order
 
 
-@pytest.mark.parametrize("of_queue", ["priority", "fifo", "lifo", "weighted_random"])
+@pytest.mark.parametrize("of_queue", ["priority", "fifo", "lifo", "weighted_random", "fresh_first"])
 @every_strategy
 def test_the_workers_strategy_goes_over_the_queues(
     engine: Engine, strategy: Strategy, order: str, of_queue: Strategy

@@ -52,7 +52,7 @@ def test_the_jobs_of_a_task_start_in_its_order_whenever_they_were_stored(
     assert all_started(engine, room) == order
 
 
-@pytest.mark.parametrize("of_queue", ["priority", "fifo", "lifo", "weighted_random"])
+@pytest.mark.parametrize("of_queue", ["priority", "fifo", "lifo", "weighted_random", "fresh_first"])
 @every_strategy
 def test_it_holds_whatever_the_order_of_the_queue(
     engine: Engine, strategy: Strategy, order: str, of_queue: Strategy

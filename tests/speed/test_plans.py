@@ -142,7 +142,7 @@ def test_no_statement_at_all_walks_the_jobs(store: SqliteEngine, name: str) -> N
     assert walks_through(plan(store, name), "headrace_jobs", "job") == []
 
 
-@pytest.mark.parametrize("name", ["claimable", "heads"])
+@pytest.mark.parametrize("name", ["claimable", "heads", "fresh"])
 def test_a_claim_reads_the_front_of_its_lane_without_sorting(store: SqliteEngine, name: str) -> None:
     steps = plan(store, name)
     assert looks_at_jobs(steps) == ["SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=? AND lane=?)"]

@@ -56,7 +56,7 @@ HOT: dict[str, set[str]] = {
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
     "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},
-    **dict.fromkeys(["heads", "lanes", "levels", "oldest", "newest", "summits"], IN_LINE),
+    **dict.fromkeys(["heads", "fresh", "tried", "lanes", "levels", "oldest", "newest", "summits"], IN_LINE),
     **dict.fromkeys(["relane", "claim_chosen", "chosen", "rows", "lock_unstarted"], BY_NUMBER),
     **dict.fromkeys(["reschedule_jobs", "replace_jobs"], BY_NUMBER),
     "running": BY_LEASE,
@@ -162,6 +162,13 @@ def test_it_does_so_on_any_connection_once_the_table_was_analyzed(store: Store, 
 def test_an_operators_look_reads_the_front_of_the_queue_without_sorting(store: Store) -> None:
     """Not so without our settings: a planner that believes in four waiting jobs may sort them as well."""
     assert_front_of_queue(store.kept("heads"))
+
+
+def test_fresh_jobs_are_looked_for_at_the_front_of_the_queue(store: Store) -> None:
+    """Tried ones are sorted by their class, but no more of them than the claim looked at."""
+    assert_front_of_queue(store.kept("fresh"))
+    steps = [step["Node Type"] for step in store.kept("tried").steps]
+    assert steps[-4:] == ["Sort", "Subquery Scan", "Limit", "Index Scan"]
 
 
 def assert_front_of_queue(plan: Plan) -> None:

@@ -64,7 +64,7 @@ def test_the_order_of_a_task_is_given_and_lifted(shell: Shell, app: Headrace) ->
     assert app.task_rules() == {"send": TaskRules(strategy="lifo")}
     ran = shell("tasks", "configure", "send", "--strategy", "newest")
     assert ran.code == 2
-    assert "expected one of priority, fifo, lifo, weighted_random, got 'newest'" in ran.err
+    assert "expected one of priority, fifo, lifo, weighted_random, fresh_first, got 'newest'" in ran.err
     assert shell("tasks", "configure", "send", "--strategy", "none").out == "task send has no rules\n"
 
 
@@ -167,7 +167,10 @@ def test_every_rule_of_a_queue_is_given_shown_and_lifted(shell: Shell, app: Head
         (["--burst", "5"], "burst: it belongs to a rate; give that too"),
         (["--key-burst", "5"], "key_burst: it belongs to a key_rate; give that too"),
         (["--clear", "--burst", "5"], "burst: it belongs to a rate"),
-        (["--strategy", "fif"], "'--strategy': expected one of priority, fifo, lifo, weighted_random, got 'fif'"),
+        (
+            ["--strategy", "fif"],
+            "'--strategy': expected one of priority, fifo, lifo, weighted_random, fresh_first, got 'fif'",
+        ),
         (["--ageing", "soon"], "'--ageing': 'soon' is not a time; use seconds or 500ms, 10m, 2h, 3d"),
         (["--ageing", "nan"], "'--ageing': 'nan' is not a time"),
         (["--ageing", "0"], "'--ageing': expected the seconds of waiting"),
@@ -250,7 +253,10 @@ def test_one_worker_with_capabilities_gives_the_others_a_dash(shell: Shell) -> N
 @pytest.mark.parametrize(
     ("arguments", "told"),
     [
-        (["--strategy", "fif"], "'--strategy': 'fif' is not one of 'priority', 'fifo', 'lifo', 'weighted_random'"),
+        (
+            ["--strategy", "fif"],
+            "'--strategy': 'fif' is not one of 'priority', 'fifo', 'lifo', 'weighted_random', 'fresh_first'",
+        ),
         (["--strategy", "none"], "'--strategy': 'none' is not one of"),
         (["--queue-order", "first"], "'--queue-order': 'first' is not one of 'weighted', 'random', 'strict'"),
         (["--needs"], "'--needs' requires an argument"),

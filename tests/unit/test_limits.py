@@ -372,7 +372,7 @@ def test_with_ageing_nobody_is_overtaken_by_more_than_priority_is_worth(
 
 
 def test_every_strategy_has_a_name() -> None:
-    assert STRATEGIES == ("priority", "fifo", "lifo", "weighted_random")
+    assert STRATEGIES == ("priority", "fifo", "lifo", "weighted_random", "fresh_first")
 
 
 # -- what a claim has to mind

@@ -92,7 +92,7 @@ def test_a_burst_that_is_lifted_where_there_is_no_rate_is_nothing() -> None:
         ("weight", 0, "from 1 to 1,000, or None for the usual weight of 1, got 0"),
         ("weight", 1001, "from 1 to 1,000"),
         ("burst", 0, "or None for what starts in a second, got 0"),
-        ("strategy", "random", "one of priority, fifo, lifo, weighted_random, got 'random'"),
+        ("strategy", "random", "one of priority, fifo, lifo, weighted_random, fresh_first, got 'random'"),
         ("strategy", "LIFO", "one of priority"),
         ("strategy", ["lifo"], "one of priority"),
         ("ageing", 0, "seconds of waiting that count as one point of priority, got 0"),

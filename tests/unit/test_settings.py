@@ -101,8 +101,12 @@ def test_a_value_of_the_wrong_type_is_an_error_with_its_place(where: str, source
 @pytest.mark.parametrize(
     ("name", "wrong", "told"),
     [
-        ("strategy", "fif", "use one of priority, fifo, lifo, weighted_random, or none (did you mean fifo?)"),
-        ("strategy", "?", "use one of priority, fifo, lifo, weighted_random, or none"),
+        (
+            "strategy",
+            "fif",
+            "use one of priority, fifo, lifo, weighted_random, fresh_first, or none (did you mean fifo?)",
+        ),
+        ("strategy", "?", "use one of priority, fifo, lifo, weighted_random, fresh_first, or none"),
         ("queue_order", "strickt", "use one of weighted, random, strict (did you mean strict?)"),
         ("durability", "maybe", "use one of normal, full"),
         ("log_format", "xml", "use one of human, json"),

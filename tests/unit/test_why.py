@@ -141,6 +141,18 @@ def test_otherwise_it_is_next() -> None:
     assert told == "It is next in line: 3 jobs are pending in queue 'default', 3 slots are free."
 
 
+@pytest.mark.parametrize(("attempt", "told"), [(0, ""), (1, "It was tried before, so jobs that never were go first")])
+def test_a_job_that_was_tried_before_is_told_who_goes_first(
+    monkeypatch: pytest.MonkeyPatch, attempt: int, told: str
+) -> None:
+    fresh_first = [QueueRow("default", False, 0, '{"strategy":"fresh_first"}')]
+    monkeypatch.setattr(Counter, "queues", lambda self: fresh_first)
+    for running in (0, 4):
+        said = why(row(attempt=attempt), worker(running=running))
+        assert told in said
+        assert ("fresh_first" in said) == bool(attempt)
+
+
 def test_a_scheduled_job_whose_time_has_come_is_explained_like_a_pending_one() -> None:
     assert "No worker is alive" in why(row(state=State.SCHEDULED, run_at=NOW))
 

@@ -223,7 +223,7 @@ class Headrace:
 
         `rate` is how many of its jobs may start in a time ("10/s"), `burst` how many of them at once after a rest,
         `concurrency` how many may run at the same time, over all queues and workers. `strategy` is the order among
-        its own jobs: priority, fifo, lifo or weighted_random, whatever that of their queue. None lifts a rule.
+        its own jobs: priority, fifo, lifo, weighted_random or fresh_first, whatever their queue's. None lifts a rule.
         """
         return rule_task(self.engine, name, lambda before: changed(before, rules))
 

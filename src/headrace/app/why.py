@@ -9,7 +9,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.kinship import PARENT_FAILED
 from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
-from headrace.core.regulation import QueueRules, TaskRules
+from headrace.core.regulation import QueueRules, Strategy, TaskRules
 from headrace.core.rules import rate_in_words
 from headrace.core.staleness import Finding
 from headrace.core.states import FINAL, State
@@ -113,11 +113,21 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
         return shut
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
     pending = desk.count(Filter(states=(State.PENDING,), queue=row.queue))
+    behind = _behind_fresh(row, of_task.strategy or of_queue.strategy)
     if busy >= slots:
-        return f"All {slots} slots of queue {row.queue!r} are busy; {pending} jobs are pending there."
+        return f"All {slots} slots of queue {row.queue!r} are busy; {pending} jobs are pending there.{behind}"
     if rates := _rates(row, gates, of_queue, of_task):
         return f"It waits its turn: {rates}; {pending} jobs are pending in queue {row.queue!r}."
-    return f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free."
+    return (
+        f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free.{behind}"
+    )
+
+
+def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
+    """What to add for a job that lets others go first because it was tried before."""
+    if strategy != "fresh_first" or row.attempt == 0:
+        return ""
+    return " It was tried before, so jobs that never were go first (strategy fresh_first)."
 
 
 def _willing(row: JobRow, alive: list[WorkerRow]) -> list[WorkerRow] | str:

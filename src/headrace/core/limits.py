@@ -21,7 +21,8 @@ from headrace.core.words import short
 from headrace.errors import ConfigError
 
 EVERYTHING = "*"  # a capability that stands for all
-STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random")
+STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random", "fresh_first")
+BY_PRIORITY: tuple[Strategy, ...] = ("priority", "fresh_first")  # all others are blind to it among lanes
 _UNITS = {
     "s": 1,
     "sec": 1,

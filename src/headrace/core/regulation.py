@@ -6,7 +6,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Strategy = Literal["priority", "fifo", "lifo", "weighted_random"]
+Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 
 
 class Rate(Struct, frozen=True):

@@ -48,6 +48,23 @@ SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit) AS heads;
 
+-- Jobs that were never tried, among the first that wait. The look at them ends with the last one that is wanted.
+-- name: fresh
+SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+    SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane
+                   ORDER BY priority DESC, rank, seq LIMIT :looks) AS first
+    WHERE attempt = 0 LIMIT :limit) AS heads;
+
+-- The others: those whose worker was lost, then those that failed, each class below every priority of the last one.
+-- name: tried
+SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
+    SELECT seq, task, priority - CASE WHEN crashes > 0 THEN 1000 ELSE 2000 END AS priority, rank, lane
+    FROM (SELECT seq, task, priority, rank, lane, attempt, crashes FROM headrace_jobs
+          WHERE state = 'pending' AND queue = :queue AND lane = :lane
+          ORDER BY priority DESC, rank, seq LIMIT :looks) AS first
+    WHERE attempt > 0 ORDER BY 3 DESC, rank, seq LIMIT :limit) AS heads;
+
 -- name: levels
 WITH RECURSIVE levels (priority) AS (
     SELECT (SELECT job.priority FROM headrace_jobs AS job

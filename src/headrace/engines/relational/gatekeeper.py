@@ -31,6 +31,7 @@ _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
 _LANES_AT_ONCE, _MOST_LANES = 10, 1000
 _MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
 _SWEEPS = 0.01
+_LOOKS = 2000  # how far a claim looks for jobs that were never tried
 _STEP = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
 
@@ -192,14 +193,15 @@ class Gatekeeper:
         free = self._free(queue, order, room)
         if queue not in self._book.laned and not self._moved:
             return free
-        memory = _Memory(self._cursors, queue, strategy == "priority")
+        by_priority = strategy in limits.BY_PRIORITY
+        memory = _Memory(self._cursors, queue, by_priority)
         found = list(islice(self._around(queue, *memory.where), _MOST_LANES))
         names = memory.in_turn((lane, summit) for lane, summit in found if self._is_open(lane, keeper))
         chosen: dict[int, Head] = {}
         lanes, window = [free], max(_LANES_AT_ONCE, room)
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, room, keeper)
-            for head in limits.in_turn(lanes, strategy == "priority", memory.served):
+            for head in limits.in_turn(lanes, by_priority, memory.served):
                 if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.gates_of(head.lane)):
                     chosen[head.seq] = head
                     memory.serve(head)
@@ -288,10 +290,21 @@ class Gatekeeper:
         strategy, ageing = order
         if strategy == "priority" and not ageing:
             return self._heads(queue, lane, room)
+        if strategy == "fresh_first":
+            return self._fresh_first(queue, lane, room)
         levels = _numbers.decode(self._ledger.ask("levels", queue=queue, lane=lane))
         end = "newest" if strategy == "lifo" else "oldest"
         fronts = {level: self._at(end, queue, lane, level, room) for level in levels}
         return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, strategy, ageing, room)
+
+    def _fresh_first(self, queue: str, lane: str, room: int) -> list[Head]:
+        """Jobs that were never tried, then the others: to lanes, each class is less urgent than any job of the last."""
+        looks = max(_LOOKS, room)
+        heads = self._of_class("fresh", queue, lane, looks, room)
+        return heads + self._of_class("tried", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
+
+    def _of_class(self, name: str, queue: str, lane: str, looks: int, room: int) -> list[Head]:
+        return _heads.decode(self._ledger.ask(name, queue=queue, lane=lane, looks=looks, limit=room))
 
     def _at(self, end: str, queue: str, lane: str, priority: int, room: int) -> list[Head]:
         return _heads.decode(self._ledger.ask(end, queue=queue, lane=lane, priority=priority, limit=room))

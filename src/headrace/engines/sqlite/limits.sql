@@ -47,6 +47,23 @@ SELECT json_group_array(json_array({Head})) FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs
     WHERE state = 'pending' AND queue = :queue AND lane = :lane ORDER BY priority DESC, rank, seq LIMIT :limit);
 
+-- Jobs that were never tried, among the first that wait. The look at them ends with the last one that is wanted.
+-- name: fresh
+SELECT json_group_array(json_array({Head})) FROM (
+    SELECT * FROM (SELECT seq, task, priority, rank, lane, attempt FROM headrace_jobs
+                   WHERE state = 'pending' AND queue = :queue AND lane = :lane
+                   ORDER BY priority DESC, rank, seq LIMIT :looks)
+    WHERE attempt = 0 LIMIT :limit);
+
+-- The others: those whose worker was lost, then those that failed, each class below every priority of the last one.
+-- name: tried
+SELECT json_group_array(json_array({Head})) FROM (
+    SELECT seq, task, priority - iif(crashes > 0, 1000, 2000) AS priority, rank, lane
+    FROM (SELECT seq, task, priority, rank, lane, attempt, crashes FROM headrace_jobs
+          WHERE state = 'pending' AND queue = :queue AND lane = :lane
+          ORDER BY priority DESC, rank, seq LIMIT :looks)
+    WHERE attempt > 0 ORDER BY 3 DESC, rank, seq LIMIT :limit);
+
 -- name: levels
 WITH RECURSIVE levels (priority) AS (
     SELECT (SELECT priority FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane = :lane

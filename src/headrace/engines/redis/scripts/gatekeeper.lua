@@ -53,7 +53,7 @@ end
 -- known, and the place of the next one.
 local function ways_of(queue, rules, order, room, free)
   local room_behind, lets_in = doorkeeper(queue, rules)
-  local by_level = order == 'priority' and not rules.ageing
+  local by_level = order == 'fresh_first' or order == 'priority' and not rules.ageing
   local visited, newcomers = {}, {}
 
   -- The front of a lane. If it has an order of its own, each of its jobs has the urgency of the most urgent one left

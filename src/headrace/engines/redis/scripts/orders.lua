@@ -1,5 +1,7 @@
 -- The front of a lane, or of what waits in none, in the order that is asked for: by priority, or fifo, lifo,
--- weighted_random, or by priority with so many milliseconds of waiting counting as much as one point of it.
+-- weighted_random, fresh_first, or by priority with so many milliseconds of waiting counting as much as one point of it.
+
+local LOOKS = 2000 -- how far a claim looks for jobs that were never tried
 
 local function whole(number)
   return string.format('%.0f', number)
@@ -105,9 +107,42 @@ local function drawn(key, lane, room)
   return order
 end
 
+-- 1 if a job was never tried, 2 if it lost its worker, 3 if it failed. What is damaged is dealt with first.
+local function class_of(record)
+  local is_whole, _, _, _, _, _, _, _, attempt = pcall(take, record, 7)
+  if not is_whole or attempt == 0 then return 1 end
+  return (select(23, pcall(take, record, 21)) or 0) > 0 and 2 or 3
+end
+
+-- The classes one after the other, in each by priority. To lanes, each is less urgent than any job of the last one.
+local function fresh_first(key, lane, room)
+  local looks, classes = math.max(LOOKS, room), {{}, {}, {}}
+  local at, step = 0, room
+  while at < looks and #classes[1] < room do
+    local members = call('ZRANGE', key, at, math.min(at + step, looks) - 1)
+    for i, record in ipairs(records_of(members, #members)) do
+      local class = classes[class_of(record)]
+      if #class < room then class[#class + 1] = members[i] end
+    end
+    if #members < step then break end
+    at, step = at + step, math.min(2 * step, 1000)
+  end
+  local found, class_at = {}, {}
+  for number, members in ipairs(classes) do
+    for i = 1, math.min(#members, room - #found / 2) do
+      found[#found + 1], found[#found + 2] = members[i], call('ZSCORE', key, members[i])
+      class_at[#found / 2] = number
+    end
+  end
+  local ordered = heads_of(found, lane)
+  for i, head in ipairs(ordered) do head.level = string.format('%03d', head.level + 300 * (class_at[i] - 1)) end
+  return ordered
+end
+
 local function front(queue, lane, order, ageing, room)
   local key = lane_key(queue, lane)
   if order == 'weighted_random' then return drawn(key, lane, room) end
+  if order == 'fresh_first' then return fresh_first(key, lane, room) end
   if order ~= 'priority' then return merged(key, lane, room, order == 'lifo', 0) end
   return ageing and merged(key, lane, room, false, ageing) or heads(queue, lane, room)
 end
