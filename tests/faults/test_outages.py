@@ -10,11 +10,13 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 from urllib.parse import urlsplit
 
 import pytest
 
 from headrace import EngineUnavailable, Headrace, Job
+from headrace.runtime.worker import Worker
 from tests.faults.conftest import until
 from tests.proxy import Proxy
 from tests.servers import Mode, PostgresServer, RedisServer
@@ -176,3 +178,38 @@ def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_b
 
 def told(job: Job[object], event: str) -> Callable[[], bool]:
     return lambda: any(entry.event == event for entry in job.history())
+
+
+def test_a_worker_comes_back_with_one_job_and_doubles_it_from_turn_to_turn(
+    server: PostgresServer | RedisServer, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """All jobs wait when the server returns, and no run ends before all have begun."""
+    caplog.set_level("WARNING", "headrace.worker")
+    with Headrace(url, prefetch=0) as app, app.worker(concurrency=31) as worker:
+        full, asked = threading.Barrier(32), list[int]()
+        task = app.task(name="meet")(lambda: full.wait(RESUME))
+        exchange = app.engine.exchange
+
+        def listened_to(outcomes: Any, want: Any, *rest: Any, **named: Any) -> Any:
+            answer = exchange(outcomes, want, *rest, **named)
+            asked.append(want.limit)
+            return answer
+
+        worker.pause()
+        jobs = [task.enqueue() for _ in range(31)]
+        monkeypatch.setattr(app.engine, "exchange", listened_to)
+        server.stop()
+        until(lambda: "trying again in" in caplog.text, what="a worker that has noticed")
+        server.start()
+        until(lambda: goes_on(worker), RESUME, "a worker that can be told to go on")
+        full.wait(RESUME)
+        assert {job.wait(RESUME) for job in jobs} == {"completed"}
+    assert [limit for limit in asked if limit][:5] == [1, 2, 4, 8, 16]
+
+
+def goes_on(worker: Worker) -> bool:
+    try:
+        worker.resume()
+    except EngineUnavailable:
+        return False
+    return True

@@ -127,11 +127,11 @@ class Queue:
 
         `weight` is how many times as many turns it has as others. `strategy` is the order of its jobs: priority (the
         default), fifo, lifo, weighted_random or fresh_first; with `ageing`, so many seconds of waiting count as one
-        point of priority. `max_length` is how many jobs may wait in it (scheduled, waiting, pending or retrying); beyond
-        that enqueue() raises QueueFull. `rate` is how many may start in a time ("10/s"), `burst` how many of them at
-        once after a rest, `concurrency` how many may run at the same time, over all workers. `key_rate`, `key_burst` and
-        `key_concurrency` are the same for each `rate_key` and each `concurrency_key` by itself. None lifts a rule,
-        and what is not named stays as it is.
+        point of priority. `max_length` is how many jobs may wait in it (scheduled, waiting, pending or retrying);
+        beyond that enqueue() raises QueueFull. `rate` is how many may start in a time ("10/s"), `burst` how many of
+        them at once after a rest, `concurrency` how many may run at the same time, over all workers. `key_rate`,
+        `key_burst` and `key_concurrency` are the same for each `rate_key` and each `concurrency_key` by itself.
+        None lifts a rule, and what is not named stays as it is.
         """
         after = changed(self.rules, rules)
         self._hub.engine.desk.rule_queue(self.name, after)

@@ -11,6 +11,7 @@ from typing import TypeVar
 
 from headrace.core import outcomes
 from headrace.core.model import Claim, JobRow, Lease, Outcome, Share, Want
+from headrace.core.recovery import Recovery
 from headrace.core.rota import Rota
 from headrace.core.settings import Settings
 from headrace.core.states import State
@@ -51,6 +52,7 @@ class Trade:
         self._strategy = settings.strategy
         self._serves_all = settings.queues is None
         self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
+        self.recovery = Recovery()
         self._progress = (0, 0.0)
         self._last_turn = 0.0
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
@@ -78,7 +80,7 @@ class Trade:
         if crew.waiting > crew.low_water:
             return 0
         room = max(self._concurrency + ahead - len(crew.running) - len(crew.cut_off) - crew.waiting, 0)
-        return room if self._at_most is None else min(room, self._at_most - self.claimed)
+        return self.recovery.allows(room if self._at_most is None else min(room, self._at_most - self.claimed))
 
     def patience(self) -> float:
         """How long outcomes may wait for the next claim, so that one call does for both: seconds, mostly none."""
@@ -122,7 +124,7 @@ class Trade:
         come_again = answer.next_at is not None and answer.next_at <= crew.now()
         self.store_is_empty = room > 0 and not answer.claims and not come_again
         self._settled(done, answer.refused)
-        self._took(answer.claims)
+        self._took(answer.claims, room)
         if self._serves_all and answer.queues:
             self._rota.serve(answer.queues)
         if room > 0:
@@ -209,7 +211,8 @@ class Trade:
         settled = (row.version, row.state, row.worker, row.finished_at)
         return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
 
-    def _took(self, claims: list[Claim]) -> None:
+    def _took(self, claims: list[Claim], room: int) -> None:
+        self.recovery.answered(room)
         for claim in claims:
             self.held[claim.id, claim.version] = claim
         self.claimed += len(claims)

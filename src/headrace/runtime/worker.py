@@ -258,6 +258,7 @@ class Worker:
             self._outage = 0.0
             return pause
         except EngineUnavailable as error:
+            self._trade.recovery.lost()
             self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
             log.warning("the store is not available: %s; trying again in %.1f s", error, self._outage)
         except Exception:
@@ -297,9 +298,7 @@ class Worker:
         if self._crew.waiting:
             return min(until_upkeep, STALLED)
         self._trade.idle()
-        if next_at is None:
-            return until_upkeep
-        return min(until_upkeep, max(next_at - self._clock.now(), 0) / 1000)
+        return until_upkeep if next_at is None else min(until_upkeep, max(next_at - self._clock.now(), 0) / 1000)
 
     # -- upkeep that any worker may do at any time
 
