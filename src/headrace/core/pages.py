@@ -59,6 +59,7 @@ class Group(Struct, frozen=True, array_like=True):
         return replace(self, **columns) if places else None
 
 
+_SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
 _MANY = 4  # jobs of a group that are worth a look at what their ids have in common
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
 _encoder = msgspec.json.Encoder()
@@ -76,12 +77,11 @@ class Page(Struct, frozen=True):
 
 def page(groups: Sequence[Group]) -> Page:
     """The page with these groups."""
-    size = sum(2 * group.size if group.type == RAN else group.size for group in groups)
-    return Page(
-        _encoder.encode([_shortened(group) for group in groups]).decode(),
-        size,
-        max((group.at for group in groups), default=0),
-    )
+    size = at = 0
+    for group in groups:  # a plain loop: a single enqueue() comes through here, too
+        size += (len(group.jobs) or 1) << (group.type == RAN)
+        at = max(at, group.at)
+    return Page(_encoder.encode([_shortened(group) for group in groups]).decode(), size, at)
 
 
 def _shortened(group: Group) -> Group:
@@ -184,17 +184,18 @@ def _event(cursor: str, group: Group, place: int) -> Happening:
 
 def arrivals(jobs: Iterable[NewJob]) -> list[Group]:
     """What is told of jobs that are stored."""
-    groups: dict[tuple[str, str, State], Group] = {}
+    groups: dict[tuple[str, str, bool, bool], Group] = {}
     for job in jobs:
-        key = (job.queue, job.task, job.state)
+        is_later, waits = job.state is _SCHEDULED, job.state is _WAITING
+        key = (job.queue, job.task, is_later, waits)  # not the state itself: a hash of it takes longer than all of this
         group = groups.get(key)
         if group is None:
-            kind = "job.scheduled" if job.state is State.SCHEDULED else "job.enqueued"
-            group = groups[key] = Group(kind, job.created_at, job.queue, job.task, None, [], [], [], [], [], [])
+            kind = "job.scheduled" if is_later else "job.enqueued"
+            group = groups[key] = Group(kind, job.created_at, job.queue, job.task)
         group.jobs.append(job.id)
-        if job.state is State.SCHEDULED:
+        if is_later:
             group.data.append({"run_at": job.run_at})
-        elif job.state is State.WAITING:
+        elif waits:
             group.data.append({"waits": True})
     return list(groups.values())
 

@@ -1,8 +1,10 @@
 -- Events. See core/pages.py for what a page is.
 
+-- VALUES, and not SELECT: an INSERT that selects from its own table is given a temporary one, which costs more than the
+-- page itself.
 -- name: tell
 INSERT INTO headrace_events (at, total, page)
-SELECT :at, :size + coalesce((SELECT total FROM headrace_events ORDER BY seq DESC LIMIT 1), 0), :page;
+VALUES (:at, :size + coalesce((SELECT total FROM headrace_events ORDER BY seq DESC LIMIT 1), 0), :page);
 
 -- name: correct_page
 UPDATE headrace_events SET page = :page WHERE seq = :seq;

@@ -31,9 +31,10 @@ def insert(db: sqlite3.Connection, jobs: Sequence[NewJob], whole: bool, tells: b
     fresh = [_write(db, jobs) == 1] if len(jobs) == 1 else _write_fresh(db, jobs)
     if whole and not all(fresh):
         raise DuplicateJob(jobs[fresh.index(False)].id)
-    _tag(db, [job for job, free in zip(jobs, fresh, strict=True) if free and job.tags])
-    if tells and any(fresh):
-        tell(db, page(arrivals(jobs if all(fresh) else itertools.compress(jobs, fresh))))
+    stored = jobs if all(fresh) else list(itertools.compress(jobs, fresh))
+    _tag(db, [job for job in stored if job.tags])
+    if tells and stored:
+        tell(db, page(arrivals(stored)))
     return fresh
 
 
