@@ -65,7 +65,7 @@ class Child:
                 stderr=log,
                 text=True,
                 cwd=ground.folder,  # no headrace.toml, no pyproject.toml
-                env=environment() | {"BENCH_STORE": store.url, "BENCH_DURABILITY": store.durability},
+                env=environment() | _told(store),
                 start_new_session=True,  # Ctrl-C is for the run, which then ends its children in order
             )
 
@@ -127,6 +127,10 @@ class Child:
         self._process.wait()
         _open(self._process.stdout).close()
         self._log.unlink(missing_ok=True)
+
+
+def _told(store: Store) -> dict[str, str]:
+    return {"BENCH_STORE": store.url, "BENCH_DURABILITY": store.durability, "BENCH_TELLS": store.tells}
 
 
 def time_in_child(ground: Ground, store: Store, module: str, *arguments: object, python: str = sys.executable) -> Timed:

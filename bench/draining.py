@@ -70,6 +70,6 @@ def prepare(store: Store) -> None:
 
 def fill(store: Store, jobs: int, choose: Callable[[Subject], Task[..., Any, Any]]) -> None:
     """Put waiting jobs into a store, and leave it closed for whoever drains it."""
-    subject = open_subject(store.url, store.durability)
+    subject = open_subject(store.url, store.durability, store.tells)
     with subject.app:
         subject.fill(jobs, choose(subject))

@@ -17,14 +17,16 @@ from bench.places import Place
 from bench.sizes import Sizes
 
 Durability = Literal["normal", "full"]
+Telling = Literal["nothing", "events", "metrics"]  # each with what is before it; an app by itself tells all
 _numbers = itertools.count(1)
 
 
 class Store(Struct, frozen=True):
-    """A store and how safely it is written; only SQLite lets us choose."""
+    """A store, how safely it is written (only SQLite lets us choose), and what apps tell there of their jobs."""
 
     url: str
     durability: Durability
+    tells: Telling = "metrics"
 
     def hide_password(self, text: str) -> str:
         """The text as it may be shown."""
@@ -60,9 +62,9 @@ class Ground:
         return self.folder / f"{next(_numbers)}{suffix}"
 
     @contextlib.contextmanager
-    def store(self) -> Iterator[Store]:
+    def store(self, tells: Telling = "metrics") -> Iterator[Store]:
         """A new store, removed afterwards."""
-        store = Store(self.place.new_store(), self.durability)
+        store = Store(self.place.new_store(), self.durability, tells)
         try:
             yield store
         finally:

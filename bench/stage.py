@@ -12,9 +12,10 @@ import time
 from collections.abc import Callable
 
 
-def store() -> tuple[str, str]:
-    """The URL of the store and its durability. They come in the environment: everybody can read a command line."""
-    return os.environ["BENCH_STORE"], os.environ["BENCH_DURABILITY"]
+def store() -> tuple[str, str, str]:
+    """The URL of the store, its durability and what is told there. They come in the environment: everybody can read a
+    command line."""
+    return os.environ["BENCH_STORE"], os.environ["BENCH_DURABILITY"], os.environ["BENCH_TELLS"]
 
 
 def wait_for_go() -> None:

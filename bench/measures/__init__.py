@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from bench.measure import Measure
-from bench.measures import archive, depth, drain, enqueue, find, idle, imports, latency, peers, processes
+from bench.measures import archive, depth, drain, enqueue, events, find, idle, imports, latency, peers, processes
 from bench.peers import Peer
 from bench.places import Engine
 
-NAMES = ("enqueue", "drain", "peers", "processes", "latency", "idle", "depth", "find", "archive", "imports")
+NAMES = ("enqueue", "drain", "peers", "processes", "latency", "idle", "depth", "find", "archive", "events", "imports")
 
 
 def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
@@ -22,5 +22,6 @@ def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
         depth.MEASURE,
         find.MEASURE,
         archive.MEASURE,
+        events.MEASURE,
         imports.measure(candidates),
     ]

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import time
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -24,7 +25,8 @@ WITHIN = 0.25  # seconds: how long the start of a long run may wait for a turn
 _LONGEST = 500  # characters of a log line: an event is a hint, the job has the whole of it
 _SEALED = '{"$sealed"'
 _Key = tuple[str, int]
-_Kind = tuple[str, str, str]
+_Kind = tuple[str, str, str]  # what is told, of which queue and task
+_Row = tuple[str, int, int, int]  # a job, its attempt, and how long it waited and ran, in milliseconds
 
 
 class Greeter:
@@ -56,6 +58,8 @@ class Teller:
         self._held = held
         self._tells = tells
         self._untold: list[Run] = []
+        self._offered = 0  # how many of these the last news were about
+        self._going_on: dict[_Key, int] = {}  # those of them that had not succeeded, and when they began
         self._began: dict[_Key, int] = {}
 
     def is_due(self) -> bool:
@@ -70,31 +74,28 @@ class Teller:
     def news(self, done: Sequence[Outcome], notes: Sequence[Note]) -> list[Group]:
         """What a turn with these outcomes and notes has to tell; nothing if it can wait for a better one."""
         self._take_begun()  # after the outcomes were taken: whatever has ended has begun
+        self._offered, self._going_on = 0, {}
         if not self._tells or not (done or notes or self.is_due()):
             return []
         success, now = Event.SUCCEED, self._crew.now()
         successes = {outcome.id: outcome for outcome in done if outcome.event is success}
-        columns = self._begun(successes, now)
+        rows = self._begun(successes, now)
         for outcome in successes.values():
             key = (outcome.id, outcome.version)
             if (claim := self._held.get(key)) is not None:
                 run = outcome.at - self._began.get(key, outcome.at)
-                _column(columns, COMPLETED, claim.queue, claim.task).add(claim, 0, run)
-        groups = [each.group(*key, now, self._worker_id) for key, each in columns.items()]
+                rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, run))
+        groups = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
         return [*groups, *self._noted(notes)]
 
     def told(self, done: Sequence[Outcome]) -> None:
-        """The store has it all, with these outcomes."""
-        ended = {(outcome.id, outcome.version) for outcome in done}
-        if self._untold:
-            since, now = time.monotonic(), self._crew.now()
-            for run in self._untold:
-                if (key := (run.claim.id, run.claim.version)) not in ended:
-                    self._began[key] = now - int((since - run.started) * 1000)
-            self._untold = []
+        """The store has the last news, with these outcomes."""
+        del self._untold[: self._offered]
+        self._began |= self._going_on
+        self._offered, self._going_on = 0, {}
         if self._began:
-            for key in ended:
-                self._began.pop(key, None)
+            for outcome in done:
+                self._began.pop((outcome.id, outcome.version), None)
         if len(self._began) > 2 * len(self._held) + 100:  # runs that were abandoned
             self._began = {key: at for key, at in self._began.items() if key in self._held}
 
@@ -104,23 +105,23 @@ class Teller:
         if self._tells:
             self._untold += taken
 
-    def _begun(self, successes: dict[str, Outcome], now: int) -> dict[_Kind, _Columns]:
+    def _begun(self, successes: dict[str, Outcome], now: int) -> defaultdict[_Kind, list[_Row]]:
         """The runs that began, with the end of those that have succeeded: these are no longer among `successes`."""
-        columns: dict[_Kind, _Columns] = {}
-        since = time.monotonic()
-        for run in self._untold:  # as lean as can be: this is the way of every job
+        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
+        since, untold = time.monotonic(), self._untold
+        for run in untold:  # as lean as can be: this is the way of every job
             claim = run.claim
             start = now - int((since - run.started) * 1000)
+            wait = start - max(claim.run_at, claim.created_at)
             outcome = successes.get(claim.id)
             if outcome is not None and outcome.version == claim.version:
                 del successes[claim.id]
-                kind, end = RAN, outcome.at
+                rows[RAN, claim.queue, claim.task].append((claim.id, claim.attempt, wait, outcome.at - start))
             else:
-                kind, end = STARTED, now
-            _column(columns, kind, claim.queue, claim.task).add(
-                claim, start - max(claim.run_at, claim.created_at), end - start
-            )
-        return columns
+                self._going_on[claim.id, claim.version] = start
+                rows[STARTED, claim.queue, claim.task].append((claim.id, claim.attempt, wait, now - start))
+        self._offered = len(untold)
+        return rows
 
     def _noted(self, notes: Sequence[Note]) -> list[Group]:
         newest = {(note.id, note.version): note for note in notes if note.progress is not None}
@@ -136,36 +137,19 @@ class Teller:
         ]
 
 
-class _Columns:
-    """Jobs of one queue and task of which the same is told."""
-
-    __slots__ = ("attempts", "jobs", "runs", "waits")
-
-    def __init__(self) -> None:
-        self.jobs: list[str] = []
-        self.attempts: list[int] = []
-        self.waits: list[int] = []
-        self.runs: list[int] = []
-
-    def add(self, claim: Claim, wait: int, run: int) -> None:
-        self.jobs.append(claim.id)
-        self.attempts.append(claim.attempt)
-        self.waits.append(wait)
-        self.runs.append(run)
-
-    def group(self, kind: str, queue: str, task: str, at: int, worker: str) -> Group:
-        known = (kind, at, queue, task, worker, self.jobs, self.attempts)
-        waits, runs = ([max(each, 0) for each in column] for column in (self.waits, self.runs))
-        if kind == STARTED:
-            return Group(*known, waits, [], runs)
-        return Group(*known, waits if kind == RAN else [], runs)
+def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> Group:
+    """Jobs of one queue and task of which the same is told, by columns."""
+    jobs, attempts, waits, runs = map(list, zip(*rows, strict=True))
+    told = (*kind[:1], at, *kind[1:], worker, jobs, attempts)
+    waits, runs = _not_negative(waits), _not_negative(runs)
+    if kind[0] == STARTED:
+        return Group(*told, waits, [], runs)
+    return Group(*told, waits if kind[0] == RAN else [], runs)
 
 
-def _column(columns: dict[_Kind, _Columns], kind: str, queue: str, task: str) -> _Columns:
-    found = columns.get((kind, queue, task))
-    if found is None:
-        found = columns[kind, queue, task] = _Columns()
-    return found
+def _not_negative(durations: list[int]) -> list[int]:
+    """A clock may be set back."""
+    return durations if min(durations) >= 0 else [max(each, 0) for each in durations]
 
 
 def _progress(note: Note) -> dict[str, Any]:
