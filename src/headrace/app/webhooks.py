@@ -39,6 +39,7 @@ _SEAT = "headrace.webhooks"
 _LOOK_EVERY = 2.0
 _TIMEOUT = 15.0
 _GONE = 410
+_CHANGEABLE = ("url", "types", "queue", "task")
 _RETRY = Retry(limit=10, backoff="exponential", base=5, factor=3, cap=6 * 3600, jitter=0.2)
 _hook = msgspec.json.Decoder(Hook)
 
@@ -87,9 +88,7 @@ class Webhooks:
 
         Without `secret` one is made. `insecure` allows http to another machine.
         """
-        wanted = interest(types, queue, task)
-        if not wanted.types:
-            raise InvalidJob("types: name at least one type of events, or a pattern such as job.*")
+        wanted = _wanted(types, queue, task)
         checked = check_url(url, insecure=insecure)
         clear = secret_of(secrets.token_bytes(32) if secret is None else key_of(secret))
         now, hook_id = self._hub.clock.now(), secrets.token_hex(6)
@@ -116,6 +115,18 @@ class Webhooks:
         """Send it events again, of what happens from now on."""
         return self._change(webhook_id, paused=False, reason=None)
 
+    def update(self, webhook_id: str, *, insecure: bool = False, **fields: Any) -> Webhook:
+        """Change its `url`, its `types`, its `queue` or its `task`; what is not named stays, also the secret."""
+        for name in fields:
+            if name not in _CHANGEABLE:
+                raise InvalidJob(f"{name}: a webhook has no such field to change; it has {', '.join(_CHANGEABLE)}")
+        hook = self._read(webhook_id)[1]
+        wanted = _wanted(*(fields.get(name, getattr(hook, name)) for name in ("types", "queue", "task")))
+        changed = {"types": tuple(sorted(wanted.types)), "queue": wanted.queue, "task": wanted.task}
+        if "url" in fields:
+            changed["url"] = check_url(fields["url"], insecure=insecure)
+        return self._change(webhook_id, **changed)
+
     def delete(self, webhook_id: str) -> None:
         """Forget the webhook; messages that are under way to it are given up."""
         while not self._hub.engine.shelf.remove([self._read(webhook_id)[0]]):
@@ -139,6 +150,7 @@ class Webhooks:
     aget = twin(get)
     apause = twin(pause)
     aresume = twin(resume)
+    aupdate = twin(update)
     adelete = twin(delete)
     adeliveries = twin(deliveries)
     atest = twin(test)
@@ -218,6 +230,13 @@ class Webhooks:
             changed = structs.replace(hook, **fields)
             if self._hub.engine.shelf.put([structs.replace(paper, value=_text(changed))]):
                 return _shown(changed)
+
+
+def _wanted(types: str | Iterable[str], queue: str | None, task: str | None) -> Interest:
+    wanted = interest(types, queue, task)
+    if not wanted.types:
+        raise InvalidJob("types: name at least one type of events, or a pattern such as job.*")
+    return wanted
 
 
 def _tag(webhook_id: str) -> str:

@@ -37,6 +37,7 @@ class Refused(Exception):
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.JobNotFound, 404),
     (errors.AlertNotFound, 404),
+    (errors.WebhookNotFound, 404),
     (errors.PayloadTooLarge, 413),
     (errors.DuplicateJob, 409),
     (errors.DeadLetterClosed, 409),

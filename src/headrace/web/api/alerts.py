@@ -7,7 +7,7 @@ from typing import Annotated, Literal
 
 from msgspec import UNSET, Meta, Struct, UnsetType
 
-from headrace.app.alert_records import Alert, AlertChange, AlertChannel, AlertReading, AlertRule, AlertSilence
+from headrace.app.alert_records import Alert, AlertChange, AlertReading, AlertRule, AlertSilence
 from headrace.core.alerts import Severity
 from headrace.web.api.shapes import Limit, Note, said
 from headrace.web.api.table import Table
@@ -187,9 +187,3 @@ def unsilence(visit: Visit, silence_id: str) -> None:
     """End a silence."""
     if not visit.app.alerts.unsilence(silence_id):
         raise Refused(404, "silence-not-found", f"there is no silence {silence_id!r}")
-
-
-@table.get("/alert-channels")
-def channels(visit: Visit) -> list[AlertChannel]:
-    """Who is told, without anything secret, and whether that works."""
-    return visit.app.alerts.channels.list()

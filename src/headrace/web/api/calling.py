@@ -27,7 +27,8 @@ from headrace.web.problems import Refused, answer, refusal_of
 
 log = logging.getLogger("headrace.web")
 _encode = msgspec.json.Encoder(enc_hook=repr).encode
-_PRIVATE = frozenset({"args", "kwargs", "metadata", "jobs"})
+# What a job is called with, and what a channel or a webhook is kept with: an address may be as good as a password.
+_PRIVATE = frozenset({"args", "kwargs", "metadata", "jobs", "url", "secret", "user", "password"})
 _OWN = "…"
 _waiting_room = ThreadPoolExecutor(max_workers=500, thread_name_prefix="headrace-web-waiting")
 _NAME = re.compile(r"{(\w+)}")
@@ -151,7 +152,7 @@ class _Call:
 
 
 def _audited(body: Struct) -> dict[str, Any]:
-    """What of a body the audit trail keeps: what was given, and nothing of what a job is called with."""
+    """What of a body the audit trail keeps: what was given, and nothing that is private."""
     told = msgspec.to_builtins(body)
     blank: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
     return {name: _OWN if name in _PRIVATE else value for name, value in blank.items()}

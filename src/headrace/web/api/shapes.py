@@ -30,6 +30,13 @@ class Done(Struct, frozen=True):
     done: bool
 
 
+class Trial(Struct, frozen=True):
+    """Whether a message was taken that says it is a test, and if not, why."""
+
+    taken: bool
+    error: str | None = None
+
+
 class JobQuery(Struct, frozen=True, kw_only=True):
     """Which jobs, newest first."""
 

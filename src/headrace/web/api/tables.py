@@ -7,6 +7,7 @@ from starlette.responses import Response
 from starlette.routing import Route, Router
 
 from headrace.web.api import (
+    alert_channels,
     alerts,
     dead,
     events,
@@ -18,6 +19,7 @@ from headrace.web.api import (
     queues,
     schedules,
     system,
+    webhooks,
     workers,
 )
 from headrace.web.api.calling import route_of
@@ -36,7 +38,9 @@ TABLES: tuple[Table, ...] = (
     lifecycle.table,
     metrics.table,
     alerts.table,
+    alert_channels.table,
     events.table,
+    webhooks.table,
     system.table,
     protocol.table,
 )
