@@ -131,11 +131,12 @@ UPDATE headrace_jobs SET
     checksum = CASE WHEN r.payload IS NULL THEN headrace_jobs.checksum ELSE r.checksum END
 FROM jsonb_array_elements(:r::jsonb) AS r(value) WHERE headrace_jobs.seq = r.seq;
 
+-- As an array: a join might read a subquery anew for each row, and it would lock others each time.
 -- name: purge_letters
-DELETE FROM headrace_dead WHERE id IN (
+DELETE FROM headrace_dead WHERE id = ANY (ARRAY(
     SELECT letter.id FROM headrace_dead AS letter
     WHERE {where} AND coalesce(letter.resolved_at, letter.entered_at) < :before LIMIT :limit
-    FOR UPDATE SKIP LOCKED);
+    FOR UPDATE SKIP LOCKED));
 
 -- name: remove_letters
 DELETE FROM headrace_dead WHERE id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)));
