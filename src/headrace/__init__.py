@@ -22,6 +22,7 @@ from headrace.app.app import Headrace
 from headrace.app.jobs import JobPage
 from headrace.app.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
+from headrace.core.count import JobCount
 from headrace.core.lifecycle import Lifecycle
 from headrace.core.promises import ParentFailure
 from headrace.core.regulation import QueueRules, TaskRules
@@ -152,6 +153,7 @@ __all__ = [
     "Job",
     "JobCancelled",
     "JobContext",
+    "JobCount",
     "JobFailed",
     "JobFields",
     "JobNotFound",

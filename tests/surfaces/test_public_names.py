@@ -104,11 +104,15 @@ PROMISED = {
     "AlertRule": "name when for_ cooldown severity per labels notify summary runbook enabled shipped changed state "
     "error",
     "AlertSilence": "id rule labels at until by note",
+    "JobCount": "jobs is_exact",
     "JobPage": "jobs cursor __len__ __iter__ __getitem__",
     "Call": "",
     "current_job": "",
 }
-PROMISED_JOBS = "get aget find afind count acount cancel acancel retry aretry promote apromote delete adelete"
+PROMISED_JOBS = (
+    "get aget find afind count acount count_up_to acount_up_to cancel acancel retry aretry promote apromote delete "
+    "adelete"
+)
 PROMISED_ADMIN = (
     "migrate amigrate backup abackup restore arestore examine aexamine optimize aoptimize checkpoint acheckpoint check "
     "acheck repair arepair"

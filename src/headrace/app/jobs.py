@@ -8,7 +8,7 @@ from typing import Any, overload
 
 from headrace.app import archived as archive
 from headrace.app.hub import AppHub
-from headrace.core.count import Count
+from headrace.core.count import JobCount
 from headrace.core.model import Filter
 from headrace.core.options import check_limit, check_moment, check_text
 from headrace.core.states import Event, State
@@ -86,7 +86,7 @@ class Jobs:
         archive.refuse_what_is_not_there(which)
         return 0 if self._hub.archive is None else self._hub.archive.count(which)
 
-    def count_up_to(self, reach: int, /, **filters: Any) -> Count:
+    def count_up_to(self, reach: int, /, **filters: Any) -> JobCount:
         """How many jobs match, counting and looking at about `reach` jobs: all of them, or at least so many."""
         return self._hub.engine.desk.count_up_to(as_filter(filters), _reach(reach))
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from msgspec import Struct
 
 
-class Count(Struct, frozen=True):
+class JobCount(Struct, frozen=True):
     """How many jobs match: all of them, or at least so many."""
 
     jobs: int
-    is_all: bool
+    is_exact: bool

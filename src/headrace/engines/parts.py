@@ -6,7 +6,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import Protocol
 
 from headrace.core.admission import Candidate, Verdict
-from headrace.core.count import Count
+from headrace.core.count import JobCount
 from headrace.core.kinship import Bond, FlowRow, FlowTally
 from headrace.core.model import (
     Changes,
@@ -75,7 +75,7 @@ class Desk(Protocol):
         """How many jobs match."""
         ...
 
-    def count_up_to(self, which: Filter, reach: int) -> Count:
+    def count_up_to(self, which: Filter, reach: int) -> JobCount:
         """The same, but where no index knows the number, no more than about `reach` jobs are looked at or counted.
 
         What was found by then is told as the least that it can be.

@@ -151,12 +151,26 @@ def test_pages_follow_each_other_and_name_each_job_once(app: Headrace, api: Api)
     seen, cursor = [], ""
     while True:
         page = api.ask("GET", f"/jobs?limit=10&total=true{cursor}")
-        assert page["total"] == 25
+        assert (page["total"], page["total_is_exact"]) == (25, True)
         seen += [job["id"] for job in page["jobs"]]
         if page["cursor"] is None:
             break
         cursor = f"&cursor={page['cursor']}"
     assert seen == ids[::-1]
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_search_that_no_index_helps_goes_on_behind_its_cursor(
+    app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.web.api.jobs._REACH_OF_TEXT", 10)
+    app.enqueue_many([{"task": "add", "args": [n, n]} for n in (424242, *range(25))])
+    page = api.ask("GET", "/jobs?text=424242&total=true")
+    assert (page["jobs"], page["total"], page["total_is_exact"]) == ([], 0, False)
+    page = api.ask("GET", f"/jobs?text=424242&cursor={page['cursor']}")
+    assert page["jobs"] == []
+    page = api.ask("GET", f"/jobs?text=424242&cursor={page['cursor']}")
+    assert ([job["task"] for job in page["jobs"]], page["cursor"]) == (["add"], None)
 
 
 @pytest.mark.engines("sqlite")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 import msgspec
 
-from headrace.core.count import Count
+from headrace.core.count import JobCount
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.limits import needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
@@ -121,16 +121,16 @@ class RedisDesk:
         size = self._ask(_size, question)
         return int(size) if size is not None else sum(self._search(question, "down", _EVERYTHING, "count"))
 
-    def count_up_to(self, which: Filter, reach: int) -> Count:
+    def count_up_to(self, which: Filter, reach: int) -> JobCount:
         self._office.prepare()
         if not _is_text(which):
-            return Count(0, True)
+            return JobCount(0, True)
         question = _question(which, which.states)
         size = self._ask(_size, question)
         if size is not None:
-            return Count(int(size), True)
+            return JobCount(int(size), True)
         parts = list(self._walk(question, "down", _EVERYTHING, "count", None, reach))
-        return Count(sum(found for _, found in parts), parts[-1][0] is None)
+        return JobCount(sum(found for _, found in parts), parts[-1][0] is None)
 
     def peek(self, queue: str, limit: int) -> list[JobRow]:
         return records.jobs(self._ask(_peek, queue, limit)) if limit > 0 and records.encodable(queue) else []

@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.count import Count
+from headrace.core.count import JobCount
 from headrace.core.kinship import DELETED, Bond, FlowTally
 from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
@@ -96,7 +96,7 @@ class SqlDesk:
     def count(self, which: Filter) -> int:
         return finding.count(self._office, which)
 
-    def count_up_to(self, which: Filter, reach: int) -> Count:
+    def count_up_to(self, which: Filter, reach: int) -> JobCount:
         return finding.count_up_to(self._office, which, reach)
 
     def peek(self, queue: str, limit: int) -> list[JobRow]:

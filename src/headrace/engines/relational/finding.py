@@ -7,7 +7,7 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.count import Count
+from headrace.core.count import JobCount
 from headrace.core.model import Filter, JobRow, Page
 from headrace.core.states import State
 from headrace.engines.relational.leads import Source, is_of_places, lead_of, looks_of, places_of
@@ -39,7 +39,7 @@ def count(office: Office, which: Filter) -> int:
     return office.read(lambda ledger: Search(ledger, which).count())
 
 
-def count_up_to(office: Office, which: Filter, reach: int) -> Count:
+def count_up_to(office: Office, which: Filter, reach: int) -> JobCount:
     """As many as are found on the way; see the protocol."""
     return office.read(lambda ledger: Search(ledger, which).count_up_to(reach))
 
@@ -74,19 +74,19 @@ class Search:
             return sum(self._held(source, _ANY_NUMBER) for source in places_of(which))
         return self._counted(self._lead.walk, self._lead.left, before=_END, floor=_BEGINNING)
 
-    def count_up_to(self, reach: int) -> Count:
+    def count_up_to(self, reach: int) -> JobCount:
         if self._lead.is_straight and self._lead.walk != "id":
             return self._sum((Source(self._lead.walk),), reach)
         few = self._few()
         if few is not None:
-            return Count(self._counted("numbers", self._which, seqs=as_json(few)), True)
-        least = self._sum(places_of(self._which), reach) if is_of_places(self._which) else Count(0, False)
-        if least.is_all or least.jobs >= reach:
+            return JobCount(self._counted("numbers", self._which, seqs=as_json(few)), True)
+        least = self._sum(places_of(self._which), reach) if is_of_places(self._which) else JobCount(0, False)
+        if least.is_exact or least.jobs >= reach:
             return least
         floor = self._floor(_END, reach)
         way = {"before": _END, "floor": _BEGINNING if floor is None else floor}
         found = self._counted(self._lead.walk, self._lead.left, **way)
-        return Count(max(found, least.jobs), floor is None)
+        return JobCount(max(found, least.jobs), floor is None)
 
     # -- what may be few
 
@@ -110,17 +110,17 @@ class Search:
         values = {**self._values, "state": source.state}
         return int(self._ledger.ask("count", f"({held}) AS held", **values, limit=limit))
 
-    def _sum(self, sources: tuple[Source, ...], reach: int) -> Count:
+    def _sum(self, sources: tuple[Source, ...], reach: int) -> JobCount:
         """How many jobs of these are meant, leaving out an index in which too many others would have to be passed."""
-        found, is_all = 0, True
+        found, is_exact = 0, True
         for source in sources:
             if source.is_exact or self._held(source, reach + 1, meant=False) <= reach:
                 found += self._held(source, reach + 1 - found)
             else:
-                is_all = False
+                is_exact = False
             if found > reach:
-                return Count(reach, False)
-        return Count(found, is_all)
+                return JobCount(reach, False)
+        return JobCount(found, is_exact)
 
     # -- the way
 

@@ -82,7 +82,7 @@ def find(visit: Visit, query: JobQuery) -> JobList:
     if query.archived:
         return JobList(jobs, page.cursor, visit.app.jobs.count(archived=True, **filters), True)
     counted = visit.app.jobs.count_up_to(reach, **filters)
-    return JobList(jobs, page.cursor, counted.jobs, counted.is_all)
+    return JobList(jobs, page.cursor, counted.jobs, counted.is_exact)
 
 
 @table.post("/jobs", role="worker", status=201, example=_NEW)

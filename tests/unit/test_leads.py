@@ -1,0 +1,95 @@
+"""Which index leads to the jobs of a filter."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from headrace.core.model import Filter
+from headrace.core.states import State
+from headrace.engines.relational.leads import Source, is_of_places, lead_of, looks_of, places_of
+
+FAILED, CANCELLED, PENDING = (State.FAILED,), (State.CANCELLED,), (State.PENDING,)
+NOTHING = Filter()
+
+
+@pytest.mark.parametrize(
+    ("which", "walk", "left"),
+    [
+        (NOTHING, "number", NOTHING),
+        (Filter(queue="q"), "number", Filter(queue="q")),
+        (Filter(states=PENDING), "number", Filter(states=PENDING)),
+        (Filter(text="t", since=5), "number", Filter(text="t", since=5)),
+        (Filter(states=FAILED), "failed", NOTHING),
+        (Filter(states=CANCELLED, queue="q"), "cancelled", Filter(queue="q")),
+        (Filter(states=FAILED + CANCELLED), "number", Filter(states=FAILED + CANCELLED)),
+        (Filter(tag="t"), "tag", NOTHING),
+        (Filter(tag="t", states=FAILED), "tag", Filter(states=FAILED)),
+        (Filter(flow="f", tag="t"), "flow", Filter(tag="t")),
+        (Filter(ids=("a",), flow="f"), "id", Filter(flow="f")),
+    ],
+)
+def test_the_walk_takes_the_index_that_tells_most_apart(which: Filter, walk: str, left: Filter) -> None:
+    lead = lead_of(which)
+    assert (lead.walk, lead.left) == (walk, left)
+    assert lead.is_straight == (left == NOTHING)
+
+
+@pytest.mark.parametrize(
+    "which", [NOTHING, Filter(tag="t"), Filter(flow="f"), Filter(states=FAILED), Filter(ids=("a",))]
+)
+def test_where_every_job_on_the_way_is_meant_nobody_asks_whether_they_are_few(which: Filter) -> None:
+    assert lead_of(which).sets == ()
+
+
+def test_what_is_told_apart_from_all_others_is_tried_first() -> None:
+    sets = lead_of(Filter(flow="f", tag="t", states=PENDING, queue="q")).sets
+    assert sets == ((Source("flow"),), (Source("tag"),), (Source("pending_of_queue"),))
+
+
+@pytest.mark.parametrize(
+    "which", [Filter(task="t"), Filter(worker="w"), Filter(text="x"), Filter(since=1), Filter(until=1)]
+)
+def test_no_index_knows_of_tasks_workers_texts_and_times(which: Filter) -> None:
+    assert lead_of(which).sets == ()
+    assert not is_of_places(which)
+
+
+def covered(source: Source) -> set[State]:
+    if source.state is not None:
+        return {source.state}
+    if source.name == "due":
+        return {State.SCHEDULED, State.RETRYING}
+    return {State(source.name.removesuffix("_of_queue"))}
+
+
+SUBSETS = [states for size in range(len(State) + 1) for states in itertools.combinations(State, size)]
+
+
+@pytest.mark.parametrize("queue", [None, "q"])
+def test_the_places_of_some_states_hold_each_of_them_once(queue: str | None) -> None:
+    for states in SUBSETS:
+        sources = places_of(Filter(states=states, queue=queue))
+        held = [state for source in sources for state in covered(source)]
+        assert len(held) == len(set(held))
+        assert set(held) >= set(states or State)
+        for source in sources:
+            told_apart = covered(source) <= set(states or State)
+            assert source.is_exact == (told_apart and (queue is None or source.name not in ("due", "running")))
+
+
+def test_states_said_twice_are_looked_for_once() -> None:
+    assert places_of(Filter(states=PENDING + PENDING)) == (Source("pending"),)
+
+
+def test_only_states_and_a_queue_are_places() -> None:
+    assert is_of_places(Filter(states=PENDING, queue="q"))
+    assert not is_of_places(Filter(states=PENDING, task="t"))
+    assert not is_of_places(NOTHING)
+
+
+def test_jobs_that_are_looked_up_one_by_one_are_fewer() -> None:
+    assert looks_of("number", 100) == 100
+    assert looks_of("tag", 100) < 100
+    assert looks_of("flow", 1) == 1
