@@ -103,7 +103,7 @@ async def _p95(client: httpx.AsyncClient, path: str) -> float:
         if answer.headers["content-type"].startswith("application/json") and (cursor := answer.json()["cursor"]):
             taken, _ = await _ask(client, f"{path}&cursor={cursor}")
             times.append(taken)
-    return quantiles(times, n=20)[-1]
+    return quantiles(times, n=20, method="inclusive")[-1]
 
 
 async def _ask(client: httpx.AsyncClient, path: str) -> tuple[float, httpx.Response]:

@@ -325,7 +325,7 @@ def test_jobs_of_a_state_are_counted_in_its_own_index(store: Store, state: State
 
 @pytest.mark.parametrize("state", PLACES)
 def test_jobs_of_a_state_in_a_queue_are_told_by_the_index_that_knows_both(store: Store, state: State) -> None:
-    numbers, _ = asked(store, Filter(states=(state,), queue="q1"), reach=None)
+    _, numbers, _ = asked(store, Filter(states=(state,), queue="q1"), reach=None)
     assert numbers.indexes() == {"jobs_finished" if state in FINAL else PLACES[state]}
 
 

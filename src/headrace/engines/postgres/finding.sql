@@ -11,6 +11,9 @@ SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit) AS found;
 -- name: count_all
 SELECT count(*) FROM headrace_jobs;
 
+-- name: is_queue
+SELECT EXISTS (SELECT 1 FROM headrace_queues WHERE name = :queue);
+
 -- The numbers of jobs in an index, in no order.
 -- name: numbers
 SELECT coalesce(json_agg(seq), '[]')::text FROM (SELECT seq FROM ({where}) AS held LIMIT :limit) AS found;

@@ -92,6 +92,8 @@ class Search:
 
     def _few(self) -> list[int] | None:
         """The numbers of some jobs, with all those among them that match; None if there are too many to be told."""
+        if self._which.queue is not None and not self._ledger.ask("is_queue", queue=self._which.queue):
+            return []  # a queue comes with its first job, and stays
         return next((few for few in map(self._numbers_of, self._lead.sets) if few is not None), None)
 
     def _numbers_of(self, sources: tuple[Source, ...]) -> list[int] | None:

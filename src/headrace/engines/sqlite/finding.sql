@@ -10,6 +10,9 @@ SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit);
 -- name: count_all
 SELECT count(*) FROM headrace_jobs;
 
+-- name: is_queue
+SELECT EXISTS (SELECT 1 FROM headrace_queues WHERE name = :queue);
+
 -- The numbers of jobs in an index, in no order.
 -- name: numbers
 SELECT json_group_array(seq) FROM (SELECT seq FROM ({where}) LIMIT :limit);
