@@ -292,9 +292,10 @@ def test_what_was_filed_about_a_job_is_found_by_the_job(store: SqliteEngine, nam
 
 def test_depths_are_counted_in_the_partial_indexes(store: SqliteEngine) -> None:
     looks = looks_at_jobs(plan(store, "depths"))
-    assert len(looks) == 5
-    for look, index in zip(looks, ("pending", "due", "waiting", "leased", "finished"), strict=True):
+    assert len(looks) == 6
+    for look, index in zip(looks, ("pending", "due", "waiting", "leased", "finished", "finished"), strict=True):
         assert f"INDEX headrace_jobs_{index}" in look
+    assert all("(queue=? AND state=? AND finished_at>?)" in look for look in looks[4:])
 
 
 # -- questions whose text is put together

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shutil
 import tempfile
+import threading
 from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
@@ -177,6 +178,23 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
     jobs = client.get("/jobs")
     assert jobs.status_code == 503
     assert "no route to the server" in jobs.text
+
+
+@pytest.mark.engines("sqlite")
+def test_a_list_does_not_wait_until_a_large_store_is_counted(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    register(app)["add"].enqueue(1, 2)
+    counting, count = threading.Event(), app.engine.desk.depths
+    monkeypatch.setattr(type(app.engine.desk), "depths", lambda *_, **__: counting.wait(30) and count())
+    client = Client(app.asgi())
+    early = client.get("/jobs?state=pending")
+    assert early.status_code == 200
+    assert "data-soon" in early.text
+    assert "1 shown, newest first" in early.text
+    counting.set()
+    client.get("/queues")  # which waits for it
+    late = client.get("/jobs?state=pending")
+    assert "data-soon" not in late.text
+    assert "1 shown of 1, newest first" in late.text
 
 
 @pytest.mark.engines("sqlite")

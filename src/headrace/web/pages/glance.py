@@ -142,6 +142,10 @@ class Glance:
         seen: list[QueueStats] = self._see(self._queues)
         return list(seen)
 
+    def counted(self) -> list[QueueStats] | None:
+        """The same where a page can do without; None while a large store is counted for the first time."""
+        return self._glimpse(self._queues)
+
     def workers(self) -> list[WorkerInfo]:
         seen: list[WorkerInfo] = self._see(self._workers)
         return list(seen)
@@ -193,8 +197,8 @@ class Glance:
 
     def away_since(self) -> datetime | None:
         """When the store was last seen, if it can't be asked now."""
-        seen = self._queues.get()
-        return seen.at if seen.away else None
+        seen = self._queues.glimpse(0.0)
+        return seen.at if seen is not None and seen.away else None
 
     def age(self) -> float:
         """How old the oldest of the counts is that this visit has seen. Who knows of something newer asks again."""

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from starlette.datastructures import QueryParams
 
+from headrace.app.queues import QueueStats
 from headrace.core.states import Event, State, sources
 from headrace.errors import InvalidJob
 from headrace.web.pages import wording
@@ -32,8 +33,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     archived = given.get("archived") == "yes"
     reach = REACH_OF_TEXT if "text" in filters else REACH
     page = visit.app.jobs.find(**filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"), reach=reach)
-    queues = visit.glance.queues()
-    chosen = [stats for stats in queues if filters.get("queue") in (None, stats.queue)]
+    queues = visit.glance.counted()
     return {
         "jobs": cards(page, visit.app),
         "cursor": page.cursor,
@@ -41,14 +41,19 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "given": {name: given.get(name, "").strip() for name in (*_TEXTS, *_OTHERS)},
         "filters": filters,
         "archived": archived,
-        "count": {state.value: sum(getattr(stats, state) for stats in chosen) for state in State},
-        "countable": not archived and not (filters.keys() - {"state", "queue"}),
-        "queues": [stats.queue for stats in queues],
+        "count": None if queues is None or archived else _by_state(queues, filters.get("queue")),
+        "countable": not (filters.keys() - {"state", "queue"}),
+        "queues": [stats.queue for stats in queues or ()],
         "tasks": known_tasks(visit),
         "ages": AGES,
         "query": {name: value for name, value in given.items() if name != "cursor" and value},
         "topics": (f"queue:{filters['queue']}",) if "queue" in filters else (),
     }
+
+
+def _by_state(queues: Sequence[QueueStats], queue: str | None) -> dict[str, int]:
+    chosen = [stats for stats in queues if queue in (None, stats.queue)]
+    return {state.value: sum(getattr(stats, state) for stats in chosen) for state in State}
 
 
 def known_tasks(visit: Visit) -> list[str]:
