@@ -155,6 +155,7 @@ class Store:
     def _fill(self, first: int, last: int) -> None:
         numbers = f"FROM generate_series({first}, {last}) AS n"
         with self.engine.address.connect() as db:
+            db.execute("SET statement_timeout = 0")  # however slow the machine is
             db.execute(qualified(LOAD, self.engine.address.schema).replace("FROM numbers", numbers))
 
     def drop_index(self, name: str) -> None:
