@@ -27,7 +27,7 @@ from headrace.engines.rulings import movable, position, signed, state_after
 if TYPE_CHECKING:
     from headrace.engines.redis.wire import Value, Wire
 
-_LOOKS = 1000  # jobs that one script looks at; 2 to 5 ms
+_FEW_LOOKS, _LOOKS = 100, 1000  # jobs that one script looks at; a thousand take it 2 to 5 ms
 _ROWS = 250  # jobs that one script answers with, each of which may be a megabyte
 _LOOKS_AT_FLOWS = 5000  # jobs whose states one script counts, beyond those of the last flow it looks at; about 5 ms
 _EVERYTHING = 1 << 40
@@ -266,16 +266,18 @@ class RedisDesk:
         """The same, each part with the place behind it, None at the end; about `reach` jobs are looked at."""
         place: str | bytes = "" if start is None else str(start)
         at_once = _ROWS if what == "rows" else _LOOKS
-        looked, looks = 0, max(min(limit, at_once), 100)
+        seen, looks, between = 0, max(min(limit, at_once), _FEW_LOOKS), ()
         while True:
-            reached, found = self._ask(_walk, question, place, way, looks, min(limit, at_once), what)
+            asked = (question, place, way, looks, min(limit, at_once), what, *between)
+            reached, found, looked, *between = self._ask(_walk, *asked)
             yield reached, found
-            looked += looks
+            seen += looked
             limit -= found if isinstance(found, int) else len(found)
-            if reached is None or limit <= 0 or (reach is not None and looked >= reach):
+            if reached is None or limit <= 0 or (reach is not None and seen >= reach):
                 return
             place = reached
-            looks = min(2 * looks, _LOOKS)  # what is rare is looked for in longer strides
+            # What is rare is looked for in longer strides, as long as there is time for them.
+            looks = min(2 * looks, _LOOKS) if looked == looks else max(looked, looks // 2)
 
 
 def _storable(ids: Sequence[str]) -> list[str]:

@@ -58,7 +58,7 @@ end
 
 -- The condition to walk, and those that sift, the smallest first; and whether sets alone tell what matches.
 local function plan()
-  local conditions, is_told = {}, not (filter.ids or filter.text or filter.worker or filter.since or filter.before)
+  local conditions, is_told = {}, not (filter.ids or filter.text or filter.since or filter.before or is_startable)
   local function demand(ordered, unordered)
     local disorder = size_of(unordered)
     local condition = {ordered = ordered, unordered = unordered, size = size_of(ordered) + disorder,
@@ -67,10 +67,11 @@ local function plan()
     return condition
   end
   demand(by_state(wanted or PLACES)).can_lead = true
+  conditions[1].is_all = not wanted and not filter.ids
   for _, name in ipairs({'queue', 'task', 'tag', 'flow'}) do
     if filter[name] then demand({named(name, filter[name])}, {}) end
   end
-  if filter.worker then demand(by_worker()) end
+  if filter.worker and #demand(by_worker()).unordered > 0 then is_told = false end -- which others run as well
   if wanted and filter.queue then demand(by_queue_and_state()) end
   table.sort(conditions, function(a, b) return a.size < b.size end)
   local leading, sifting = nil, {}
@@ -83,7 +84,7 @@ local function plan()
       is_told = false
     end
   end
-  return leading, sifting, is_told and not is_startable
+  return leading, sifting, is_told
 end
 
 -- Of these jobs those that are in a set of each condition, in the order they had.
@@ -133,27 +134,52 @@ local function with_ids()
   return members
 end
 
--- Members of these sets by number from `low` to `high`, at least the next `n` of them all. Once a set has given so
--- many, none behind its last one is asked of the others: the largest is asked first.
+-- A number as a bound of scores.
+local function bound(number)
+  return string.format('%.0f', number)
+end
+
+-- How far to go between two numbers to meet `n` jobs of these sets. All who have a number at all would be met after as
+-- many; where they are rare, twice as many numbers are tried.
+local function window(keys, low, high, is_up, n)
+  high = math.min(high, tonumber(call('GET', P .. ':seq') or 0))
+  local width = math.ceil(1.25 * n)
+  while width <= high - low do
+    local from, to, count = is_up and low or high - width, is_up and low + width or high, 0
+    for _, key in ipairs(keys) do count = count + call('ZCOUNT', key, bound(from), bound(to)) end
+    if count >= n then return from, to end
+    width = 2 * width
+  end
+  return low, high
+end
+
+-- The next members of these sets by number, `n` at least if there are as many; and whether they are of several sets.
+-- Each of several would give `n`, most of them in vain, so that it is found out first how far they reach.
 local function next_of(keys, low, high, is_up, n)
+  if #keys > 1 then low, high = window(keys, low, high, is_up, n) end
   local found, parts = {}, 0
-  table.sort(keys, function(a, b) return call('ZCARD', a) > call('ZCARD', b) end)
   for _, key in ipairs(keys) do
-    local members = is_up and call('ZRANGEBYSCORE', key, low, high, 'LIMIT', 0, n)
-      or call('ZREVRANGEBYSCORE', key, high, low, 'LIMIT', 0, n)
-    if #members == n and is_up then high = members[n] end
-    if #members == n and not is_up then low = members[n] end
-    if parts == 0 then found = members else extend(found, members) end
-    if #members > 0 then parts = parts + 1 end
+    local members = is_up and call('ZRANGEBYSCORE', key, bound(low), bound(high), 'LIMIT', 0, n)
+      or call('ZREVRANGEBYSCORE', key, bound(high), bound(low), 'LIMIT', 0, n)
+    if #members > 0 then
+      if parts == 0 then found = members else extend(found, members) end
+      parts = parts + 1
+    end
   end
   return found, parts > 1
 end
 
--- The next `n` jobs after a position that may match, in order; fewer mean that they are the last.
-local function candidates(position, is_up, n, leading)
-  local low, high = bounds()
-  if position and is_up then low = math.max(low, position + 1) end
-  if position and not is_up then high = math.min(high, position - 1) end
+-- What is left between two numbers of the jobs behind a position.
+local function behind(position, is_up, low, high)
+  if position and is_up then return math.max(low, position + 1), high end
+  return low, position and math.min(high, position - 1) or high
+end
+
+-- The next `n` jobs after a position that may match, in order; fewer mean that they are the last. What the caller knows
+-- already is not found out again: what leads, and between which numbers.
+local function candidates(position, is_up, n, leading, low, high)
+  if not low then low, high = bounds() end
+  low, high = behind(position, is_up, low, high)
   if low > high then return {} end
   local function gather(found, members)
     for _, member in ipairs(members) do
@@ -167,8 +193,7 @@ local function candidates(position, is_up, n, leading)
     is_mixed = gather(found, with_ids())
   else
     leading = leading or plan()
-    local highest = high == math.huge and '+inf' or string.format('%.0f', high)
-    found, is_mixed = next_of(leading.ordered, string.format('%.0f', low), highest, is_up, n)
+    found, is_mixed = next_of(leading.ordered, low, high, is_up, n)
     for _, key in ipairs(leading.unordered) do is_mixed = gather(found, call('ZRANGE', key, 0, -1)) or is_mixed end
   end
   if is_mixed then

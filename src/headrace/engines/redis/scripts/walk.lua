@@ -1,44 +1,70 @@
 -- The next jobs that match a filter.
--- ARGV: filter, position, "up" or "down", how many to look at, how many to find, "rows", "members" or "count"
--- Answers: the position reached, or nothing at the end; then what was found, or how many
+-- ARGV: filter, position, "up" or "down", how many to look at, how many to find, "rows", "members" or "count", and
+-- between which numbers, if that is known from an answer before
+-- Answers: the position reached, or nothing at the end; what was found, or how many; how many were looked at; between
+-- which numbers
 
 local position, is_up, looks, most, mode = tonumber(ARGV[2]), ARGV[3] == 'up', tonumber(ARGV[4]), tonumber(ARGV[5]),
   ARGV[6]
-local FEW, MANY, BYTES = 10, 200, 2 ^ 22 -- a job may be a megabyte: few are read until they prove to be small
+local HANDFUL = 50 -- jobs that are read at once: fewer take longer, and each may be a megabyte
+local PATIENCE = 5000 -- microseconds after which no more are read: everybody waits meanwhile
 
-local leading, sifting, is_told = plan()
-local members = candidates(position, is_up, looks, leading)
-local reached = #members == looks and members[looks] or false
-if not filter.ids then members = sifted(members, sifting) end
-if mode == 'count' and is_told then return {reached, #members} end
-
--- The text is looked for in what is stored, as it is stored: where it is nowhere, nothing has to be unpacked.
-local function has_bytes(record, body)
-  return not filter.text or record and (record:find(filter.text, 1, true) or body and body:find(filter.text, 1, true))
+local function clock()
+  local time = call('TIME')
+  return time[1] * 1000000 + time[2]
 end
 
-local found, found_records = {}, {}
-local first, at_once, bytes = 1, FEW, 0
-while first <= #members and #found < most and bytes < BYTES do
-  local some = {unpack(members, first, math.min(first + at_once - 1, #members))}
+-- The next numbers after a position: where no set is smaller than all jobs, nothing has to be put in order, as long as
+-- most numbers still have a job. Otherwise nothing.
+local function by_number(sets, low, high)
+  low, high = behind(position, is_up, low, math.min(high, tonumber(call('GET', P .. ':seq') or 0)))
+  local first, last, count = is_up and low or math.max(low, high - looks + 1), is_up and math.min(high, low + looks - 1)
+    or high, 0
+  for _, key in ipairs(sets) do count = count + call('ZCOUNT', key, bound(first), bound(last)) end
+  if count < 0.8 * looks then return nil end
+  local members = {}
+  for i = 0, last - first do members[i + 1] = string.format('%012.0f', is_up and first + i or last - i) end
+  return members
+end
+
+local deadline = clock() + PATIENCE
+local leading, sifting, is_told = plan()
+local low, high = tonumber(ARGV[7]), tonumber(ARGV[8])
+if not low then low, high = bounds() end
+local members = leading.is_all and by_number(leading.ordered, low, high)
+  or candidates(position, is_up, looks, leading, low, high)
+local looked, reached = #members, #members == looks and members[looks] or false
+if not filter.ids then members = sifted(members, sifting) end
+if mode == 'count' and is_told then return {reached, #members, looked, bound(low), bound(high)} end
+
+-- Whether it is worth to unpack a whole job, which takes as long as all of this: it is in a state that is asked for, and
+-- the text is somewhere in what is stored of it.
+local function is_likely(record, body)
+  if not record or wanted and not wanted[select(3, pcall(take, record, 1))] then return false end
+  return not filter.text or record:find(filter.text, 1, true) or body and body:find(filter.text, 1, true)
+end
+
+local found, found_records, first, is_late = {}, {}, 1, false
+while first <= #members and #found < most and not is_late do
+  local some = {unpack(members, first, math.min(first + HANDFUL - 1, #members))}
   local records = records_of(some, #some)
   local bodies = filter.text and call('HMGET', BODIES, unpack(some)) or {}
   for i, member in ipairs(some) do
-    local record, body = records[i], bodies[i]
-    bytes = bytes + #(record or '') + #(body or '')
-    local j = #found < most and has_bytes(record, body) and job_of(record)
+    local j = #found < most and is_likely(records[i], bodies[i]) and job_of(records[i])
     if j and matches(member, j) then
-      found[#found + 1], found_records[#found + 1] = member, record
+      found[#found + 1], found_records[#found + 1] = member, records[i]
       if #found == most then reached = member end
     end
   end
-  first, at_once = first + #some, math.min(2 * at_once, MANY)
-  if bytes >= BYTES and #found < most and first <= #members then reached = some[#some] end
+  first = first + #some
+  is_late = first <= #members and #found < most and clock() > deadline
+  if is_late then reached = some[#some] end
 end
+if first <= #members then looked = math.ceil(looked * (first - 1) / #members) end
 local answer = #found
 if mode == 'rows' then
   answer = rows_of(found, #found, found_records)
 elseif mode == 'members' then
   answer = found
 end
-return {reached, answer}
+return {reached, answer, looked, bound(low), bound(high)}
