@@ -30,7 +30,7 @@ T = TypeVar("T")
 _FRESH = 1.0  # seconds
 _REST = 3.0  # times as long as it took
 _QUICK = 0.05  # seconds that somebody may wait for a new value while there is an old one
-_PATIENCE = 0.1  # and for figures that a page can do without
+_PATIENCE = 0.1  # and for all figures together that a page can do without
 _THREADS = 4
 _MOST_CURVES = 500
 _FOREVER = 3600.0
@@ -115,18 +115,21 @@ class Glance:
     def __init__(self, app: Headrace) -> None:
         self._app = app
         self._pool = ThreadPoolExecutor(_THREADS, "headrace-glance")
+        # One thread: whoever reads figures counts the newest events first, and two would count the same ones.
+        self._figures = ThreadPoolExecutor(1, "headrace-figures")
         self._curves: dict[tuple[object, ...], Look[Any]] = {}
         self._others: dict[tuple[object, ...], Look[Any]] = {}
-        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock, self._pool)
+        self._metrics: Look[MetricsSnapshot] = Look(app.metrics.snapshot, app.clock, self._figures)
         self._queues: Look[list[QueueStats]] = Look(app.queues, app.clock, self._pool)
         self._workers: Look[list[WorkerInfo]] = Look(app.workers, app.clock, self._pool)
         self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock, self._pool)
         self._used: set[Look[Any]] = set()
+        self._until: float | None = None  # how long this visit waits for figures, from the first one on
 
     def of_visit(self) -> Glance:
         """The same looks, for one more visit."""
         glance = copy.copy(self)
-        glance._used = set()
+        glance._used, glance._until = set(), None
         return glance
 
     def _see(self, look: Look[T]) -> T:
@@ -135,7 +138,10 @@ class Glance:
 
     def _glimpse(self, look: Look[T]) -> T | None:
         self._used.add(look)
-        seen = look.glimpse(_PATIENCE)
+        if self._until is None:
+            self._until = time.monotonic() + _PATIENCE
+        # One after the other, a dozen curves would each take their time while the first of them counts a backlog.
+        seen = look.glimpse(max(self._until - time.monotonic(), 0.0))
         return None if seen is None else cast(T, seen.value)
 
     def queues(self) -> list[QueueStats]:
@@ -171,7 +177,7 @@ class Glance:
         return self._shared(("tasks", queue), lambda: self._app.metrics.tasks(queue, limit=8))
 
     def _shared(self, key: tuple[object, ...], read: Callable[[], T]) -> T | None:
-        return self._glimpse(self._look(self._curves, key, read, fresh=5.0))
+        return self._glimpse(self._look(self._curves, key, read, self._figures, fresh=5.0))
 
     def shared(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> T:
         """Whatever else is worth sharing: what a method of the app returns, for all who ask for the same."""
@@ -184,15 +190,20 @@ class Glance:
 
     def _other(self, read: Callable[..., T], given: tuple[object, ...], fresh: float) -> Look[T]:
         key = (getattr(read, "__qualname__", ""), *given)
-        return self._look(self._others, key, functools.partial(read, *given), fresh)
+        return self._look(self._others, key, functools.partial(read, *given), self._pool, fresh)
 
     def _look(
-        self, known: dict[tuple[object, ...], Look[Any]], key: tuple[object, ...], read: Callable[[], T], fresh: float
+        self,
+        known: dict[tuple[object, ...], Look[Any]],
+        key: tuple[object, ...],
+        read: Callable[[], T],
+        pool: Executor,
+        fresh: float,
     ) -> Look[T]:
         if (look := known.get(key)) is None:
             if len(known) >= _MOST_CURVES:
                 known.clear()
-            look = known[key] = Look(read, self._app.clock, self._pool, fresh)
+            look = known[key] = Look(read, self._app.clock, pool, fresh)
         return look
 
     def away_since(self) -> datetime | None:

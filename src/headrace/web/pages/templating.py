@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import hashlib
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -36,22 +37,35 @@ def coded(text: str) -> Markup:
     )
 
 
+@functools.cache
+def environment() -> Environment:
+    """The one of this process: what one app has compiled, no other has to compile again."""
+    made = Environment(
+        loader=FileSystemLoader(_HERE / "templates"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        auto_reload=False,
+    )
+    made.filters |= {name: getattr(wording, name) for name in _FILTERS}
+    made.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
+    made.filters["coded"] = coded
+    made.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
+    return made
+
+
+def compile_all() -> None:
+    """Compile every template, so that nobody waits for it at the first visit of a page."""
+    known = environment()
+    for name in known.list_templates():
+        known.get_template(name)
+
+
 class Templates:
     """Renders pages, whole or only what changes of them."""
 
     def __init__(self, views: Sequence[View]) -> None:
-        self._environment = Environment(
-            loader=FileSystemLoader(_HERE / "templates"),
-            autoescape=True,
-            undefined=StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-            auto_reload=False,
-        )
-        self._environment.filters |= {name: getattr(wording, name) for name in _FILTERS}
-        self._environment.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
-        self._environment.filters["coded"] = coded
-        self._environment.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
         self._navigation = [view for view in views if view.label]
 
     def render(self, template: str, visit: Visit, shown: Mapping[str, Any], *, part: bool = False) -> str:
@@ -68,7 +82,7 @@ class Templates:
             "flash": None,
             **shown,
         }
-        return self._environment.get_template(template).render(known)
+        return environment().get_template(template).render(known)
 
 
 def _theme(visit: Visit) -> str:

@@ -1,0 +1,86 @@
+"""The first visit after a start: nobody waits for templates, nor once for each curve."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.web.pages import glance
+from headrace.web.pages.glance import Glance, Look
+from headrace.web.pages.templating import compile_all, environment
+from tests.surfaces.web.client import Client
+from tests.surfaces.web.test_pages import app
+
+__all__ = ["app"]  # the fixture: an app on each engine
+
+
+@pytest.mark.engines("sqlite")
+def test_no_page_compiles_what_the_server_has_compiled(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    compile_all()
+
+    def refuse(*_: Any, **__: Any) -> Any:
+        raise AssertionError("a visitor waits for a template")
+
+    monkeypatch.setattr(environment(), "compile", refuse)
+    client = Client(app.asgi())
+    for path in ("/", "/jobs", "/flows", "/dead", "/schedules", "/alerts", "/lifecycle", "/workers", "/system"):
+        assert client.get(path).status_code == 200, path
+
+
+@pytest.mark.engines("sqlite")
+def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    patience: list[float] = []
+    looked = Look.glimpse
+
+    def count(*_: Any, **__: Any) -> Any:
+        gate.wait(30)
+        raise AssertionError("it was not to be counted")
+
+    def glimpse(look: Look[Any], seconds: float | None) -> Any:
+        if seconds is not None:
+            patience.append(seconds)
+        return looked(look, seconds)
+
+    monkeypatch.setattr(type(app.metrics), "snapshot", count)
+    monkeypatch.setattr(type(app.metrics), "series", count)
+    monkeypatch.setattr(Look, "glimpse", glimpse)
+    try:
+        assert Client(app.asgi()).get("/").status_code == 200
+    finally:
+        gate.set()
+    assert len(patience) > 3
+    assert sum(patience) < 2 * glance._PATIENCE
+
+
+@pytest.mark.engines("sqlite")
+def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    at_once, most, lock = 0, 0, threading.Lock()
+    series = type(app.metrics).series
+
+    def counted(*given: Any, **how: Any) -> Any:
+        nonlocal at_once, most
+        with lock:
+            at_once += 1
+            most = max(most, at_once)
+        try:
+            return series(*given, **how)
+        finally:
+            with lock:
+                at_once -= 1
+
+    monkeypatch.setattr(type(app.metrics), "series", counted)
+    shared = Glance(app)
+    visits = [threading.Thread(target=shared.of_visit().series, args=(name, "1h")) for name in ("depth", "throughput")]
+    for visit in visits:
+        visit.start()
+    for visit in visits:
+        visit.join(30)
+    assert most == 1
