@@ -1,0 +1,102 @@
+"""Redis: a search in many strides, over gaps and out of time, finds what one look at everything would."""
+
+from __future__ import annotations
+
+import hashlib
+from random import Random
+
+import pytest
+
+from headrace.core.model import Filter, JobRow, Parcel
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from headrace.engines.redis import desk
+from headrace.engines.redis.scripts import Script, load
+from tests.conformance.build import EVERYTHING, NOW, new_job
+from tests.conformance.test_find_anything import found, matches, population, questions
+
+pytestmark = pytest.mark.engines("redis")
+HOUR = 3_600_000
+
+
+def stored(engine: Engine, seed: int) -> list[JobRow]:
+    jobs = population(Random(seed))
+    engine.porter.unpack([Parcel(job, [], []) for job in jobs])
+    return jobs
+
+
+def check(engine: Engine, jobs: list[JobRow], which: Filter) -> None:
+    expected = [job.id for job in reversed(jobs) if matches(job, which)]
+    assert found(engine, which, 30, None) == expected, which
+    assert found(engine, which, 7, 40) == expected, which
+    assert engine.desk.count(which) == len(expected), which
+
+
+def test_a_script_that_is_out_of_time_after_every_handful_leaves_nothing_out(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = load("walk").text
+    hasty = text.replace("PATIENCE = 5000", "PATIENCE = -1").replace("HANDFUL = 50", "HANDFUL = 3")
+    assert hasty != text
+    sha = hashlib.sha1(hasty.encode(), usedforsecurity=False).hexdigest()
+    monkeypatch.setattr(desk, "_walk", Script("walk", hasty, sha))
+    jobs = stored(engine, 1)
+    for which in (EVERYTHING, Filter(text="needle"), *questions(jobs, Random(2))):
+        check(engine, jobs, which)
+
+
+def test_a_search_passes_over_the_numbers_of_jobs_that_are_gone(engine: Engine) -> None:
+    jobs = stored(engine, 3)
+    jobs += stored(engine, 4)
+    going = {job.id for job in jobs[5:180] if job.state is not State.RUNNING and not job.id.endswith("7")}
+    engine.desk.move(Filter(ids=tuple(going)), Event.DELETE, 1000, now=NOW)
+    left = [job for job in jobs if job.id not in going]
+    assert 0 < len(left) < len(jobs) / 2
+    for which in (EVERYTHING, Filter(text="needle"), *questions(left, Random(5))):
+        check(engine, left, which)
+
+
+def test_strides_and_conditions_of_many_jobs_are_put_together_in_order(engine: Engine) -> None:
+    def tags(number: int) -> tuple[str, ...]:
+        return ("even",) if number % 2 == 0 else ("old",) if number < 40 else ()
+
+    names = [f"j{number:04}" for number in range(2600)]
+    engine.insert([new_job(name, queue="ab"[n % 3 == 0], tags=tags(n)) for n, name in enumerate(names)], now=NOW)
+    engine.desk.move(Filter(tag="old"), Event.CANCEL, 100, now=NOW)
+    newest_first = names[::-1]
+
+    def all_of(which: Filter) -> list[str]:
+        return [job.id for job in engine.desk.find(which, 10_000).jobs]
+
+    assert all_of(EVERYTHING) == newest_first
+    assert all_of(Filter(tag="even", queue="b")) == [name for name in newest_first if int(name[1:]) % 6 == 0]
+    assert all_of(Filter(states=(State.CANCELLED, State.RUNNING))) == [f"j{n:04}" for n in range(39, 0, -2)]
+    assert all_of(Filter(states=(State.CANCELLED,), queue="b")) == [
+        "j0039",
+        "j0033",
+        "j0027",
+        "j0021",
+        "j0015",
+        "j0009",
+        "j0003",
+    ]
+    assert all_of(Filter(states=(State.PENDING,), tag="old")) == []
+    assert engine.desk.count(Filter(states=(State.PENDING,), tag="even", queue="b")) == 434
+
+
+def test_a_search_ends_about_where_it_was_told_to_and_goes_on_there(engine: Engine) -> None:
+    engine.insert([new_job(f"j{number:04}", payload='["hay"]') for number in range(2000)], now=NOW)
+    page = engine.desk.find(Filter(text="needle"), 10, None, 400)
+    assert page.jobs == []
+    assert page.cursor is not None
+    assert 2000 - 400 - 1000 <= int(page.cursor) <= 2000 - 400
+
+
+def test_jobs_of_other_hours_are_not_looked_at(engine: Engine) -> None:
+    for hour in range(5):
+        at = NOW + hour * HOUR
+        engine.insert([new_job(f"{hour}-{number}", created_at=at + number) for number in range(30)], now=at)
+    noon = Filter(since=NOW + 2 * HOUR + 10, until=NOW + 3 * HOUR + 5)
+    expected = [f"3-{number}" for number in range(4, -1, -1)] + [f"2-{number}" for number in range(29, 9, -1)]
+    assert found(engine, noon, 4, 100) == found(engine, noon, 100, None) == expected
+    assert engine.desk.count(noon) == 25
