@@ -53,6 +53,11 @@ def test_depths_tell_each_queue_and_state_that_has_a_job(engine: Engine, state: 
     assert {place: jobs for place, (jobs, _) in depths(engine).items()} == {("a", state): 3, ("b", state): 1}
 
 
+def test_depths_of_many_queues_leave_none_out(engine: Engine) -> None:
+    engine.insert([new_job(f"j{number}", queue=f"q{number % 130}") for number in range(260)], now=NOW)
+    assert depths(engine) == {(f"q{number}", State.PENDING): (2, NOW) for number in range(130)}
+
+
 def test_depths_of_open_jobs_leave_out_what_is_over(engine: Engine) -> None:
     for state in State:
         bring(engine, state, state.value, queue=state.value)

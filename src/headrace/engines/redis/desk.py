@@ -30,6 +30,7 @@ if TYPE_CHECKING:
 _FEW_LOOKS, _LOOKS = 100, 1000  # jobs that one script looks at; a thousand take it 2 to 5 ms
 _ROWS = 250  # jobs that one script answers with, each of which may be a megabyte
 _LOOKS_AT_FLOWS = 5000  # jobs whose states one script counts, beyond those of the last flow it looks at; about 5 ms
+_QUEUES_AT_ONCE = 50  # whose jobs one script counts; about 3 ms
 _EVERYTHING = 1 << 40
 _GATHERED_AT_ONCE = 500  # jobs that one script puts into lanes; some 10 ms
 
@@ -136,8 +137,14 @@ class RedisDesk:
         return records.jobs(self._ask(_peek, queue, limit)) if limit > 0 and records.encodable(queue) else []
 
     def depths(self, *, open_only: bool = False) -> list[Depth]:
-        found = records.depths.decode(self._ask(_depths))  # how many are in a set, Redis knows without counting
-        return [depth for depth in found if depth.state in OPEN] if open_only else found
+        self._office.prepare()
+        names = self._office.wire.ask("HKEYS", f"{{{self._office.prefix}}}:queues")
+        states = records.encode([state.value for state in State if state in OPEN or not open_only])
+        found: list[Depth] = []
+        for first in range(0, len(names), _QUEUES_AT_ONCE):
+            some = records.encode_names(names[first : first + _QUEUES_AT_ONCE])
+            found += records.depths.decode(self._ask(_depths, some, states))
+        return found
 
     def history(self, job_id: str) -> list[Filing]:
         return [records.filing.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]

@@ -1,6 +1,5 @@
--- For each queue and state that has any: queue, state, how many jobs, and the time of the oldest.
-
-local STATES = {'scheduled', 'waiting', 'pending', 'running', 'retrying', 'completed', 'failed', 'cancelled'}
+-- For each of these queues and states that has any: queue, state, how many jobs, and the time of the oldest.
+-- ARGV: names of queues, states
 
 -- Pending jobs are by priority first, so the oldest of each priority is asked for: the first of those in order, the
 -- last of those that are handed out newest first.
@@ -33,8 +32,9 @@ local function keys_of(state, queue)
 end
 
 local found, count = {}, 0
-for _, queue in ipairs(call('HKEYS', QUEUES)) do
-  for _, state in ipairs(STATES) do
+local states = cmsgpack.unpack(ARGV[2])
+for _, queue in ipairs(cmsgpack.unpack(ARGV[1])) do
+  for _, state in ipairs(states) do
     local jobs, since = 0, nil
     for _, key in ipairs(keys_of(state, queue)) do
       local here = call('ZCARD', key)
