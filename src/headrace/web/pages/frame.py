@@ -23,6 +23,7 @@ from headrace.errors import (
     FlowNotFound,
     HeadraceError,
     JobNotFound,
+    WebhookNotFound,
 )
 from headrace.web.pages import palette
 from headrace.web.pages.glance import Glance
@@ -37,7 +38,7 @@ PART = "X-Headrace-Part"  # a script asks for what changes of a page, without th
 AGE = "X-Headrace-Age"  # and is told for how many milliseconds the counts on it have been known
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
-_MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound, AlertNotFound)
+_MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound, AlertNotFound, WebhookNotFound)
 
 
 class Frame:

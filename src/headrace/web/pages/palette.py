@@ -67,6 +67,8 @@ def _everything(visit: Visit, views: Sequence[View]) -> Iterator[Found]:
         yield Found("Enqueue a job", "action", "plus", visit.at("/enqueue"))
         yield Found("New schedule", "action", "plus", visit.at("/new-schedule"))
         yield Found("New alert rule", "action", "plus", visit.at("/alerts/new-rule"))
+        yield Found("New channel for alerts", "action", "plus", visit.at("/alerts/new-channel"))
+        yield Found("New webhook", "action", "plus", visit.at("/new-webhook"))
         for stats in queues:
             verb, symbol = ("Resume", "play") if stats.paused else ("Pause", "pause")
             path = f"/queues/{stats.queue}/{verb.lower()}"

@@ -23,6 +23,11 @@ PATHS = {
     "rules": "/alerts/rules",
     "rule": "/alerts/rules/mine",
     "rule-new": "/alerts/new-rule?when=depth+>+1",
+    "channel": "/alerts/channels/ops",
+    "channel-new": "/alerts/new-channel",
+    "webhooks": "/webhooks",
+    "webhook": "/webhooks/{webhook}",
+    "webhook-new": "/new-webhook",
     "lifecycle": "/lifecycle",
     "system": "/system",
 }
@@ -53,7 +58,10 @@ def stock(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:
     app.alerts.evaluate()
     app.alerts.silence("mine", for_=60, by="ann", note=HOSTILE)
     app.lifecycle.configure(queue="sums", max_pending=0.001)
+    app.alerts.channels.create("ops", kind="slack", url="https://chat.example.com/hook")
+    hook = app.webhooks.create("https://example.com/hooks", ["job.failed"], queue="orders")
     return {
+        "webhook": hook.id,
         "flow": run.id,
         "letter": letters[0].id,
         "resolved": letters[-1].id,

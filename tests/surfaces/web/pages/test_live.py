@@ -75,7 +75,7 @@ LOOK_AGAIN = """new Promise((done) => {
 })"""
 
 
-@pytest.mark.parametrize("path", ["/new-schedule", "/alerts/new-rule", "/enqueue"])
+@pytest.mark.parametrize("path", ["/new-schedule", "/alerts/new-rule", "/alerts/new-channel", "/enqueue"])
 def test_a_form_that_is_being_filled_in_outlives_a_look(visit: Callable[[str], Page], path: str) -> None:
     page = visit(path)
     fields = page.get_by_role("main").locator("input:visible, textarea:visible")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from headrace.web.pages.view import Action, View
 from headrace.web.pages.views import (
     alerts,
+    channels,
     dead,
     enqueue,
     flows,
@@ -19,6 +20,7 @@ from headrace.web.pages.views import (
     schedule,
     schedules,
     system,
+    webhooks,
     worker,
     workers,
 )
@@ -39,6 +41,8 @@ VIEWS: list[View] = [
     *dead.VIEWS,
     *letter.VIEWS,
     *rules.VIEWS,
+    *channels.VIEWS,
+    *webhooks.VIEWS,
     *alerts.VIEWS,
     *lifecycle.VIEWS,
     *system.VIEWS,
@@ -54,6 +58,8 @@ ACTIONS: list[Action] = [
     *dead.ACTIONS,
     *letter.ACTIONS,
     *rules.ACTIONS,
+    *channels.ACTIONS,
+    *webhooks.ACTIONS,
     *alerts.ACTIONS,
     *lifecycle.ACTIONS,
     *system.ACTIONS,

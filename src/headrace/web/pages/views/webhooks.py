@@ -1,0 +1,108 @@
+"""Webhooks: who is sent which events over the web, and how the last messages fared."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.core.happenings import TYPES
+from headrace.core.webhooks import secret_of
+from headrace.errors import InvalidJob, RetryableError
+from headrace.web.pages.cards import cards
+from headrace.web.pages.view import Action, Done, Question, View
+from headrace.web.pages.visit import Visit
+
+_DELIVERIES = 50
+
+
+def show(visit: Visit) -> Mapping[str, Any]:
+    return {"hooks": visit.app.webhooks.list(), "where": _where, "topics": ("none",)}
+
+
+def show_one(visit: Visit) -> Mapping[str, Any]:
+    hook = visit.app.webhooks.get(visit.name("webhook"))
+    sent = visit.app.webhooks.deliveries(hook.id, _DELIVERIES)
+    return {"hook": hook, "where": _where, "sent": cards(sent, visit.app), "topics": ("task:headrace.webhook",)}
+
+
+def show_new(visit: Visit) -> Mapping[str, Any]:
+    """The secret is made here: it is seen once, by who makes the webhook, and is nowhere else but in the store."""
+    return {
+        "secret": secret_of(secrets.token_bytes(32)) if visit.visitor.may_write else "",
+        "types": TYPES,
+        "queues": [stats.queue for stats in visit.glance.queues()],
+        "topics": ("none",),
+    }
+
+
+def _where(url: str) -> str:
+    """The address without its query, which may hold a token."""
+    path, _, query = url.partition("?")
+    return f"{path}?***" if query else path
+
+
+# -- actions
+
+
+def _create(visit: Visit) -> Done:
+    url = visit.said("url")
+    if url is None:
+        raise InvalidJob("url: say where events are sent to")
+    types = [name.strip() for name in (visit.said("types") or "").split(",") if name.strip()]
+    made = visit.app.webhooks.create(
+        url,
+        types or ("job.failed",),
+        queue=visit.said("queue"),
+        task=visit.said("task"),
+        secret=visit.said("secret"),
+        insecure=visit.said("insecure") == "yes",
+    )
+    where = visit.at(f"/webhooks/{made.id}")
+    return Done(f"Events are sent to {_where(made.url)} from now on.", goto=where, target=made.id)
+
+
+def _pause(visit: Visit) -> Done:
+    hook = visit.app.webhooks.pause(visit.name("webhook"))
+    return Done("It is sent nothing of what happens from now on.", target=hook.id)
+
+
+def _resume(visit: Visit) -> Done:
+    hook = visit.app.webhooks.resume(visit.name("webhook"))
+    return Done("It is sent events again, of what happens from now on.", target=hook.id)
+
+
+def _test(visit: Visit) -> Done:
+    hook = visit.app.webhooks.get(visit.name("webhook"))
+    try:
+        status = visit.app.webhooks.test(hook.id)
+    except RetryableError as error:
+        return Done(f"It was not taken: {error}", ok=False, target=hook.id)
+    return Done(f"It answered {status}.", target=hook.id)
+
+
+def _delete(visit: Visit) -> Done:
+    hook = visit.app.webhooks.get(visit.name("webhook"))
+    visit.app.webhooks.delete(hook.id)
+    return Done(f"{_where(hook.url)} is sent nothing any more.", goto=visit.at("/webhooks"), target=hook.id)
+
+
+def _ask_delete(visit: Visit) -> Question:
+    hook = visit.app.webhooks.get(visit.name("webhook"))
+    return Question(
+        "Delete this webhook?", "Delete the webhook", f"What is under way to {_where(hook.url)} is given up."
+    )
+
+
+VIEWS = [
+    View(path="/webhooks", template="webhooks.html", show=show),
+    View(path="/new-webhook", template="webhook_new.html", show=show_new),
+    View(path="/webhooks/{webhook}", template="webhook.html", show=show_one),
+]
+ACTIONS = [
+    Action(path="/new-webhook", what="webhook.create", do=_create),
+    Action(path="/webhooks/{webhook}/pause", what="webhook.pause", do=_pause),
+    Action(path="/webhooks/{webhook}/resume", what="webhook.resume", do=_resume),
+    Action(path="/webhooks/{webhook}/test", what="webhook.test", do=_test),
+    Action(path="/webhooks/{webhook}/delete", what="webhook.delete", do=_delete, ask=_ask_delete),
+]
