@@ -128,8 +128,6 @@ def test_a_viewer_is_told_no_secret_and_given_no_button(app: Headrace) -> None:
     for path in ("/alerts/channels/ops", "/alerts/new-channel", "/webhooks", "/new-webhook", f"/webhooks/{hook.id}"):
         text = client.get(path).text.split("<main")[1].split("</main>")[0]
         assert "<button" not in text, path
-        assert not {"private", "hidden", "whsec_A"} & {
-            word for word in ("private", "hidden", "whsec_A") if word in text
-        }
+        assert [word for word in ("private", "t0k3n") if word in text] == [], path
     assert 'name="secret"' not in client.get("/new-webhook").text
     assert client.post("/new-webhook", content="url=https://x", headers={**WRITES, **eve}).status_code == 403
