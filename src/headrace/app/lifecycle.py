@@ -57,6 +57,16 @@ class Lifecycles:
         """Every task and queue of which anything is said, by its code or by an operator."""
         return [said_terms(row) for row in self._hub.engine.upkeep.terms()]
 
+    def terms_by_name(self) -> dict[tuple[str, str], LifecycleTerms]:
+        """What holds for any job, under ("any", "job"), and for each of those: ("queue", "mail"), ("task", "send")."""
+        rows = self._hub.engine.upkeep.terms()
+        book = TermsBook(rows, self._settings)
+        found = {("any", "job"): terms_of(book, None, None)}
+        for row in rows:
+            is_task = row.kind == "task"
+            found[row.kind, row.name] = terms_of(book, row.name if is_task else None, None if is_task else row.name)
+        return found
+
     def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecycleTerms:
         """Order terms for a task or a queue, over what code and settings say; all that holds then.
 
@@ -186,6 +196,7 @@ class Lifecycles:
 
     aterms = twin(terms)
     aall_terms = twin(all_terms)
+    aterms_by_name = twin(terms_by_name)
     aconfigure = twin(configure)
     areset = twin(reset)
     aarchive = twin(archive)

@@ -24,8 +24,6 @@ def show(visit: Visit) -> Mapping[str, Any]:
     cycle = visit.app.lifecycle
     found = visit.glance.soon(_stale(visit), fresh=_RARELY)
     stale = found or []
-    rows = cycle.all_terms()
-    named = [(row.kind, row.name) for row in rows]
     return {
         "is_known": found is not None,
         "stale": stale[:_SHOWN],
@@ -35,7 +33,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "does": _DOES,
         "archive": visit.glance.shared(cycle.stats, fresh=_RARELY),
         "partitions": visit.glance.shared(cycle.partitions, fresh=_RARELY),
-        "terms": [("any", "job", cycle.terms()), *((kind, name, cycle.terms(**{kind: name})) for kind, name in named)],
+        "terms": [(kind, name, terms) for (kind, name), terms in cycle.terms_by_name().items()],
         "spans": SPANS,
         "stays": sum(name.startswith("max_") for name in SPANS),
         "on_stales": get_args(OnStale),
