@@ -31,8 +31,8 @@ PAGES = {
     "enqueue": "/enqueue",
     **PATHS,
 }
-# Questions for one page, its frame and navigation included. Curves are read one by one, once in five seconds for all who
-# look; the doctor asks about everything, in the background, at most every 15 seconds.
+# Questions for one page, its frame and navigation included. Curves are read one by one, once in five seconds for all
+# who look; the doctor asks about everything, in the background, at most every 15 seconds.
 MOST = 30
 WITH_CURVES = {"overview": 60, "queue": 60, "worker": 60, "system": 60}
 
