@@ -134,7 +134,7 @@ def furnish(app: Headrace, shop: Shop) -> None:
     app.schedules.pause("clean-up")
     app.alerts.channels.create("ops", kind="slack", url="https://chat.example.com/hooks/T1")
     app.alerts.rules.create(
-        "mail-fails", when='error_rate{queue="emails"}[5m] > 5%', for_=60, severity="critical", notify=["ops"]
+        "mail-fails", when='error_rate{queue="emails"}[5m] > 5%', for_=60, severity="critical"
     )
     app.alerts.evaluate()
     app.lifecycle.configure(queue="reports", max_running=3600, on_stale="review")

@@ -123,7 +123,7 @@ def _tiles(
     busy = sum(worker.running for worker in workers if not worker.silent)
     yield Tile(
         **_counted(visit, count, State.PENDING),
-        note="oldest from " if oldest else "nothing waits",
+        note="oldest " if oldest else "nothing waits",
         moment=oldest,
         drawn=_spark(visit, "depth", "Pending jobs in the last hour", "pending"),
     )

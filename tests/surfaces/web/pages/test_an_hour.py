@@ -1,0 +1,75 @@
+"""An hour of an open Overview leaks nothing, neither in the browser nor in the server.
+
+The page looks at most once a second, so an hour is 3600 looks; the page's clock is moved, and a look follows the other.
+The suite takes the first 60 of them. All of them, by hand, which takes some minutes:
+
+    HEADRACE_TEST_LOOKS=3600 python -m pytest tests/surfaces/web/pages/test_an_hour.py --timeout=3600
+"""
+
+from __future__ import annotations
+
+import gc
+import os
+import tracemalloc
+from collections.abc import Callable
+from typing import Any
+
+from playwright.sync_api import CDPSession, Page
+
+from headrace import Headrace
+
+LOOKS = int(os.environ.get("HEADRACE_TEST_LOOKS", "60"))
+OURS = [tracemalloc.Filter(True, f"*/{name}/*") for name in ("headrace", "starlette", "uvicorn", "jinja2", "h11")]
+COUNT = "window.looks = 0; document.addEventListener('headrace:fresh', () => (window.looks += 1))"
+# Once more with all that a page does on waking, as when somebody comes back to it a thousand times.
+WAKE = "document.dispatchEvent(new Event('visibilitychange'))"
+
+
+def in_browser(cdp: CDPSession) -> dict[str, float]:
+    """What is left after the garbage was taken out."""
+    for _ in range(3):
+        cdp.send("HeapProfiler.collectGarbage")
+    found = {one["name"]: one["value"] for one in cdp.send("Performance.getMetrics")["metrics"]}
+    return {name: found[name] for name in ("JSHeapUsedSize", "Nodes", "JSEventListeners")}
+
+
+def in_server() -> int:
+    """Bytes that the server holds, and not what drives the browser."""
+    gc.collect()
+    return sum(trace.size for trace in tracemalloc.take_snapshot().filter_traces(OURS).traces)
+
+
+def look(page: Page, app: Headrace, tasks: dict[str, Any], number: int) -> None:
+    """Something happens, a second passes, and the page shows it."""
+    tasks["refuse" if number % 10 == 0 else "add"].enqueue(*((number,) if number % 10 == 0 else (number, 1)))
+    seen = page.evaluate("window.looks")
+    page.evaluate(WAKE)
+    page.clock.run_for(1000)
+    page.wait_for_function("(seen) => window.looks > seen", arg=seen)
+
+
+def test_an_open_overview_leaks_no_memory_on_either_side(
+    app: Headrace, tasks: dict[str, Any], page: Page, visit: Callable[[str], Page]
+) -> None:
+    page.clock.install()
+    with app.worker(concurrency=2, queues=["sums", "orders"]):
+        visit("/").evaluate(COUNT)
+        cdp = page.context.new_cdp_session(page)
+        cdp.send("Performance.enable")
+        tracemalloc.start(1)
+        try:
+            for number in range(LOOKS // 3):
+                look(page, app, tasks, number)
+            before, held = in_browser(cdp), in_server()
+            for number in range(LOOKS // 3, LOOKS):
+                look(page, app, tasks, number)
+            after, holds = in_browser(cdp), in_server()
+        finally:
+            tracemalloc.stop()
+    assert page.evaluate("window.looks") >= LOOKS
+    told = f"{before} -> {after}; {held} -> {holds} bytes in the server"
+    assert after["JSEventListeners"] <= before["JSEventListeners"] + 5, told
+    assert after["Nodes"] <= 1.2 * before["Nodes"] + 200, told
+    assert after["JSHeapUsedSize"] <= 1.2 * before["JSHeapUsedSize"] + 500_000, told
+    assert holds <= 1.2 * held + 2_000_000, told
+    print(told)
