@@ -23,6 +23,7 @@ from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.departures import Tally
 from headrace.runtime.job import Job
 from headrace.runtime.sweep import Sweep
+from headrace.runtime.sweep_news import tell_sweep
 
 _AT_ONCE = 500
 
@@ -38,6 +39,9 @@ class Archiving:
         began, tally = time.monotonic(), Tally()
         for _ in Sweep(self._hub.engine, self._settings, self._hub.archive).walk(tally, dry_run=dry_run):
             pass
+        if not dry_run:
+            took = round(1000 * (time.monotonic() - began))
+            tell_sweep(self._hub.engine, self._settings, tally, took)
         return ArchiveRun(
             dry_run=dry_run,
             archived=tally.archived,

@@ -113,8 +113,12 @@ class Metrics:
             raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}")
         return self.meter.labels(label, window=window_ms("window", window))
 
-    def prometheus(self, accept: str = "") -> tuple[str, bytes]:
-        """All metrics as Prometheus reads them: the content type, by what the reader accepts, and the text."""
+    def prometheus(self, accept: str = "", *, tasks: int = 200) -> tuple[str, bytes]:
+        """All metrics as Prometheus reads them: the content type, by what the reader accepts, and the text.
+
+        So many tasks, the busiest, have lines of their own; the others of a queue are one, called "all others".
+        """
+        most = check_limit("tasks", tasks)
         try:  # deferred: an extra, and many never need it
             from headrace.app.prometheus import exposition
         except ImportError as error:
@@ -124,7 +128,8 @@ class Metrics:
         now, ever = self.snapshot(), dict[Place, Cell]()
         for _, cells in self.meter.jobs(buckets.EVER, 0, 1):
             add(ever, cells)
-        return exposition(ever, now, accept)
+        swept = total(cell for _, cell in self.meter.sweeps(buckets.EVER, 0, 1))
+        return exposition(ever, swept, now, accept, most)
 
     # -- over time
 
@@ -159,7 +164,7 @@ class Metrics:
 
     def _tallied(self, name: str, first: int, end: int, size: int, **which: str | None) -> dict[int, float | None]:
         cells: defaultdict[int, list[Cell]] = defaultdict(list)
-        for start, cell in self.meter.cells(buckets.width_for(size), first, end, **which):
+        for start, cell in self.meter.cells_of(name, buckets.width_for(size), first, end, **which):
             cells[start // size * size].append(cell)
         spans = {start: max(min(start + size, end) - start, 1000) / 1000 for start in range(first, end + 1, size)}
         return {start: figures.summed(name, cells[start], seconds) for start, seconds in spans.items()}

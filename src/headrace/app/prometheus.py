@@ -16,12 +16,13 @@ from prometheus_client.registry import Collector
 
 from headrace.app.metric_records import MetricsSnapshot
 from headrace.core.histogram import BOUNDS, Histogram
-from headrace.core.tally import Cell
+from headrace.core.tally import Cell, total
 from headrace.runtime.metric_reading import Place
 
 _LABELS: Final = ("queue", "task")
 # Every eighth bound, from about a millisecond to half a day: each is about twice the one before, and exact.
 _EDGES: Final = (1, 2, 4, *(bound for bound in BOUNDS[8::8] if bound <= 50_000_000))
+_EDGE_NAMES: Final = [str(edge / 1000) for edge in _EDGES]
 _COUNTERS: Final = {
     "enqueued": ("headrace_jobs_enqueued", "Jobs that were submitted."),
     "started": ("headrace_attempts_started", "Attempts that began."),
@@ -33,21 +34,51 @@ _COUNTERS: Final = {
 }
 
 
-def exposition(jobs: dict[Place, Cell], now: MetricsSnapshot, accept: str) -> tuple[str, bytes]:
+_ARCHIVE: Final = {
+    "archived": ("headrace_jobs_archived", "Jobs that were archived."),
+    "archive.failed": ("headrace_archive_failures", "Walks over finished jobs that failed."),
+    "partitions_created": ("headrace_partitions_created", "Partitions of the archive that were made."),
+    "partitions_detached": ("headrace_partitions_detached", "Partitions of the archive that were removed."),
+    "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each time it was tried."),
+}
+OTHERS: Final = "all others"  # no name of a task has a blank
+_BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."
+
+
+def exposition(jobs: dict[Place, Cell], swept: Cell, now: MetricsSnapshot, accept: str, most: int) -> tuple[str, bytes]:
     """The content type and the text, in the newest format that the reader accepts.
 
-    `jobs` are the sums since the beginning.
+    `jobs` and `swept` are the sums since the beginning. At most so many tasks have lines of their own.
     """
     registry = CollectorRegistry(auto_describe=False)
-    registry.register(_Store(jobs, now))
+    registry.register(_Store(jobs, swept, now, most))
     encode, content_type = choose_encoder(accept)
     return content_type, encode(registry)
 
 
+def bounded(jobs: dict[Place, Cell], most: int) -> dict[Place, Cell]:
+    """The busiest of these, and the others of each queue as one."""
+    if len(jobs) <= most:
+        return jobs
+    # By the power of two: who is a little busier today must not trade places with another, for then the sum of the
+    # others falls, and Prometheus takes a counter that falls for one that began anew.
+    busiest = sorted(jobs, key=lambda place: (-_traffic(jobs[place]).bit_length(), place))
+    told = {place: jobs[place] for place in busiest[:most]}
+    rest: dict[Place, list[Cell]] = {}
+    for place in busiest[most:]:
+        rest.setdefault((place[0], OTHERS), []).append(jobs[place])
+    return told | {place: total(cells) for place, cells in rest.items()}
+
+
+def _traffic(cell: Cell) -> int:
+    return cell.enqueued + cell.started
+
+
 class _Store(Collector):
-    def __init__(self, jobs: dict[Place, Cell], now: MetricsSnapshot) -> None:
-        self._jobs = {place: cell for place, cell in jobs.items() if place[1]}
+    def __init__(self, jobs: dict[Place, Cell], swept: Cell, now: MetricsSnapshot, most: int) -> None:
+        self._jobs = bounded({place: cell for place, cell in jobs.items() if place[1]}, most)
         self._all = jobs.values()
+        self._swept = swept
         self._now = now
 
     def collect(self) -> Iterable[Metric]:
@@ -55,6 +86,7 @@ class _Store(Collector):
         yield _histogram("headrace_job_wait_seconds", "From when a job could run to its start.", self._waits())
         yield _histogram("headrace_job_run_seconds", "From the start of an attempt to its end.", self._runs())
         yield _events(self._all)
+        yield from _of_archive(self._swept)
         yield from _of_queues(self._now)
         yield from _of_store(self._now)
 
@@ -67,18 +99,16 @@ class _Store(Collector):
 
 def _counters(jobs: dict[Place, Cell]) -> Iterator[Metric]:
     for field, (name, meaning) in _COUNTERS.items():
-        family = CounterMetricFamily(name, meaning, labels=_LABELS)
+        family = CounterMetricFamily(name, f"{meaning}{_BOUND}", labels=_LABELS)
         for place, cell in jobs.items():
             family.add_metric(place, getattr(cell, field))
         yield family
 
 
 def _histogram(name: str, meaning: str, found: Iterable[tuple[Place, Histogram]]) -> Metric:
-    family = HistogramMetricFamily(name, meaning, labels=_LABELS)
-    edges = [str(edge / 1000) for edge in _EDGES]
+    family = HistogramMetricFamily(name, f"{meaning}{_BOUND}", labels=_LABELS)
     for place, histogram in found:
-        counts = [*zip(edges, histogram.cumulative(_EDGES), strict=True), ("+Inf", histogram.count)]
-        family.add_metric(place, counts, histogram.total / 1000)
+        family.add_metric(place, _counts(histogram), histogram.total / 1000)
     return family
 
 
@@ -91,6 +121,18 @@ def _events(cells: Iterable[Cell]) -> Metric:
     for kind in sorted(counts):
         family.add_metric([kind], counts[kind])
     return family
+
+
+def _of_archive(swept: Cell) -> Iterator[Metric]:
+    for kind, (name, meaning) in _ARCHIVE.items():
+        yield CounterMetricFamily(name, meaning, value=swept.other.get(kind, 0))
+    took = HistogramMetricFamily("headrace_archive_seconds", "Walks over finished jobs that found some.")
+    took.add_metric([], _counts(swept.run), swept.run.total / 1000)
+    yield took
+
+
+def _counts(histogram: Histogram) -> list[tuple[str, int]]:
+    return [*zip(_EDGE_NAMES, histogram.cumulative(_EDGES), strict=True), ("+Inf", histogram.count)]
 
 
 def _of_queues(now: MetricsSnapshot) -> Iterator[Metric]:

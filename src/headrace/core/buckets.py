@@ -16,7 +16,7 @@ from headrace.core.clock import to_ms
 from headrace.core.settings import Settings
 from headrace.errors import InvalidJob
 
-Section = Literal["q", "w", "g"]  # of a queue, of the workers, gauges
+Section = Literal["q", "w", "g", "a"]  # of a queue, of the workers, gauges, of the archive
 
 
 class Width(Struct, frozen=True):

@@ -27,8 +27,18 @@ _OTHER = {
     "workers_lost": "worker.lost",
 }
 _QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
-DURATIONS: Final = tuple(f"{what}_{how}" for what in ("wait", "run") for how in ("avg", "min", "max", *_QUANTILES))
-TALLIED: Final = (*COUNTS, *RATES, "error_rate", *DURATIONS, *_OTHER, "schedule_misses")
+_HOW = ("avg", "min", "max", *_QUANTILES)
+DURATIONS: Final = tuple(f"{what}_{how}" for what in ("wait", "run") for how in _HOW)
+# Of the archive, by what they are counted as.
+_SWEPT = {
+    "archived": "archived",
+    "archive_failures": "archive.failed",
+    "partitions_created": "partitions_created",
+    "partitions_detached": "partitions_detached",
+    "partition_failures": "partition_failures",
+}
+OF_ARCHIVE: Final = (*_SWEPT, *(f"archive_{how}" for how in _HOW))
+TALLIED: Final = (*COUNTS, *RATES, "error_rate", *DURATIONS, *_OTHER, "schedule_misses", *OF_ARCHIVE)
 
 # The names of gauges, by what they are called on the shelf.
 OF_QUEUES: Final = {
@@ -46,16 +56,25 @@ NAMES: Final = (*TALLIED, *GAUGED)
 def check_metric(name: object, *, queue: str | None, task: str | None, worker: str | None) -> str:
     """The name of a metric that can be told so finely; InvalidJob otherwise."""
     if not isinstance(name, str) or name not in NAMES:
-        near = nearest(name, NAMES) if isinstance(name, str) else None
-        hint = f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
-        raise InvalidJob(f"metric: there is no {short(name)}; {hint}")
+        raise InvalidJob(f"metric: there is no {short(name)}; {_hint(name)}")
     if worker is not None and (queue is not None or task is not None):
         raise InvalidJob("metric: either of a worker, or of a queue or task: both together are not counted")
     finer = [label for label, given in (("task", task), ("worker", worker)) if given is not None]
-    if name in GAUGED and (finer or (name in OF_STORE and queue is not None)):
-        only = "the whole store" if name in OF_STORE else "a queue or the whole store"
+    is_whole = name in OF_STORE or name in OF_ARCHIVE
+    if (name in GAUGED and finer) or (is_whole and (finer or queue is not None)):
+        only = "the whole store" if is_whole else "a queue or the whole store"
         raise InvalidJob(f"metric: {name} is read for {only}, not by {(*finer, 'queue')[0]}")
     return name
+
+
+def _hint(name: object) -> str:
+    if isinstance(name, str) and name.startswith("depth."):
+        offered = ", ".join(known for known in OF_QUEUES if known.startswith("depth."))
+        return (
+            f"how many jobs are in a state is read of those that are not over: {offered}; completed counts the others"
+        )
+    near = nearest(name, NAMES) if isinstance(name, str) else None
+    return f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
 
 
 def tallied(name: str, cell: Cell, seconds: float) -> float | None:
@@ -70,8 +89,8 @@ def summed(name: str, cells: Iterable[Cell], seconds: float) -> float | None:
         return float(_sum(some, name))
     if name in RATES:
         return _sum(some, RATES[name]) / seconds if seconds else None
-    if name in _OTHER:
-        return float(_events(some, _OTHER[name]))
+    if name in _OTHER or name in _SWEPT:
+        return float(_events(some, _OTHER.get(name) or _SWEPT[name]))
     if name == "error_rate":
         return share(_sum(some, "errors"), _sum(some, "completed"))
     if name == "schedule_misses":

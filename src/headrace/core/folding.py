@@ -27,7 +27,10 @@ _FIELDS: Final = {
 }
 _UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
 
-Place = tuple[Section, str, str]  # a queue and a task of it, or ("w", "", worker)
+# What a walk over finished jobs has done, which is counted by itself: it is of no job.
+SWEPT: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
+
+Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
 Folded = dict[tuple[int, Place], Cell]  # by the beginning of the bucket
 
 
@@ -65,19 +68,28 @@ def _place_of(group: Group) -> tuple[str, str, str]:
 
 def fold(groups: Iterable[Group]) -> Folded:
     """What these groups say, in the finest buckets."""
+    folded: Folded = {}
     heaps: defaultdict[tuple[int, str, str, str], _Heap] = defaultdict(_Heap)
     for group in groups:
-        if group.type not in _UNCOUNTED:
+        if group.type.startswith("archive."):
+            add(folded, {(TEN_SECONDS.start(group.at), ("a", "", "")): _sweep(group)})
+        elif group.type not in _UNCOUNTED:
             kind, place = _counted_as(group), _place_of(group)
             for start, count, waits, runs in _by_bucket(group):
                 heaps[(start, *place)].add(kind, count, waits, runs)
-    folded: Folded = {}
     for (start, queue, task, worker), heap in heaps.items():
         cell = heap.cell()
         add(folded, {(start, ("q", queue, task)): cell})
         if worker:
             add(folded, {(start, ("w", "", worker)): cell})
     return folded
+
+
+def _sweep(group: Group) -> Cell:
+    """A walk: how long it took, and how many jobs and partitions it was about."""
+    told = group.data[0] if group.data else {}
+    counts = {name: int(told[name]) for name in SWEPT if told.get(name)}
+    return Cell(run=Histogram.of(group.runs), other={group.type: 1, **counts})
 
 
 _Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's beginning, how many events, waits and runs

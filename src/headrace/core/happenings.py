@@ -23,6 +23,7 @@ TYPES = (
     *("job.released", "job.amended", "job.lease_lost", "job.removed", "job.dependencies_met"),
     *("queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.lost", "worker.error"),
     *("schedule.fired", "schedule.skipped", "dead.entered", "dead.resolved", "alert.raised", "alert.cleared"),
+    *("archive.swept", "archive.failed"),
 )
 _KINDS = tuple(dict.fromkeys(name.partition(".")[0] for name in TYPES))
 _CURSOR = re.compile(r"([0-9]{1,20}(?:-[0-9]{1,20})?)(?:\.([0-9]{1,9}))?", re.ASCII)

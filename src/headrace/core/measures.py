@@ -88,6 +88,15 @@ _ALL = (
     Measure("stale_errors", "1 if the last check for stale jobs failed, else 0"),
     Measure("schedule_misses", "runs of schedules that were missed, of all that were due", timed=True, unit="share"),
     Measure("schedule_errors", "schedules that could not fire"),
+    Measure("archived", "jobs that were archived", timed=True),
+    Measure("archive_failures", "walks over finished jobs that failed", timed=True),
+    *(
+        Measure(f"archive_{how}", f"time of a walk over finished jobs, {word}", timed=True, unit="seconds")
+        for how, word in _HOW.items()
+    ),
+    Measure("partitions_created", "partitions of the archive that were made", timed=True),
+    Measure("partitions_detached", "partitions of the archive that were removed", timed=True),
+    Measure("partition_failures", "partitions that could not be made, each time it was tried", timed=True),
     Measure("archive_errors", "1 if finished jobs could not be archived, else 0"),
     Measure("partition_errors", "archive partitions that are missing or could not be made"),
     Measure("store_bytes", "size of the store", unit="bytes"),

@@ -35,6 +35,7 @@ class Tally(Struct):
     steps: int = 0
     dropped: list[str] = []
     prepared: list[str] = []
+    unprepared: int = 0  # partitions that are missing all the same
     jobs: list[str] = []  # the ids of the first of them
 
     @property

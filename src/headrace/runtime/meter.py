@@ -16,7 +16,7 @@ from headrace.core.settings import Settings
 from headrace.core.tally import Cell
 from headrace.engines.protocol import Engine
 from headrace.runtime.gathering import Gathering
-from headrace.runtime.metric_reading import Place, gauges_in, jobs_in, sums_in, workers_in
+from headrace.runtime.metric_reading import Place, gauges_in, jobs_in, sums_in, sweeps_in, workers_in
 
 Label = Literal["queue", "task", "worker"]
 _LOOKBACK = 300_000  # a store that is slow to count is not counted every ten seconds
@@ -56,7 +56,7 @@ class Meter:
             return figures.gauged(name, queue, (found for _, found in read))
         width = width_within(window)
         since = buckets.since(width, window, now)
-        cells = (cell for _, cell in self.cells(width, since, now, queue=queue, task=task, worker=worker))
+        cells = (cell for _, cell in self.cells_of(name, width, since, now, queue=queue, task=task, worker=worker))
         return figures.summed(name, cells, (now - since) / 1000)
 
     def baseline(
@@ -69,7 +69,7 @@ class Meter:
         if name in figures.GAUGED:
             means = [figures.mean_of(found, name, queue) for _, found in self.gauges(HOUR, since, until)]
             return sum(means) / len(means) if means else None
-        found = list(self.cells(HOUR, since, until, queue=queue, task=task, worker=worker))
+        found = list(self.cells_of(name, HOUR, since, until, queue=queue, task=task, worker=worker))
         if not found:
             return None
         began = min(start for start, _ in found)
@@ -96,6 +96,14 @@ class Meter:
 
     # -- buckets
 
+    def cells_of(
+        self, name: str, width: Width, since: int, until: int, **which: str | None
+    ) -> Iterator[tuple[int, Cell]]:
+        """The beginnings of buckets, and what is in them that this metric is made of."""
+        if name in figures.OF_ARCHIVE:
+            return self.sweeps(width, since, until)
+        return self.cells(width, since, until, **which)
+
     def cells(
         self, width: Width, since: int, until: int, *, queue: str | None, task: str | None, worker: str | None
     ) -> Iterator[tuple[int, Cell]]:
@@ -118,6 +126,9 @@ class Meter:
 
     def workers(self, width: Width, since: int, until: int) -> Iterator[tuple[int, dict[str, Cell]]]:
         return workers_in(self._engine.shelf, width, since, until)
+
+    def sweeps(self, width: Width, since: int, until: int) -> Iterator[tuple[int, Cell]]:
+        return sweeps_in(self._engine.shelf, width, since, until)
 
     def gauges(self, width: Width, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
         return gauges_in(self._engine.shelf, width, since, until)

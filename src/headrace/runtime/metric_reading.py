@@ -63,6 +63,12 @@ def workers_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[t
         yield buckets.parsed(paper.key)[0], _each(paper.value)
 
 
+def sweeps_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, Cell]]:
+    """For each bucket that has any: its beginning, and what walks over finished jobs have done."""
+    for paper in _named(shelf, width, since, until, "a"):
+        yield buckets.parsed(paper.key)[0], total(_each(paper.value).values())
+
+
 def gauges_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, Gauges]]:
     """For each bucket that has any: its beginning, and its gauges."""
     for paper in _named(shelf, width, since, until, "g"):

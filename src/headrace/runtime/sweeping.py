@@ -19,6 +19,7 @@ from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.departures import Tally
 from headrace.runtime.sweep import Sweep
+from headrace.runtime.sweep_news import tell_sweep
 
 log = logging.getLogger("headrace.keeper")
 
@@ -61,6 +62,7 @@ class Sweeping:
             self._pieces = None  # a walk that was cut off begins anew
             self._error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
             self._record(_SAY_SO_FOR)
+            self._tell(self._error)
             raise
         self._worked += time.perf_counter() - began
         if self._engine.clock.now() >= self._said_at + _SAY_SO_EVERY:
@@ -94,7 +96,11 @@ class Sweeping:
                 *(took, self._worked),
             )
         self._record(to_ms(pause))
+        self._tell()
         return pause
+
+    def _tell(self, error: str | None = None) -> None:
+        tell_sweep(self._engine, self._settings, self._tally, self._engine.clock.now() - self._began, error)
 
     def _record(self, leave_for: int) -> None:
         now = self._engine.clock.now()

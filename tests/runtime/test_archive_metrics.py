@@ -1,0 +1,167 @@
+"""What walks over finished jobs have done, as events and as metrics."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from headrace import Headrace, InvalidJob
+from headrace.app.prometheus import OTHERS, bounded
+from headrace.core.retention import Swept
+from headrace.core.tally import Cell, total
+from headrace.runtime.sweeping import Sweeping
+from headrace.testing import VirtualClock, drain
+
+DAY = 86_400
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def app(url: str, folder: Path, clock: VirtualClock) -> Iterator[Headrace]:
+    elsewhere = f"sqlite:///{folder / 'archive.db'}" if url.startswith("redis") else None
+    with Headrace(url, clock=clock, archive_url=elsewhere, archive_keep=30 * DAY) as app:
+
+        @app.task(name="work")
+        def work() -> None: ...
+
+        yield app
+
+
+def ripe(app: Headrace, clock: VirtualClock, jobs: int) -> None:
+    for _ in range(jobs):
+        app.enqueue("work")
+    drain(app)
+    clock.advance(8 * DAY)
+
+
+def walk(app: Headrace) -> None:
+    """As a worker does it, to the end."""
+    chore = Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive)
+    while chore.do() == 0.0:
+        pass
+
+
+def test_what_was_archived_is_told_and_counted(app: Headrace, clock: VirtualClock) -> None:
+    ripe(app, clock, 3)
+    walk(app)
+    [event] = app.events(types="archive.*", follow=False)
+    assert (event.type, event.data["archived"], event.job_id) == ("archive.swept", 3, None)
+    assert event.data["partitions_created"] >= 3, "this week's and the two after it"
+    assert event.data["run"] >= 0
+    value = app.metrics.value
+    assert value("archived") == 3
+    assert value("archive_failures") == 0
+    assert value("partitions_created") == event.data["partitions_created"]
+    assert value("archive_max") == event.data["run"]
+    assert value("run_max", window="30d") == value("run_max", window="30d", task="work"), "a walk is no run of a job"
+    assert sum(point.value or 0 for point in app.metrics.series("archived", window=600).points) == 3
+    clock.advance(120)
+    walk(app)
+    assert len(list(app.events(types="archive.*", follow=False))) == 1, "nothing was ripe, nothing is told"
+    assert value("archived") == 0
+    assert value("archived", window="1h") == 3
+
+
+def test_partitions_that_go_are_counted(app: Headrace, clock: VirtualClock) -> None:
+    ripe(app, clock, 1)
+    walk(app)
+    clock.advance(60 * DAY)
+    app.lifecycle.archive(dry_run=False)
+    *_, event = app.events(types="archive.swept", follow=False)
+    assert event.data["partitions_detached"] >= 1
+    assert app.metrics.value("partitions_detached") == event.data["partitions_detached"]
+
+
+def test_a_dry_run_tells_nothing(app: Headrace, clock: VirtualClock) -> None:
+    ripe(app, clock, 1)
+    app.lifecycle.archive()
+    assert not list(app.events(types="archive.*", follow=False))
+
+
+@pytest.mark.engines("sqlite")
+def test_a_walk_that_fails_is_counted_with_what_it_had_done(
+    app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ripe(app, clock, 2)
+
+    def away(*_: object) -> list[str]:
+        raise OSError("no room")
+
+    assert app.hub.archive is not None
+    monkeypatch.setattr(type(app.hub.archive), "prepare", away)
+    with pytest.raises(OSError, match="no room"):
+        walk(app)
+    [event] = app.events(types="archive.*", follow=False)
+    assert (event.type, event.data["error"], event.data["archived"]) == ("archive.failed", "OSError: no room", 2)
+    assert (app.metrics.value("archive_failures"), app.metrics.value("archived")) == (1, 2)
+    last = app.engine.sweeper.last()
+    assert isinstance(last, Swept)
+    assert last.error == "OSError: no room"
+
+
+@pytest.mark.engines("sqlite")
+def test_partitions_that_could_not_be_made_are_counted(
+    app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    facts = app.engine.facts
+    monkeypatch.setattr(app.engine, "facts", lambda: {**facts(), "partitions_missing": 2})
+    walk(app)
+    assert app.metrics.value("partition_failures") == 2
+
+
+@pytest.mark.engines("sqlite")
+def test_prometheus_reads_what_the_archive_did(app: Headrace, clock: VirtualClock) -> None:
+    ripe(app, clock, 3)
+    walk(app)
+    text = app.metrics.prometheus()[1].decode()
+    assert "headrace_jobs_archived_total 3.0" in text
+    assert "headrace_archive_failures_total 0.0" in text
+    assert 'headrace_archive_seconds_bucket{le="+Inf"} 1.0' in text
+    assert "headrace_partitions_created_total" in text
+    assert "headrace_partition_failures_total 0.0" in text
+
+
+@pytest.mark.engines("sqlite")
+def test_without_events_nothing_is_told(url: str, clock: VirtualClock) -> None:
+    with Headrace(url, clock=clock, events=False) as app:
+        app.task(name="work")(lambda: None)
+        ripe(app, clock, 1)
+        walk(app)
+        assert not list(app.events(types="archive.*", follow=False))
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    ("name", "which", "words"),
+    [
+        ("depth.completed", {}, "depth.waiting, depth.pending.*; completed counts"),
+        ("depth.failed", {}, "those that are not over"),
+        ("archived", {"queue": "mail"}, "the whole store, not by queue"),
+        ("archive_p95", {"task": "work"}, "the whole store, not by task"),
+        ("archivd", {}, "did you mean 'archived'"),
+    ],
+)
+def test_an_error_names_what_is_offered(app: Headrace, name: str, which: dict[str, str], words: str) -> None:
+    with pytest.raises(InvalidJob, match=words):
+        app.metrics.value(name, **which)  # type: ignore[arg-type]
+
+
+@pytest.mark.engines("sqlite")
+def test_only_the_busiest_tasks_have_lines_of_their_own(app: Headrace) -> None:
+    jobs = {(f"q{n % 2}", f"t{n:03}"): Cell(enqueued=n, completed=n) for n in range(1000)}
+    told = bounded(jobs, 100)
+    assert len(told) == 102
+    assert [place for place in told if place[1] == OTHERS] == [("q0", OTHERS), ("q1", OTHERS)]
+    assert total(told.values()) == total(jobs.values()), "nothing is lost"
+    assert min(cell.enqueued for place, cell in told.items() if place[1] != OTHERS) >= 512
+    busier = {**jobs, ("q0", "t600"): Cell(enqueued=700, completed=700)}
+    assert bounded(busier, 100).keys() == told.keys(), "who is a little busier does not trade places"
+    assert bounded(jobs, 1000) == jobs
+    with pytest.raises(InvalidJob, match="tasks"):
+        app.metrics.prometheus(tasks=0)
