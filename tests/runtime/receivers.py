@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import socket
 import socketserver
+import ssl
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -42,45 +44,95 @@ def web_server() -> Iterator[Hook]:
 
 
 class Mailbox:
-    """A mail server that speaks SMTP without TLS, and what it was sent. It refuses addresses that begin with `no`."""
+    """A mail server that speaks SMTP, and what it was sent. It refuses addresses that begin with `no`.
+
+    `secured` are the words that came over TLS, `bare` those that did not.
+    """
 
     def __init__(self) -> None:
         self.port = 0
         self.messages: list[str] = []
         self.envelopes: list[list[str]] = []
+        self.secured: list[str] = []
+        self.bare: list[str] = []
+
+
+class _Conversation:
+    """What is said on one connection."""
+
+    def __init__(self, box: Mailbox, wire: socket.socket, tls: ssl.SSLContext | None, is_secure: bool) -> None:
+        self._box = box
+        self._wire = wire
+        self._tls = tls
+        self._is_secure = False
+        self._envelope: list[str] = []
+        self._answers = {"MAIL": self._note, "RCPT": self._note, "DATA": self._take, "EHLO": self._greet}
+        if is_secure:
+            self._secure()
+        else:
+            self._file = wire.makefile("rb")
+
+    def _secure(self) -> None:
+        assert self._tls is not None
+        self._wire = self._tls.wrap_socket(self._wire, server_side=True)
+        self._file = self._wire.makefile("rb")
+        self._is_secure = True
+
+    def _say(self, *lines: str) -> None:
+        self._wire.sendall("".join(f"{line}\r\n" for line in lines).encode())
+
+    def hold(self) -> None:
+        try:
+            self._say("220 mail ready")
+            while line := self._file.readline().decode().strip():
+                word = line.partition(" ")[0].upper()
+                (self._box.secured if self._is_secure else self._box.bare).append(word)
+                if word == "STARTTLS" and self._tls is not None:
+                    self._say("220 go on")
+                    self._secure()
+                elif word == "QUIT":
+                    self._say("221 bye")
+                    return
+                else:
+                    self._answers.get(word, self._agree)(line)
+        finally:
+            self._file.close()
+            self._wire.close()
+
+    def _agree(self, line: str) -> None:
+        self._say("235 known" if line.startswith("AUTH") else "250 ok")
+
+    def _greet(self, line: str) -> None:
+        offers = [] if self._tls is None else ["250-AUTH PLAIN" if self._is_secure else "250-STARTTLS"]
+        self._say("250-mail", *offers, "250 HELP")
+
+    def _note(self, line: str) -> None:
+        self._envelope.append(line)
+        self._say("550 nobody here" if "<no" in line else "250 ok")
+
+    def _take(self, line: str) -> None:
+        self._say("354 go on")
+        self._box.messages.append(b"".join(iter(self._file.readline, b".\r\n")).decode())
+        self._box.envelopes.append(self._envelope)
+        self._say("250 taken")
 
 
 @contextlib.contextmanager
-def mail_server() -> Iterator[Mailbox]:
+def mail_server(tls: ssl.SSLContext | None = None, *, at_once: bool = False) -> Iterator[Mailbox]:
+    """Without TLS; with it when STARTTLS is said; or with it from the start."""
     box = Mailbox()
 
-    class Handler(socketserver.StreamRequestHandler):
-        def say(self, line: str) -> None:
-            self.wfile.write(f"{line}\r\n".encode())
-
+    class Handler(socketserver.BaseRequestHandler):
         def handle(self) -> None:
-            self.say("220 mail ready")
-            envelope: list[str] = []
-            for raw in self.rfile:
-                line = raw.decode().strip()
-                word = line.partition(" ")[0].upper()
-                if word in ("MAIL", "RCPT"):
-                    envelope.append(line)
-                    self.say("550 nobody here" if "<no" in line else "250 ok")
-                elif word == "DATA":
-                    self.say("354 go on")
-                    lines = iter(self.rfile.readline, b".\r\n")
-                    box.messages.append(b"".join(lines).decode())
-                    box.envelopes.append(envelope)
-                    self.say("250 taken")
-                elif word == "QUIT":
-                    self.say("221 bye")
-                    return
-                else:
-                    self.say("250 ok")
+            with contextlib.suppress(ssl.SSLError, ConnectionError):  # who does not trust us goes
+                _Conversation(box, self.request, tls, at_once).hold()
 
     class Server(socketserver.ThreadingTCPServer):
         daemon_threads = True
+
+        def shutdown_request(self, request: Any) -> None:
+            with contextlib.suppress(OSError):  # the conversation has closed it
+                super().shutdown_request(request)
 
     server = Server(("127.0.0.1", 0), Handler)
     box.port = server.server_address[1]

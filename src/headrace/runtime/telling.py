@@ -24,7 +24,7 @@ from headrace.runtime.crew import Crew, Run
 WITHIN = 0.25  # seconds: how long the start of a long run may wait for a turn
 _LONGEST = 500  # characters of a log line: an event is a hint, the job has the whole of it
 _SEALED = '{"$sealed"'
-_Key = tuple[str, int]
+Key = tuple[str, int]  # the id of a job, and the version of its claim
 _Kind = tuple[str, str, str]  # what is told, of which queue and task
 _Row = tuple[str, int, int, int]  # a job, its attempt, and how long it waited and ran, in milliseconds
 
@@ -52,15 +52,15 @@ class Greeter:
 class Teller:
     """One worker's news. Only the thread that makes the turns uses it."""
 
-    def __init__(self, worker_id: str, crew: Crew, held: Mapping[_Key, Claim], *, tells: bool) -> None:
+    def __init__(self, worker_id: str, crew: Crew, held: Mapping[Key, Claim], *, tells: bool) -> None:
         self._worker_id = worker_id
         self._crew = crew
         self._held = held
         self._tells = tells
         self._untold: list[Run] = []
         self._offered = 0  # how many of these the last news were about
-        self._going_on: dict[_Key, int] = {}  # those of them that had not succeeded, and when they began
-        self._began: dict[_Key, int] = {}
+        self._going_on: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
+        self._began: dict[Key, int] = {}
 
     def is_due(self) -> bool:
         """Whether a start has waited long enough to be told by itself."""
@@ -86,7 +86,7 @@ class Teller:
                 run = outcome.at - self._began.get(key, outcome.at)
                 rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, run))
         groups = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
-        return [*groups, *self._noted(notes)]
+        return [*groups, *noted(notes, self._held, self._worker_id)]
 
     def told(self, done: Sequence[Outcome]) -> None:
         """The store has the last news, with these outcomes."""
@@ -123,18 +123,20 @@ class Teller:
         self._offered = len(untold)
         return rows
 
-    def _noted(self, notes: Sequence[Note]) -> list[Group]:
-        newest = {(note.id, note.version): note for note in notes if note.progress is not None}
-        told = [("job.progress", note, _progress(note)) for note in newest.values()]
-        told += [("job.log", note, _line(note)) for note in notes if note.message is not None]
-        return [
-            Group(
-                *(kind, note.at, claim.queue, claim.task, self._worker_id, [claim.id], [claim.attempt]),
-                data=[data] if data else [],
-            )
-            for kind, note, data in told
-            if (claim := self._held.get((note.id, note.version))) is not None
-        ]
+
+def noted(notes: Sequence[Note], held: Mapping[Key, Claim], worker: str) -> list[Group]:
+    """What is told of the notes of runs: the newest progress of each, and every line of a log."""
+    newest = {(note.id, note.version): note for note in notes if note.progress is not None}
+    told = [("job.progress", note, _progress(note)) for note in newest.values()]
+    told += [("job.log", note, _line(note)) for note in notes if note.message is not None]
+    return [
+        Group(
+            *(kind, note.at, claim.queue, claim.task, worker, [claim.id], [claim.attempt]),
+            data=[data] if data else [],
+        )
+        for kind, note, data in told
+        if (claim := held.get((note.id, note.version))) is not None
+    ]
 
 
 def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> Group:

@@ -29,6 +29,7 @@ from headrace.runtime.plan import Plan, Planner, conclude
 from headrace.runtime.planting import in_their_flows
 from headrace.runtime.sealing import opened_steps, sealed_note, sealed_step
 from headrace.runtime.steps import Suspended
+from headrace.runtime.telling import Key, noted
 
 T = TypeVar("T")
 
@@ -45,7 +46,8 @@ class Shift:
         self._lease = int(app.settings.lease * 1000)
         self._fired = False
         self._tells = app.settings.events
-        self._claims: dict[str, Claim] = {}
+        self._held: dict[Key, Claim] = {}
+        self._began: dict[Key, int] = {}
         self.seal = app.seal
         self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload, app.seal)
         self._fulfiller = Fulfiller(app.engine.desk, self._planner.keeps_result, app.seal)
@@ -88,23 +90,29 @@ class Shift:
             self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
 
     def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
-        groups = self._news(done) if self._tells else ()
+        groups = [*self._news(done), *noted(notes, self._held, WORKER)] if self._tells else ()
         self._engine.exchange(in_their_flows(self._engine.desk, list(done)), None, notes, groups=groups)
+        for outcome in done:
+            self._held.pop((outcome.id, outcome.version), None)
+            self._began.pop((outcome.id, outcome.version), None)
 
     def _taken(self, claim: Claim) -> Claim:
-        self._claims[claim.id] = claim
+        self._held[claim.id, claim.version] = claim
+        self._began[claim.id, claim.version] = self.clock.now()
         return claim
 
     def _news(self, done: Sequence[Outcome]) -> list[Group]:
-        """What a worker would tell of these runs. Each took no time."""
+        """What a worker would tell of these runs. Each took as long as it moved the clock."""
         told = []
         for outcome in done:
-            claim = self._claims.pop(outcome.id, None)
+            key = (outcome.id, outcome.version)
+            claim = self._held.get(key)
             if claim is not None and not outcome.quiet:
-                kind, runs = (RAN, [0]) if outcome.event is Event.SUCCEED else (STARTED, [])
-                wait = max(outcome.at - max(claim.created_at, claim.run_at), 0)
-                about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt])
-                told.append(Group(kind, *about, [wait], runs))
+                began = self._began[key]
+                wait, run = max(began - max(claim.created_at, claim.run_at), 0), max(outcome.at - began, 0)
+                about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt], [wait])
+                is_success = outcome.event is Event.SUCCEED
+                told.append(Group(RAN, *about, [run]) if is_success else Group(STARTED, *about, [], [run]))
         return told
 
     def fulfilled(self, claim: Claim) -> Claim:
