@@ -3,11 +3,27 @@
 from __future__ import annotations
 
 from bench.measure import Measure
-from bench.measures import archive, depth, drain, enqueue, events, find, idle, imports, latency, peers, processes
+from bench.measures import (
+    archive,
+    depth,
+    drain,
+    enqueue,
+    events,
+    find,
+    idle,
+    imports,
+    latency,
+    live,
+    peers,
+    processes,
+)
 from bench.peers import Peer
 from bench.places import Engine
 
-NAMES = ("enqueue", "drain", "peers", "processes", "latency", "idle", "depth", "find", "archive", "events", "imports")
+NAMES = (
+    *("enqueue", "drain", "peers", "processes", "latency", "idle"),
+    *("depth", "find", "archive", "events", "live", "imports"),
+)
 
 
 def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
@@ -23,5 +39,6 @@ def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
         find.MEASURE,
         archive.MEASURE,
         events.MEASURE,
+        live.MEASURE,
         imports.measure(candidates),
     ]

@@ -115,7 +115,7 @@ class Webhooks:
         """Send it events again, of what happens from now on."""
         return self._change(webhook_id, paused=False, reason=None)
 
-    def update(self, webhook_id: str, *, insecure: bool = False, **fields: Any) -> Webhook:
+    def update(self, webhook_id: str, /, *, insecure: bool = False, **fields: Any) -> Webhook:
         """Change its `url`, its `types`, its `queue` or its `task`; what is not named stays, also the secret."""
         for name in fields:
             if name not in _CHANGEABLE:
