@@ -149,7 +149,7 @@ def test_without_events_nothing_is_told(url: str, clock: VirtualClock) -> None:
 )
 def test_an_error_names_what_is_offered(app: Headrace, name: str, which: dict[str, str], words: str) -> None:
     with pytest.raises(InvalidJob, match=words):
-        app.metrics.value(name, **which)  # type: ignore[arg-type]
+        app.metrics.value(name, **which)
 
 
 @pytest.mark.engines("sqlite")
