@@ -19,6 +19,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from headrace import ConfigError, Headrace, InvalidJob, Retry, Snooze, chain, current_job
 from headrace.contrib.otel import context_of, instrument, uninstrument
+from headrace.runtime.departures import Tally
+from headrace.runtime.sweep_news import tell_sweep
 from headrace.testing import drain
 from tests.runtime.kit import PATIENCE, SOON, eventually
 from tests.surfaces import traced_shop
@@ -303,3 +305,20 @@ def test_a_worker_traces_what_it_takes_over(scene: Scene) -> None:
         eventually(scene.attempts, "the span")
     (attempt,) = scene.attempts()
     assert attempt.parent is None
+
+
+def test_what_is_archived_is_counted_by_one_of_those_who_listen(scene: Scene) -> None:
+    app = scene.app
+    instrument(app, scene.provider, MeterProvider([other := InMemoryMetricReader()]))
+    assert other.get_metrics_data() is None
+    with app.listening():
+        tell_sweep(app.engine, app.settings, Tally(archived=3, prepared=["a", "b"], dropped=["c"], unprepared=1), 1500)
+        tell_sweep(app.engine, app.settings, Tally(), 20, "OSError: no room")
+        found = Scene(app, scene.exporter, other, scene.provider)
+        eventually(lambda: "headrace.archive.failures" in found.counts(), "both walks are counted")
+    counts = found.counts()
+    assert counts["headrace.jobs.archived"] == 3
+    assert counts["headrace.archive.duration"] == 2
+    assert counts["headrace.archive.failures"] == 1
+    names = ("created", "detached", "failures")
+    assert [counts[f"headrace.partitions.{name}"] for name in names] == [2, 1, 1]

@@ -37,7 +37,9 @@ def instrument(
     """
     tracer = trace.get_tracer("headrace", __version__, tracer_provider, _SCHEMA)
     meter = metrics.get_meter("headrace", __version__, meter_provider, _SCHEMA)
-    app.trace(Spans(app, tracer, Counts(meter), tracer_provider))
+    counts = Counts(meter)
+    app.trace(Spans(app, tracer, counts, tracer_provider))
+    app.on("archive.*", name="headrace.otel")(counts.swept)
 
 
 def uninstrument(app: Headrace) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 
 from opentelemetry.metrics import Meter
 
-from headrace import Job
+from headrace import Happening, Job
 from headrace.core.model import Claim, Outcome
 from headrace.core.states import State
 
@@ -28,8 +28,11 @@ class Counts:
 
         def times(name: str, what: str) -> Any:
             return meter.create_histogram(
-                f"headrace.attempt.{name}", unit="s", description=what, explicit_bucket_boundaries_advisory=_SECONDS
+                f"headrace.{name}", unit="s", description=what, explicit_bucket_boundaries_advisory=_SECONDS
             )
+
+        def partitions(name: str, what: str) -> Any:
+            return meter.create_counter(f"headrace.partitions.{name}", unit="{partition}", description=what)
 
         self._enqueued = count("enqueued", "Jobs that were enqueued.")
         self._ends = {
@@ -37,8 +40,28 @@ class Counts:
             State.FAILED: count("failed", "Jobs that failed for good."),
             State.RETRYING: count("retried", "Attempts that failed and are to be repeated."),
         }
-        self._duration = times("duration", "How long attempts ran.")
-        self._wait = times("wait", "How long jobs were due before their attempt began.")
+        self._duration = times("attempt.duration", "How long attempts ran.")
+        self._wait = times("attempt.wait", "How long jobs were due before their attempt began.")
+
+        self._swept = {
+            "archived": count("archived", "Jobs that were archived."),
+            "partitions_created": partitions("created", "Partitions of the archive that were made."),
+            "partitions_detached": partitions("detached", "Partitions of the archive that were removed."),
+            "partition_failures": partitions("failures", "Partitions that could not be made, each time it was tried."),
+        }
+        self._sweep = times("archive.duration", "How long walks over finished jobs took that found some.")
+        self._sweep_failures = meter.create_counter(
+            "headrace.archive.failures", unit="{walk}", description="Walks over finished jobs that failed."
+        )
+
+    def swept(self, event: Happening) -> None:
+        """A walk over finished jobs. Of all processes that listen, one is told of it."""
+        for name, counter in self._swept.items():
+            if found := event.data.get(name):
+                counter.add(found)
+        self._sweep.record(event.data.get("run", 0.0))
+        if event.type == "archive.failed":
+            self._sweep_failures.add(1)
 
     def enqueued(self, jobs: Sequence[Job[Any]]) -> None:
         for (task, queue), number in Tally((job.task, job.queue) for job in jobs).items():
