@@ -10,7 +10,7 @@ from pathlib import Path
 from headrace.app import backups
 from headrace.app.backups import Backup, Progress, Restored
 from headrace.app.hub import AppHub
-from headrace.core import codec
+from headrace.core import codec, stalls
 from headrace.core.care import REPAIRS, Finding, Sizes, judge_size
 from headrace.core.model import Filter, JobRow
 from headrace.core.settings import Settings
@@ -89,6 +89,9 @@ class Admin:
                 disk_free=_number(facts["disk_free"]) if "disk_free" in facts else None,
             )
         )
+        alive = {row.id for row in engine.desk.workers()}
+        stalled = [stall for stall in stalls.told(engine.shelf.browse(stalls.KIND)) if stall.worker in alive]
+        found += stalls.judge_stalls(stalled, engine.clock.now())
         return found + (self._read_all() if deep else [])
 
     def repair(self, codes: Collection[str] | None = None, *, dry_run: bool = False) -> dict[str, int]:

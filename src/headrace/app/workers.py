@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import datetime
 
 import msgspec
 from msgspec import Struct
 
+from headrace.core import stalls
 from headrace.core.clock import to_datetime
 from headrace.core.model import WorkerRow
 from headrace.core.vitals import KIND, Vitals, key_of, told
@@ -16,7 +18,8 @@ from headrace.engines.protocol import Engine
 class WorkerInfo(Struct, frozen=True, kw_only=True):
     """One worker as it last reported itself.
 
-    `cpu` is the share of a core that its process takes, `memory` its size in bytes; None until it has told.
+    `cpu` is the share of a core that its process takes, `memory` its size in bytes; None until it has told. `stalled`
+    are those of its parts that make no progress although it is alive.
     """
 
     id: str
@@ -36,9 +39,15 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     capabilities: list[str] = []
     cpu: float | None = None
     memory: int | None = None
+    stalled: list[str] = []
+
+    @property
+    def condition(self) -> str:
+        """Its state in one word, or what is wrong with it."""
+        return "silent" if self.silent else "stalled" if self.stalled else self.state
 
     @classmethod
-    def of(cls, row: WorkerRow, now: int, vitals: Vitals | None = None) -> WorkerInfo:
+    def of(cls, row: WorkerRow, now: int, vitals: Vitals | None = None, stalled: Iterable[str] = ()) -> WorkerInfo:
         known = msgspec.structs.asdict(row)
         known.pop("wish")
         known["silent"] = row.is_silent(now)
@@ -53,6 +62,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
                 "heartbeat": row.heartbeat / 1000,
                 "cpu": None if vitals is None else vitals.cpu,
                 "memory": None if vitals is None else vitals.memory,
+                "stalled": sorted(stalled),
             }
         )
 
@@ -62,4 +72,7 @@ def all_workers(engine: Engine, now: int) -> list[WorkerInfo]:
     rows = engine.desk.workers()
     keys = {row.id: key_of(row.host, row.pid) for row in rows}
     known = told(engine.shelf.get(KIND, sorted(set(keys.values()))), now) if rows else {}
-    return [WorkerInfo.of(row, now, known.get(keys[row.id])) for row in rows]
+    stalled: dict[str, list[str]] = {}
+    for stall in stalls.told(engine.shelf.browse(stalls.KIND)) if rows else ():
+        stalled.setdefault(stall.worker, []).append(stall.part)
+    return [WorkerInfo.of(row, now, known.get(keys[row.id]), stalled.get(row.id, ())) for row in rows]

@@ -154,7 +154,7 @@ class Lookout:
     def _worker(self, worker: WorkerInfo, running: Iterable[Job[Any]], now: datetime) -> WorkerSight:
         return WorkerSight(
             id=worker.id,
-            state="silent" if worker.silent else worker.state,
+            state=worker.condition,
             running=worker.running,
             concurrency=worker.concurrency,
             completed=worker.completed,

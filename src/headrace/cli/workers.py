@@ -63,7 +63,7 @@ def list_workers(session: Session, as_json: bool) -> None:
 def _row(worker: WorkerInfo, now: datetime) -> list[str]:
     return [
         worker.id,
-        "silent" if worker.silent else worker.state,
+        worker.condition,
         str(worker.pid),
         f"{worker.running}/{worker.concurrency}",
         str(worker.completed),

@@ -80,7 +80,7 @@ _ALL = (
     Measure("oldest", "age of the oldest pending job; 0 without any", ("queue",), unit="seconds"),
     Measure("fullness", "jobs that wait, of the max_length of their queue", ("queue",), unit="share"),
     Measure("workers", "workers that are alive", ("queue",)),
-    Measure("workers_healthy", "workers that are alive, of all that did not sign off", unit="share"),
+    Measure("workers_healthy", "workers that are alive and make progress, of all that did not sign off", unit="share"),
     Measure("dead", "dead letters that are pending", ("queue", "task", "reason")),
     Measure("dead_entered", "dead letters that came in", ("queue", "task", "reason"), timed=True),
     Measure("stale", "jobs that the last check found stale"),

@@ -33,7 +33,7 @@ SHIPPED = {
         _rule(
             "workers_unhealthy",
             "workers_healthy < 80%",
-            "workers have fallen silent",
+            "workers have fallen silent or stand still",
             for_=_MINUTE,
             severity="critical",
         ),

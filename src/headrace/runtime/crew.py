@@ -21,6 +21,7 @@ from headrace.runtime.logs import about
 from headrace.runtime.plan import Plan
 from headrace.runtime.traced_runs import begun, ended
 from headrace.runtime.tracing import Traced
+from headrace.runtime.watch import Sign
 
 NEVER = float("inf")
 _numbers = itertools.count(1)
@@ -92,6 +93,7 @@ class Crew:
         self.check_soon: Callable[[], None] = lambda: None
         self.wake_loop: Callable[[], None] = lambda: None
         self.work = threading.Condition()
+        self.sign = Sign("worker loop")
 
     # -- runs
 

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from headrace.errors import EngineUnavailable
+from headrace.runtime.watch import Sign
 
 log = logging.getLogger("headrace.keeper")
 
@@ -21,6 +22,7 @@ log = logging.getLogger("headrace.keeper")
 _REST_BESIDE_JOBS, _REST = 19.0, 1.0
 _SHORTEST_REST, _LONGEST_REST = 0.02, 2.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
+_LONGEST_CHORE = 600.0  # no piece should take this long, not even of an archive on a slow disk
 
 
 class Chore(Protocol):
@@ -45,6 +47,7 @@ class Keeper:
         self._has_jobs = has_jobs
         self._wanted = [(0.0, chore) for chore in chores]
         self._outage = 0.0
+        self.sign = Sign("keeper")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
 
@@ -52,6 +55,7 @@ class Keeper:
         self._thread.start()
 
     def stop(self) -> None:
+        self.sign.over()
         self._stopping.set()
         self._thread.join(5)
 
@@ -60,6 +64,7 @@ class Keeper:
     def _keep(self) -> None:
         while self._wanted and not self._stopping.is_set():
             at, chore = min(self._wanted, key=lambda wanted: wanted[0])
+            self.sign.back_in(max(at - time.monotonic(), 0.0) + _LONGEST_CHORE)
             if self._stopping.wait(max(at - time.monotonic(), 0.0)):
                 return
             began = time.monotonic()

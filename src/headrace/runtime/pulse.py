@@ -1,7 +1,7 @@
 """The worker's pulse: a thread that user code can't block.
 
 It renews all leases in one write, ends runs that overran their timeout, tells runs whose lease is lost, carries an
-operator's wishes to the worker, and names a job that blocks the event loop.
+operator's wishes to the worker, and names a job that blocks the event loop, and a loop of the worker that hangs.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ from headrace.runtime.loop import Loop
 from headrace.runtime.memory import resident_megabytes
 from headrace.runtime.plan import conclude, is_worker_frame
 from headrace.runtime.threads import Threads
+from headrace.runtime.watch import Sign, Watch
 
 log = logging.getLogger("headrace.worker")
 
@@ -57,9 +58,14 @@ class Pulse:
         self._renewed_at = time.monotonic()
         self._named: int | None = None
         self._stopping = threading.Event()
+        self._watch: Watch | None = None
         self._bell = engine.listen("orders")
         self._thread = threading.Thread(target=self._beat_on, name="headrace-pulse", daemon=True)
         crew.check_soon = self._bell.ring
+
+    def watch(self, *signs: Sign) -> None:
+        """Look after these loops as well."""
+        self._watch = Watch(self._engine, self._reports.describe().id, signs, self._lease)
 
     def start(self) -> None:
         self._thread.start()
@@ -69,6 +75,8 @@ class Pulse:
         self._bell.ring()
         self._thread.join(5)
         self._bell.close()
+        if self._watch is not None:
+            self._watch.close()
 
     def renew_one(self, claim: Claim) -> bool:
         """Renew a single lease at a job's own request."""
@@ -93,6 +101,8 @@ class Pulse:
                 return
             try:
                 self._look_after_runs()
+                if self._watch is not None:
+                    self._watch.look()
                 if ordered or time.monotonic() >= next_beat:
                     pause = self._heartbeat if self._beat() else min(self._heartbeat, _AGAIN)
                     next_beat = time.monotonic() + pause

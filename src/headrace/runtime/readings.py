@@ -11,6 +11,7 @@ from functools import cached_property
 import msgspec
 from msgspec import structs
 
+from headrace.core import stalls
 from headrace.core.care import Strain
 from headrace.core.expressions import USUAL_WINDOW
 from headrace.core.letters import LetterFilter
@@ -108,7 +109,11 @@ class StoreReadings:
         return sum(not one.is_silent(self._now) and (queue is None or one.serves(queue)) for one in self._workers)
 
     def _healthy(self) -> float | None:
-        return self._alive(None) / len(self._workers) if self._workers else None
+        if not self._workers:
+            return None
+        stalled = {stall.worker for stall in stalls.told(self._engine.shelf.browse(stalls.KIND))}
+        well = sum(not one.is_silent(self._now) and one.id not in stalled for one in self._workers)
+        return well / len(self._workers)
 
     # -- dead letters
 

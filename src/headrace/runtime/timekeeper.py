@@ -14,6 +14,7 @@ from collections.abc import Callable
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.firing import fire_due
+from headrace.runtime.watch import Sign
 
 log = logging.getLogger("headrace.schedules")
 
@@ -32,6 +33,7 @@ class Timekeeper:
         self._declared = False
         self._behind = 0.0
         self._outage = 0.0
+        self.sign = Sign("timekeeper")
         self._stopping = threading.Event()
         self._bell = engine.listen("times")
         self._thread = threading.Thread(target=self._keep_time, name="headrace-timekeeper", daemon=True)
@@ -41,6 +43,7 @@ class Timekeeper:
         self._thread.start()
 
     def stop(self) -> None:
+        self.sign.over()
         self._stopping.set()
         self._bell.ring()
         self._thread.join(5)
@@ -59,8 +62,10 @@ class Timekeeper:
     # -- the thread
 
     def _keep_time(self) -> None:
+        self.sign.back_in(0.0)
         while not self._stopping.is_set():
             pause = self._guarded_turn()
+            self.sign.back_in(pause)
             if self._outage:
                 self._stopping.wait(pause)  # no ring hurries it while the store is away
             elif self._bell.wait(pause):

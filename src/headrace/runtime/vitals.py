@@ -6,7 +6,7 @@ import os
 import socket
 import time
 
-from headrace.core import vitals
+from headrace.core import stalls, vitals
 from headrace.core.vitals import KIND, Vitals
 from headrace.engines.protocol import Engine
 from headrace.runtime.memory import resident_megabytes
@@ -46,6 +46,9 @@ class TellingVitals:
     def _tidy(self, now: int) -> None:
         if old := vitals.outdated(self._engine.shelf.browse(KIND), now):
             self._engine.shelf.remove(old)
+        if stalled := self._engine.shelf.browse(stalls.KIND):
+            alive = {row.id for row in self._engine.desk.workers()}
+            self._engine.shelf.remove(stalls.left_behind(stalled, alive))
 
 
 def _used() -> tuple[float, float]:

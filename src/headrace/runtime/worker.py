@@ -9,7 +9,6 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-import secrets
 import socket
 import threading
 import time
@@ -32,6 +31,7 @@ from headrace.runtime.crew import Crew
 from headrace.runtime.keeper import Companion, Keeper
 from headrace.runtime.loop import Loop
 from headrace.runtime.memory import resident_megabytes
+from headrace.runtime.naming import new_worker_id
 from headrace.runtime.plan import Planner
 from headrace.runtime.preemption import run_in_the_way
 from headrace.runtime.pulse import Pulse, end_run
@@ -70,7 +70,7 @@ class Worker:
         at_most: int | None = None,
         seal: Seal | None = None,
     ) -> None:
-        self.worker = self.id = _worker_id()
+        self.worker = self.id = new_worker_id()
         self._engine = engine
         self._settings = settings
         self._task_names = task_names
@@ -121,6 +121,7 @@ class Worker:
         chores = chores_of(self._engine, self._settings, self._archive, planner.removing) if fires else ()
         keeper = Keeper(chores, has_jobs=lambda: bool(self._crew.running or self._crew.waiting))
         timekeepers = [Timekeeper(self._engine, self._declare)] if fires else []
+        self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [self._listener(self.id)] if self._listener is not None else []
         self._companions: list[Companion] = [Greeter(self._engine, described), *timekeepers, keeper, *listeners]
         self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
@@ -250,6 +251,7 @@ class Worker:
 
     def _guarded_turn(self) -> float | None:
         """A turn that survives the store being away, and anything else. Meanwhile no ring hurries the next one."""
+        self._crew.sign.back_in(_OUTAGE_LONGEST)  # the longest pause there is
         left = self._outage_ends - time.monotonic()
         if left > 0:
             return left
@@ -338,6 +340,7 @@ class Worker:
     def _wind_down(self) -> None:
         """Give back what was not begun, let runs finish until the deadline, release the rest."""
         crew = self._crew
+        crew.sign.over()
         log.info("worker %s stops: %d jobs are running", self.id, len(crew.running))
         while True:
             self._trade.give_back()
@@ -391,8 +394,3 @@ class Worker:
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self._state}>"
-
-
-def _worker_id() -> str:
-    host = "".join(char if char.isalnum() or char in "-_" else "-" for char in socket.gethostname())[:40]
-    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"

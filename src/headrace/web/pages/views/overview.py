@@ -107,6 +107,9 @@ def _of_workers(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[Wo
         if worker.silent:
             text = f"Worker {worker.id} fell silent; another one takes over what it ran."
             yield Trouble(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
+        elif worker.stalled:
+            text = f"Worker {worker.id} lives, but stands still in part: {', '.join(worker.stalled)}. Restart it."
+            yield Trouble(text=text, link=visit.at(f"/workers/{worker.id}"), grave=True)
 
 
 def _calm_words(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> str:

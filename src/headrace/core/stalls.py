@@ -1,0 +1,50 @@
+"""Parts of a worker that no longer make progress although their process lives, as its pulse has told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.care import Finding
+from headrace.core.shelf import STAYS, Paper
+
+KIND = f"{STAYS}stalls"
+
+
+class Stall(Struct, frozen=True):
+    """A part of a worker, and since when it has given no sign of life."""
+
+    worker: str
+    part: str
+    since: int
+
+
+_decode = msgspec.json.Decoder(Stall).decode
+
+
+def paper_of(stall: Stall) -> Paper:
+    return Paper(KIND, f"{stall.worker}/{stall.part}", 0, msgspec.json.encode(stall).decode())
+
+
+def told(papers: Iterable[Paper]) -> list[Stall]:
+    return [_decode(paper.value) for paper in papers]
+
+
+def left_behind(papers: Iterable[Paper], workers: Collection[str]) -> list[Paper]:
+    """The papers of workers that are no more."""
+    return [paper for paper in papers if _decode(paper.value).worker not in workers]
+
+
+def judge_stalls(stalls: Iterable[Stall], now: int) -> list[Finding]:
+    """What an operator should know of them."""
+    return [
+        Finding(
+            code="stalled_workers",
+            sentence=f"the {stall.part} of worker {stall.worker} has stood still for {(now - stall.since) // 1000} s",
+            advice="its log has the place where it is; restart the worker",
+            examples=(stall.worker,),
+        )
+        for stall in stalls
+    ]
