@@ -56,7 +56,7 @@ _PARTS = {
 _IF_NEEDED = {
     "gatekeeper": (
         ("heads", "orders", "turns", "buckets", "limits", "laning"),
-        "limit > 0 and (minded or ARGV[14] == '1')",
+        "limit > 0 and ARGV[14] == '1' or asks_care()",
     ),
     "kin": (("kinship", "nursery"), "ARGV[15] == '1' or call('EXISTS', KIN) == 1"),
     "nursery": (("uniques", "births", "laning", "arrivals", "planting"), "ARGV[15] == '1'"),

@@ -64,5 +64,22 @@ end
 
 local limit = tonumber(ARGV[4])
 if limit > 0 then let_time_pass() else minded = outcome_count > 0 and is_minded() end
+-- Whether there are rules or lanes where the worker may take from. Making the gatekeeper takes half as long as a claim
+-- of one job, so rules of other queues must not call for it.
+local function asks_care()
+  if limit == 0 or not minded then return false end
+  if call('EXISTS', TASKS) == 1 then return true end
+  local served, shares = ARGV[6] == '1' and open or {}, cmsgpack.unpack(ARGV[7])
+  if ARGV[6] ~= '1' then
+    for i = 1, #shares, 2 do served[#served + 1] = shares[i] end
+  end
+  for _, key in ipairs({RULED, LANED}) do
+    for _, is_member in ipairs(ask_in_parts('SMISMEMBER', key, served, #served)) do
+      if is_member == 1 then return true end
+    end
+  end
+  return false
+end
+
 -- More lapses than one commit should hold: none of the rest may start, so come again.
 local must_wait = lapses and lapses <= now
