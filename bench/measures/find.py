@@ -15,7 +15,7 @@ from bench.measure import Figure, Goal, Measure, Readings
 from bench.tasks import open_subject
 
 _RUNS = 20
-_PATIENCE = 5.0  # seconds for one question; one that takes longer is asked less often
+_PATIENCE = 1.0  # seconds for one question; one that takes longer is asked less often
 
 # What a filter looks for may be everywhere, rare, or nowhere; old or new; alone or among others.
 _QUESTIONS = (
