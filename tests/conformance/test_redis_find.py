@@ -32,14 +32,18 @@ def check(engine: Engine, jobs: list[JobRow], which: Filter) -> None:
     assert engine.desk.count(which) == len(expected), which
 
 
-def test_a_script_that_is_out_of_time_after_every_handful_leaves_nothing_out(
-    engine: Engine, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.fixture
+def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scripts are out of time after every handful."""
     text = load("walk").text
     hasty = text.replace("PATIENCE = 5000", "PATIENCE = -1").replace("HANDFUL = 50", "HANDFUL = 3")
     assert hasty != text
     sha = hashlib.sha1(hasty.encode(), usedforsecurity=False).hexdigest()
     monkeypatch.setattr(desk, "_walk", Script("walk", hasty, sha))
+
+
+@pytest.mark.usefixtures("in_haste")
+def test_a_script_that_is_out_of_time_leaves_nothing_out(engine: Engine) -> None:
     jobs = stored(engine, 1)
     for which in (EVERYTHING, Filter(text="needle"), *questions(jobs, Random(2))):
         check(engine, jobs, which)
@@ -92,11 +96,36 @@ def test_a_search_ends_about_where_it_was_told_to_and_goes_on_there(engine: Engi
     assert 2000 - 400 - 1000 <= int(page.cursor) <= 2000 - 400
 
 
-def test_jobs_of_other_hours_are_not_looked_at(engine: Engine) -> None:
+def hours(engine: Engine) -> Filter:
+    """Five hours of thirty jobs each, and a filter that means two of them and parts of two others."""
     for hour in range(5):
-        at = NOW + hour * HOUR
+        at = NOW - NOW % HOUR + hour * HOUR
         engine.insert([new_job(f"{hour}-{number}", created_at=at + number) for number in range(30)], now=at)
-    noon = Filter(since=NOW + 2 * HOUR + 10, until=NOW + 3 * HOUR + 5)
-    expected = [f"3-{number}" for number in range(4, -1, -1)] + [f"2-{number}" for number in range(29, 9, -1)]
-    assert found(engine, noon, 4, 100) == found(engine, noon, 100, None) == expected
-    assert engine.desk.count(noon) == 25
+    return Filter(since=NOW - NOW % HOUR + 10, until=NOW - NOW % HOUR + 3 * HOUR + 5)
+
+
+def names_of(*parts: tuple[int, int, int]) -> list[str]:
+    return [f"{hour}-{number}" for hour, last, first in parts for number in range(last, first - 1, -1)]
+
+
+def test_jobs_of_other_hours_do_not_match(engine: Engine) -> None:
+    which = hours(engine)
+    expected = names_of((3, 4, 0), (2, 29, 0), (1, 29, 0), (0, 29, 10))
+    assert found(engine, which, 4, 100) == found(engine, which, 100, None) == expected
+    assert engine.desk.count(which) == len(expected)
+
+
+@pytest.mark.usefixtures("in_haste")
+def test_jobs_of_whole_hours_are_counted_once_though_others_take_too_long(engine: Engine) -> None:
+    which = hours(engine)
+    assert engine.desk.count(which) == 85
+    assert engine.desk.count_up_to(which, 1000).jobs == 85
+
+
+def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(desk, "_FEW_LOOKS", 20)
+    monkeypatch.setattr(desk, "_LOOKS", 20)
+    which = hours(engine)
+    engine.desk.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Event.DELETE, 10, now=NOW)
+    assert engine.desk.count(which) == 81
+    assert engine.desk.count(Filter(since=which.since)) == 135

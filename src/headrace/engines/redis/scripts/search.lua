@@ -56,9 +56,10 @@ local function by_worker()
   return ordered, unordered
 end
 
--- The condition to walk, and those that sift, the smallest first; and whether sets alone tell what matches.
+-- The condition to walk, and those that sift, the smallest first; and whether sets alone tell what matches, but for
+-- its time.
 local function plan()
-  local conditions, is_told = {}, not (filter.ids or filter.text or filter.since or filter.before or is_startable)
+  local conditions, is_told = {}, not (filter.ids or filter.text or is_startable)
   local function demand(ordered, unordered)
     local disorder = size_of(unordered)
     local condition = {ordered = ordered, unordered = unordered, size = size_of(ordered) + disorder,
@@ -105,9 +106,9 @@ local function sifted(members, conditions)
   return members
 end
 
--- Between which numbers are the jobs of the hours that are asked for.
+-- Between which numbers are the jobs of the hours that are asked for; and between which of them are no others.
 local function bounds()
-  local lowest, highest = 0, math.huge
+  local lowest, highest, sure_low, sure_high = 0, math.huge, 0, math.huge
   if filter.since or filter.before then
     lowest, highest = math.huge, 0
     local from = filter.since and math.floor(filter.since / 3600000) or -math.huge
@@ -115,13 +116,14 @@ local function bounds()
     local spans = call('HGETALL', P .. ':spans')
     for i = 1, #spans, 2 do
       local hour = tonumber(spans[i])
-      if from <= hour and hour <= to then
-        local first, last = spans[i + 1]:match('(%d+) (%d+)')
-        lowest, highest = math.min(lowest, tonumber(first)), math.max(highest, tonumber(last))
-      end
+      local first, last = spans[i + 1]:match('(%d+) (%d+)')
+      first, last = tonumber(first), tonumber(last)
+      if from <= hour and hour <= to then lowest, highest = math.min(lowest, first), math.max(highest, last) end
+      if hour <= from then sure_low = math.max(sure_low, last + 1) end
+      if hour >= to then sure_high = math.min(sure_high, first - 1) end
     end
   end
-  return lowest, highest
+  return lowest, highest, sure_low, sure_high
 end
 
 local function with_ids()

@@ -1,7 +1,18 @@
 -- How many jobs match a filter, if the sizes of sets tell it; otherwise nothing, and they have to be counted.
 -- ARGV: filter
 
-if filter.ids or filter.text or filter.worker or filter.since or filter.before then return false end
+if filter.ids or filter.text or filter.since or filter.before then return false end
+if filter.worker then
+  if wanted or filter.queue or filter.task or filter.tag or filter.flow or call('ZCARD', LEASES) > SMALL then
+    return false
+  end
+  local running, size = call('ZRANGE', LEASES, 0, -1), call('ZCARD', named('worker', filter.worker))
+  for _, record in ipairs(records_of(running, #running)) do
+    local j = job_of(record)
+    if j and j.worker == filter.worker then size = size + 1 end
+  end
+  return size
+end
 if wanted then
   if filter.task or filter.tag or filter.flow then return false end
   local by_number, others

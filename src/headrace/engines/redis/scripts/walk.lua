@@ -1,8 +1,7 @@
 -- The next jobs that match a filter.
--- ARGV: filter, position, "up" or "down", how many to look at, how many to find, "rows", "members" or "count", and
--- between which numbers, if that is known from an answer before
--- Answers: the position reached, or nothing at the end; what was found, or how many; how many were looked at; between
--- which numbers
+-- ARGV: filter, position, "up" or "down", how many to look at, how many to find, "rows", "members" or "count", and the
+-- bounds, if they are known from an answer before
+-- Answers: the position reached, or nothing at the end; what was found, or how many; how many were looked at; bounds
 
 local position, is_up, looks, most, mode = tonumber(ARGV[2]), ARGV[3] == 'up', tonumber(ARGV[4]), tonumber(ARGV[5]),
   ARGV[6]
@@ -29,13 +28,25 @@ end
 
 local deadline = clock() + PATIENCE
 local leading, sifting, is_told = plan()
-local low, high = tonumber(ARGV[7]), tonumber(ARGV[8])
-if not low then low, high = bounds() end
-local members = leading.is_all and by_number(leading.ordered, low, high)
+local low, high, sure_low, sure_high = tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9]), tonumber(ARGV[10])
+if not low then low, high, sure_low, sure_high = bounds() end
+local is_counted = mode == 'count' and is_told -- by the sets alone, which know of no gaps between numbers
+local members = leading.is_all and not is_counted and by_number(leading.ordered, low, high)
   or candidates(position, is_up, looks, leading, low, high)
 local looked, reached = #members, #members == looks and members[looks] or false
 if not filter.ids then members = sifted(members, sifting) end
-if mode == 'count' and is_told then return {reached, #members, looked, bound(low), bound(high)} end
+
+-- What is sure to match need not be read if it is only counted.
+local sure = {}
+if is_counted then
+  local unsure = {}
+  for _, member in ipairs(members) do
+    local number = tonumber(member)
+    local list = sure_low <= number and number <= sure_high and sure or unsure
+    list[#list + 1] = member
+  end
+  members = unsure
+end
 
 -- Whether it is worth to unpack a whole job, which takes as long as all of this: it is in a state that is asked for, and
 -- the text is somewhere in what is stored of it.
@@ -62,9 +73,12 @@ while first <= #members and #found < most and not is_late do
 end
 if first <= #members then looked = math.ceil(looked * (first - 1) / #members) end
 local answer = #found
+for _, member in ipairs(sure) do -- those behind the last one that was read are for the next time
+  if not is_late or member == reached or (member < reached) == is_up then answer = answer + 1 end
+end
 if mode == 'rows' then
   answer = rows_of(found, #found, found_records)
 elseif mode == 'members' then
   answer = found
 end
-return {reached, answer, looked, bound(low), bound(high)}
+return {reached, answer, looked, bound(low), bound(high), bound(sure_low), bound(sure_high)}
