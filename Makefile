@@ -50,7 +50,7 @@ docs: $(STAMP) ## check the docs: the pages are there, and every code block runs
 	@$(BIN)/python -m pytest tests/surfaces/test_docs.py $(ARGS)
 
 screenshots: $(STAMP) browser ## take the pictures in docs/images anew
-	@$(BIN)/python -m tests.surfaces.web.pages.screenshots
+	@$(BIN)/python -m tests.surfaces.web.pages.screenshots $(ARGS)
 
 # The dashboard is tried in a browser. Without one its tests are skipped, and say the same as this.
 BROWSERS = chromium chromium-browser google-chrome google-chrome-stable chrome microsoft-edge

@@ -1,4 +1,4 @@
-"""`make screenshots`: the pictures in docs/images, taken of a store with an hour of life in it.
+"""`make screenshots`: the pictures in docs/images, or those named by ARGS, of a store with an hour of life in it.
 
 The hour is lived in a moment, by a clock that is moved; then real workers go on where it ends. Where pngquant is
 there, the pictures are brought down to a palette: nobody sees the difference, and they are a third of the size.
@@ -11,6 +11,7 @@ import logging
 import random
 import shutil
 import subprocess
+import sys
 import tempfile
 import threading
 import time
@@ -147,7 +148,7 @@ def shoot(page: Page, address: str, name: str, *, scheme: Any = "light", size: V
     page.emulate_media(color_scheme=scheme)
     page.set_viewport_size(size)
     page.goto(address)
-    page.locator("#link[data-link=live]").wait_for()
+    page.locator("#link[data-link=live]").wait_for(state="attached")  # a phone hides it
     while page.locator("[data-soon]").count():
         page.wait_for_timeout(200)
     page.evaluate(ELSEWHERE, str(IMAGES.parents[1]))
@@ -187,10 +188,12 @@ def main() -> None:
         live_an_hour(url)
         with living(url) as app, serve(app) as site, open_browser() as browser:
             page = browser.new_page(viewport=SIZE, locale="en-US")
-            for name, path in addresses(app).items():
-                shoot(page, site.url + path, name)
-            shoot(page, site.url, "overview-dark", scheme="dark")
-            shoot(page, site.url, "overview-phone", size=PHONE)
+            pictures: dict[str, dict[str, Any]] = {name: {"path": path} for name, path in addresses(app).items()}
+            pictures["overview-dark"] = {"path": "/", "scheme": "dark"}
+            pictures["overview-phone"] = {"path": "/", "size": PHONE}
+            for name in sys.argv[1:] or pictures:
+                how = pictures[name]
+                shoot(page, site.url + how.pop("path"), name, **how)
 
 
 if __name__ == "__main__":
