@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import re
 import threading
 from collections import Counter
 from collections.abc import Iterator
@@ -100,7 +101,9 @@ def costs(app: Headrace, spy: Spy, names: dict[str, str]) -> dict[str, Counter[s
         client = Client(app.asgi())
         app.metrics.snapshot()  # who looks at figures first counts what happened since, for everybody
         spy.asked.clear()
-        assert client.get(path.format(**names)).status_code == 200, path
+        answer = client.get(path.format(**names))
+        assert answer.status_code == 200, path
+        assert re.fullmatch(r"page;dur=\d+\.\d", answer.headers["server-timing"])
         found[name] = spy.asked.copy()
     return found
 

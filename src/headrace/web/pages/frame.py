@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from urllib.parse import quote, unquote
@@ -77,6 +78,12 @@ class Frame:
 
     def _page(self, view: View) -> Callable[[Request], Response]:
         def show(request: Request) -> Response:  # not a coroutine: Starlette calls it in a thread, for the store blocks
+            began = time.perf_counter()
+            response = answer(request)
+            response.headers["Server-Timing"] = f"page;dur={1000 * (time.perf_counter() - began):.1f}"
+            return response
+
+        def answer(request: Request) -> Response:
             visit = self._visit(request)
             try:
                 shown = {**view.show(visit), "view": view, "away_since": self._glance.away_since()}
