@@ -11,8 +11,8 @@ import os
 import subprocess
 import sys
 import traceback
-from collections.abc import Callable
-from contextlib import ExitStack, suppress
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from multiprocessing import Pipe
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -224,6 +224,17 @@ class Child:
     def end(self) -> None:
         self.pipe.close()
         os.waitpid(self.pid, 0)
+
+
+@contextmanager
+def empty_store(kind: str, folder: Path) -> Iterator[str]:
+    """The URL of an empty store, for an app; of SQLite it is in memory."""
+    if kind == "sqlite":
+        yield "memory://"
+        return
+    address = KINDS[kind].create(folder)
+    yield KINDS[kind].url(address)
+    KINDS[kind].discard(address)
 
 
 class StoreUnderTest:

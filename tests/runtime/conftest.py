@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Task, Worker
-from tests.conformance.stores import KINDS
+from tests.conformance.stores import empty_store
 from tests.runtime.kit import as_kind
 
 # What these are about happens between the worker and the task, or on the test kit's own store: on three engines
@@ -30,13 +30,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 @pytest.fixture
 def url(engine_name: str, folder: Path) -> Iterator[str]:
     """An empty store of this engine."""
-    if engine_name == "sqlite":
-        yield "memory://"
-        return
-    kind = KINDS[engine_name]
-    address = kind.create(folder)
-    yield kind.url(address)
-    kind.discard(address)
+    with empty_store(engine_name, folder) as url:
+        yield url
 
 
 @pytest.fixture

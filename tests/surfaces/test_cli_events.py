@@ -117,6 +117,14 @@ def test_a_webhook_is_made_listed_paused_resumed_and_deleted(shell: Shell, app: 
     assert shell("webhooks", "list", "--json").json == []
 
 
+def test_a_webhook_is_changed(shell: Shell, app: Headrace) -> None:
+    hook = app.webhooks.create("https://example.com/in", queue="mail")
+    assert shell("webhooks", "update", hook.id, "--type", "dead.*", "-q", "").out == f"webhook {hook.id} is changed\n"
+    told = shell("webhooks", "update", hook.id, "--to", "https://example.com/on", "-t", "mail", "--json").json
+    assert (told["url"], told["types"]) == ("https://example.com/on", ["dead.entered", "dead.resolved"])
+    assert (told["queue"], told["task"]) == (None, "mail")
+
+
 def test_the_secret_is_shown_once(shell: Shell, app: Headrace) -> None:
     ran = shell("webhooks", "create", "https://example.com/in")
     assert "whsec_" in ran.out
@@ -159,6 +167,9 @@ def _until_sent(app: Headrace, webhook_id: str) -> None:
         (["create", "http://example.com"], "not encrypted"),
         (["create", "https://example.com", "--type", "nothing.*"], "there is no event type"),
         (["create", "https://example.com", "--queue", "a b"], "queue"),
+        (["update", "nobody"], "say what is to be different"),
+        (["update", "nobody", "-q", "mail"], "there is no webhook 'nobody'"),
+        (["update", "nobody", "--to", ""], "there is no webhook 'nobody'"),
         (["pause", "nobody"], "there is no webhook 'nobody'"),
         (["resume", "nobody"], "there is no webhook 'nobody'"),
         (["delete", "nobody"], "there is no webhook 'nobody'"),

@@ -80,6 +80,34 @@ def create(
         remark("the secret is not shown again")
 
 
+@webhooks.command("update", epilog=example("headrace webhooks update 5f2c1d9a7b3e --type 'job.*'"))
+@click.argument("webhook_id", metavar="ID")
+@click.option("--to", "address", metavar="URL", help="Send them there.")
+@click.option("--type", "types", multiple=True, help="Of this type, or like job.*, and of no other; repeat.")
+@click.option("--queue", "-q", help="Only of this queue; '' for any.")
+@click.option("--task", "-t", help="Only of this task; '' for any.")
+@click.option("--insecure", is_flag=True, help="Allow http to another machine.")
+@as_json_option
+@shared
+@click.pass_obj
+def update(
+    session: Session,
+    webhook_id: str,
+    address: str | None,
+    types: tuple[str, ...],
+    queue: str | None,
+    task: str | None,
+    insecure: bool,
+    as_json: bool,
+) -> None:
+    """Change where events are sent, and which. What is not named stays, also the secret."""
+    fields: dict[str, object] = {"url": address, "types": types or None, "queue": queue, "task": task}
+    named = {name: value or None for name, value in fields.items() if value is not None}
+    if not named:
+        raise click.UsageError("say what is to be different: --to, --type, --queue or --task")
+    _tell(session.store().webhooks.update(webhook_id, insecure=insecure, **named), "is changed", as_json)
+
+
 @webhooks.command("pause", epilog=example("headrace webhooks pause 5f2c1d9a7b3e"))
 @click.argument("webhook_id", metavar="ID")
 @as_json_option

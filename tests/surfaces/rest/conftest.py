@@ -8,20 +8,15 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from tests.conformance.stores import KINDS
+from tests.conformance.stores import empty_store
 from tests.surfaces.rest.kit import Api
 
 
 @pytest.fixture
 def url(engine_name: str, tmp_path: Path) -> Iterator[str]:
     """An empty store of this engine."""
-    if engine_name == "sqlite":
-        yield "memory://"
-        return
-    kind = KINDS[engine_name]
-    address = kind.create(tmp_path)
-    yield kind.url(address)
-    kind.discard(address)
+    with empty_store(engine_name, tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
