@@ -10,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
+from headrace.core.stalls import Stall, paper_of
 from tests.surfaces.command_line import Shell, eventually, open_shell
 
 
@@ -112,6 +113,17 @@ def test_a_silent_worker_is_wrong(shell: Shell) -> None:
     assert report.code == 1
     assert report.json["workers"] == {"alive": 0, "silent": 1}
     assert row.id in report.json["findings"][0]
+
+
+def test_a_worker_that_only_looks_alive_is_wrong(shell: Shell) -> None:
+    """The pulse of a worker tells it; see tests/runtime/test_watch.py."""
+    with shell.app() as app, app.worker() as worker:
+        app.engine.shelf.put([paper_of(Stall(worker.id, "timekeeper", 0)), paper_of(Stall("long-gone", "keeper", 0))])
+        report, listed = shell("doctor", "--json"), shell("workers")
+    assert report.code == 1
+    (finding,) = report.json["findings"]
+    assert f"the timekeeper of worker {worker.id} has stood still" in finding
+    assert "stalled" in listed.out
 
 
 def test_broken_code_is_a_finding_and_the_store_is_looked_at_all_the_same(shell: Shell) -> None:
