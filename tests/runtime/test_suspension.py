@@ -54,7 +54,7 @@ def test_it_goes_on_when_the_time_has_come(app: Headrace, worker: Worker, kind: 
     def threaded() -> str:
         runs.append(current_job().attempt)
         for _ in range(3):
-            current_job().sleep(0.02)
+            current_job().sleep(0.2)  # longer than to note that it sleeps, on a busy machine too
         current_job().sleep(0)
         return "rested"
 
@@ -62,7 +62,7 @@ def test_it_goes_on_when_the_time_has_come(app: Headrace, worker: Worker, kind: 
     async def coroutine() -> str:
         runs.append(current_job().attempt)
         for _ in range(3):
-            await current_job().asleep(0.02)
+            await current_job().asleep(0.2)
         return "rested"
 
     job = (coroutine if kind == "async" else threaded).enqueue()

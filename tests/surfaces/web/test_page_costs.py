@@ -117,6 +117,7 @@ def test_a_page_asks_as_little_of_a_full_store_as_of_a_small_one(
     few = costs(app, spy, names)
     grow(app, range(1, 9))
     many = costs(app, spy, names)
-    grown = {name: dict(many[name] - few[name]) for name in PAGES if many[name].total() > few[name].total()}
+    # Looks that pages share may be asked for by one visit or the next: one more is none for each of the eight.
+    grown = {(name, what): more for name in PAGES for what, more in (many[name] - few[name]).items() if more >= 4}
     assert grown == {}
     assert {name: dict(asked) for name, asked in many.items() if asked.total() > WITH_CURVES.get(name, MOST)} == {}
