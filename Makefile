@@ -4,7 +4,7 @@
 PYTHON ?=
 VENV   := .venv
 ARGS   ?=
-JOBS   ?= auto
+JOBS   ?= 0
 
 BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
@@ -18,7 +18,7 @@ help: ## list the targets
 	@echo
 	@echo "  PYTHON=/path/to/python3   the interpreter for a new $(VENV)"
 	@echo "  ARGS=\"...\"                passed on to pytest, headrace demo or bench"
-	@echo "  JOBS=1                    how many tests to run side by side; without it as many as there are cores"
+	@echo "  JOBS=auto                 as many tests side by side as there are cores; those that measure time may then fail"
 	@echo "  HEADRACE_TEST_ENGINES=... the engines to test, such as sqlite,redis; without it all of them"
 	@echo "  HEADRACE_TEST_BROWSER=... the browser to test the dashboard in; none: do without these tests"
 

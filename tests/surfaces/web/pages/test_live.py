@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace
+from tests.runtime.kit import eventually
 from tests.surfaces.web.pages.site import Site
 
 REMEMBER = "window.rememberedByThisVeryDocument = true"
@@ -97,7 +98,7 @@ def test_a_log_is_followed_until_somebody_scrolls_up(
     with app.worker(concurrency=1):
         page = visit(f"/jobs/{job.id}")
         expect(page.locator("#log")).to_contain_text("line 59")
-        assert page.locator("#log").evaluate(at_end)
+        eventually(lambda: page.locator("#log").evaluate(at_end), "the log is followed")
         page.locator("#log").evaluate("(log) => log.scrollTo(0, 0)")
         tasks["gate"].set()
         expect(page.locator("#log")).to_contain_text("the last line")
