@@ -119,7 +119,7 @@ class Server:
             try:
                 yield connection
             except BaseException as error:
-                if isinstance(error, psycopg.Error) and connection.closed:
+                if isinstance(error, psycopg.Error) and _broke_off(connection):
                     self.hang_up(connection)
                     raise ConnectionLost(f"{self.address}: {_in_a_line(error)}") from error
                 self._put_right(connection, home)
@@ -271,6 +271,11 @@ def _has_something_to_say(connection: Connection) -> bool:
     poll = select.poll()
     poll.register(connection.fileno(), select.POLLIN)
     return bool(poll.poll(0))
+
+
+def _broke_off(connection: Connection) -> bool:
+    # An answer that never came is told in two ways: the connection is known to be closed, or still waits for it.
+    return connection.info.transaction_status in (TransactionStatus.UNKNOWN, TransactionStatus.ACTIVE)
 
 
 def _in_a_line(error: psycopg.Error) -> str:
