@@ -78,6 +78,24 @@ def test_it_rests_longer_beside_jobs(keepers: list[Keeper]) -> None:
     assert took[False] < took[True]
 
 
+def test_a_chore_that_is_behind_is_given_more_time(keepers: list[Keeper], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.keeper._BEHIND_AFTER", 0.0)
+    monkeypatch.setattr("headrace.runtime.keeper._REST_IF_BEHIND", 0.0)
+    monkeypatch.setattr("headrace.runtime.keeper._REST_BESIDE_JOBS", 1000.0)
+    behind = Counting(20, takes=0.01)
+    start(keepers, behind, has_jobs=True)
+    assert behind.is_enough.wait(WITHIN)  # with the longest rest after each it would take twice as long
+
+
+def test_a_chore_that_is_done_is_no_longer_behind(keepers: list[Keeper], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.keeper._BEHIND_AFTER", 0.0)
+    monkeypatch.setattr("headrace.runtime.keeper._REST_IF_BEHIND", 1000.0)
+    monkeypatch.setattr("headrace.runtime.keeper._REST_BESIDE_JOBS", 0.0)
+    done = Counting(20, takes=0.01, pause=0.001)
+    start(keepers, done, has_jobs=True)
+    assert done.is_enough.wait(WITHIN)
+
+
 def test_it_stops_in_the_middle_of_its_rest() -> None:
     chore = Counting(1, pause=3600.0)
     keeper = Keeper([chore])

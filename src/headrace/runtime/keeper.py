@@ -2,7 +2,8 @@
 
 A chore is safe to do by anybody at any time, and by two at once. Between two pieces the keeper rests many times as
 long as the last one took, so that what it does is hardly felt: by this process, which has one interpreter lock, and
-by the store.
+by the store. A chore that has had more to do for a minute is behind, and is given more time: it has to keep up with
+the jobs.
 """
 
 from __future__ import annotations
@@ -18,9 +19,11 @@ from headrace.runtime.watch import Sign
 
 log = logging.getLogger("headrace.keeper")
 
-# How many times as long as a piece of work took: a twentieth of one thread's time, and half of it where no job runs.
-_REST_BESIDE_JOBS, _REST = 19.0, 1.0
-_SHORTEST_REST, _LONGEST_REST = 0.02, 2.0
+# How many times as long as a piece of work took: a twentieth of one thread's time, a tenth of it for who is behind, and
+# half of it where no job runs.
+_REST_BESIDE_JOBS, _REST_IF_BEHIND, _REST = 19.0, 9.0, 1.0
+_BEHIND_AFTER = 60.0
+_SHORTEST_REST, _LONGEST_REST = 0.002, 2.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
 _LONGEST_CHORE = 600.0  # no piece should take this long, not even of an archive on a slow disk
 
@@ -46,6 +49,7 @@ class Keeper:
     def __init__(self, chores: Sequence[Chore], has_jobs: Callable[[], bool] = lambda: True) -> None:
         self._has_jobs = has_jobs
         self._wanted = [(0.0, chore) for chore in chores]
+        self._busy_since: dict[Chore, float] = {}  # those that always had more to do since then
         self._outage = 0.0
         self.sign = Sign("keeper")
         self._stopping = threading.Event()
@@ -72,8 +76,17 @@ class Keeper:
             took = time.monotonic() - began
             self._wanted.remove((at, chore))
             self._wanted.append((time.monotonic() + pause, chore))
-            rest = took * (_REST_BESIDE_JOBS if self._has_jobs() else _REST)
+            rest = took * self._rest_after(chore, pause, began)
             self._stopping.wait(min(max(rest, _SHORTEST_REST), _LONGEST_REST))
+
+    def _rest_after(self, chore: Chore, pause: float, began: float) -> float:
+        """How many times as long as a piece took to rest after it."""
+        if pause:
+            self._busy_since.pop(chore, None)
+        since = began if pause else self._busy_since.setdefault(chore, began)
+        if not self._has_jobs():
+            return _REST
+        return _REST_IF_BEHIND if began - since > _BEHIND_AFTER else _REST_BESIDE_JOBS
 
     def _guarded(self, chore: Chore) -> float:
         try:
