@@ -14,6 +14,7 @@ from bench.measures import (
     imports,
     latency,
     live,
+    pages,
     peers,
     processes,
 )
@@ -22,7 +23,7 @@ from bench.places import Engine
 
 NAMES = (
     *("enqueue", "drain", "peers", "processes", "latency", "idle"),
-    *("depth", "find", "archive", "events", "live", "imports"),
+    *("depth", "find", "pages", "archive", "events", "live", "imports"),
 )
 
 
@@ -37,6 +38,7 @@ def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
         idle.MEASURE,
         depth.MEASURE,
         find.MEASURE,
+        pages.MEASURE,
         archive.MEASURE,
         events.MEASURE,
         live.MEASURE,

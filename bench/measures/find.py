@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from functools import partial
 from statistics import quantiles
 
 import httpx
 
 from bench import population
+from bench.asking import ask, visiting
 from bench.ground import Ground, Store
 from bench.measure import Figure, Goal, Measure, Readings
 from bench.tasks import open_subject
@@ -63,6 +63,7 @@ _QUESTIONS = (
     *(f"{which}total=true" for which in ("", "state=pending&", "state=completed&", "queue=queue-3&")),
     *(f"{which}&total=true" for which in ("task=shop.task_7", "tag=common", "text=nowhere at all", "worker=nobody")),
 )
+_THOUSAND = 100  # milliseconds for twenty times as many jobs as usual
 _PAGES = ("", "state=completed", "state=pending&queue=queue-3", "text=nowhere at all", "tag=common&task=no.such.task")
 _KINDS: dict[population.Kind, str] = {"aged": "a mixed store", "backlog": "a mere backlog"}
 
@@ -85,9 +86,8 @@ def find(ground: Ground) -> Readings:
 async def _ask_everything(store: Store, kind: str) -> Readings:
     readings: Readings = {}
     with open_subject(store.url, store.durability).app as app:
-        transport = httpx.ASGITransport(app.asgi(rate=None), client=("127.0.0.1", 1))
-        async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
-            await _ask(client, "/jobs")  # what is imported and counted first is not the list's
+        async with visiting(app) as client:
+            await ask(client, "/jobs")  # what is imported and counted first is not the list's
             for question in _QUESTIONS:
                 readings[f"{kind}, {question}"] = await _p95(client, f"/api/v1/jobs?{question}")
             for question in _PAGES:
@@ -98,27 +98,25 @@ async def _ask_everything(store: Store, kind: str) -> Readings:
 async def _p95(client: httpx.AsyncClient, path: str) -> float:
     times: list[float] = []
     while (len(times) < 2 * _RUNS and sum(times) < 1000 * _PATIENCE) or len(times) < 2:
-        taken, answer = await _ask(client, path)
+        taken, answer = await ask(client, path)
         times.append(taken)
         if answer.headers["content-type"].startswith("application/json") and (cursor := answer.json()["cursor"]):
-            taken, _ = await _ask(client, f"{path}&cursor={cursor}")
+            taken, _ = await ask(client, f"{path}&cursor={cursor}")
             times.append(taken)
     return quantiles(times, n=20, method="inclusive")[-1]
 
 
-async def _ask(client: httpx.AsyncClient, path: str) -> tuple[float, httpx.Response]:
-    began = time.perf_counter()
-    answer = await client.get(path)
-    taken = 1000 * (time.perf_counter() - began)
-    assert answer.status_code == 200, f"{path}: {answer.text}"
-    return taken, answer
+def _most(question: str, usual: int) -> int:
+    return _THOUSAND if "limit=1000" in question else usual
 
 
 MEASURE = Measure(
     "find",
     find,
     tuple(
-        Figure(f"{kind}, {prefix}{asked}", f"{title}, {prefix}{asked or 'all'}", "ms", Goal("at most", most))
+        Figure(
+            f"{kind}, {prefix}{asked}", f"{title}, {prefix}{asked or 'all'}", "ms", Goal("at most", _most(asked, most))
+        )
         for kind, title in _KINDS.items()
         for prefix, questions, most in (("", _QUESTIONS, 50), ("page ", _PAGES, 200))
         for asked in questions
