@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 import time
 from collections.abc import AsyncIterator
@@ -9,12 +10,18 @@ from collections.abc import AsyncIterator
 import httpx
 
 from headrace import Headrace
+from headrace.web.asgi import make
+
+_MOMENT = 2.0
 
 
 @contextlib.asynccontextmanager
 async def visiting(app: Headrace) -> AsyncIterator[httpx.AsyncClient]:
-    """A client of a web app that nobody has visited yet."""
-    transport = httpx.ASGITransport(app.asgi(rate=None), client=("127.0.0.1", 1))
+    """A client of a web app that nobody has visited yet, a moment after it was started."""
+    web = make(app, rate=None)
+    web.get_ready()
+    await asyncio.sleep(_MOMENT)
+    transport = httpx.ASGITransport(web, client=("127.0.0.1", 1))
     async with httpx.AsyncClient(transport=transport, base_url="http://localhost", timeout=60) as client:
         yield client
 

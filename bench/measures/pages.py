@@ -12,7 +12,6 @@ from bench.ground import Ground, Store
 from bench.measure import Figure, Goal, Measure, Readings
 from bench.tasks import open_subject
 from headrace import Headrace
-from headrace.web.pages.templating import compile_all
 
 _VISITS = 20
 _PAGES = (
@@ -41,7 +40,6 @@ def pages(ground: Ground) -> Readings:
     build = partial(population.build, jobs=ground.sizes.deep, kind="aged")
     store = ground.kept("population, aged", build)
     ground.place.rest(store.url)
-    compile_all()  # as `headrace web` does
     return asyncio.run(_visit_everything(store))
 
 

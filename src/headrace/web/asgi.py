@@ -34,29 +34,35 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
     settings = settings_with(app, options)
     door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
+    dashboard = entrance.dashboard(app)
     # The dashboard's come last: the last of them takes whatever nobody else has.
     routes: list[BaseRoute] = [
         *health.ROUTES,
         *scraping.ROUTES,
         Route("/live", _changes),
         Mount(tables.PREFIX, tables.router()),
-        *entrance.routes(app),
+        *entrance.routes(dashboard),
     ]
     inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
     guard = Guard(inner, app, door, settings, login=True)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
-    return Web(surface, guard.end)
+    return Web(surface, dashboard.get_ready, guard.end)
 
 
 class Web:
     """The web surface of an app, as an ASGI app."""
 
-    def __init__(self, inner: ASGIApp, end: Callable[[], None]) -> None:
+    def __init__(self, inner: ASGIApp, get_ready: Callable[[], None], end: Callable[[], None]) -> None:
         self._inner = inner
+        self._get_ready = get_ready
         self._end = end
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await self._inner(scope, receive, send)
+
+    def get_ready(self) -> None:
+        """Do now what the first visit would wait for; for servers alone, as it looks into the store."""
+        self._get_ready()
 
     def end(self) -> None:
         """Let go of those who listen, or wait for jobs, so that a server can end; from any thread."""

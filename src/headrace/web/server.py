@@ -19,7 +19,6 @@ from headrace.runtime.alerting import Alerting
 from headrace.runtime.gathering import Gathering
 from headrace.runtime.keeper import Chore, Keeper
 from headrace.web.asgi import Web, make, settings_with
-from headrace.web.pages.templating import compile_all
 
 log = logging.getLogger("headrace.web")
 _PATIENCE = 5  # seconds that open requests have when the server ends
@@ -91,7 +90,7 @@ def _run(server: uvicorn.Server, web: Web, listening: socket.socket) -> int:
     thread.start()
     host, port = listening.getsockname()[:2]
     log.info("serving on http://%s:%d", f"[{host}]" if ":" in host else host, port)
-    compile_all()
+    web.get_ready()
     over.wait()
     web.end()
     thread.join()

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
+from headrace.web.asgi import make
 from headrace.web.pages import glance
 from headrace.web.pages.glance import Glance, Look
 from headrace.web.pages.templating import compile_all, environment
@@ -84,3 +85,30 @@ def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
     for visit in visits:
         visit.join(30)
     assert most == 1
+
+
+@pytest.mark.engines("sqlite")
+def test_a_server_begins_to_count_before_somebody_comes(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    counted = threading.Event()
+
+    def count() -> list[Any]:
+        counted.set()
+        return []
+
+    monkeypatch.setattr(app, "queues", count)
+    make(app).get_ready()
+    assert counted.wait(20)
+
+
+@pytest.mark.engines("sqlite")
+def test_pages_that_only_name_queues_count_no_jobs(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    app.queue("orders").pause()
+
+    def refuse() -> Any:
+        raise AssertionError("jobs are counted")
+
+    monkeypatch.setattr(app, "queues", refuse)
+    client = Client(app.asgi())
+    for path in ("/enqueue", "/new-schedule", "/new-webhook"):
+        assert "orders" in client.get(path).text, path
+    assert "Resume queue orders" in client.get("/palette?q=resume").text

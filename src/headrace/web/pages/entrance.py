@@ -18,9 +18,13 @@ from headrace.web.pages.visit import Visit, Visitor, ours
 from headrace.web.problems import Refused, answer
 
 
-def routes(app: Headrace) -> list[BaseRoute]:
+def dashboard(app: Headrace) -> Frame:
+    """The dashboard of an app."""
+    return Frame(app, VIEWS, ACTIONS, visitor_of, refuse_forged, record)
+
+
+def routes(frame: Frame) -> list[BaseRoute]:
     """Everything the dashboard answers to; the last route takes whatever nobody else has."""
-    frame = Frame(app, VIEWS, ACTIONS, visitor_of, refuse_forged, record)
     doors = Doors(frame)
     return [
         Route("/login", doors.ask, methods=["GET"]),

@@ -28,7 +28,7 @@ from headrace.errors import (
 )
 from headrace.web.pages import palette
 from headrace.web.pages.glance import Glance
-from headrace.web.pages.templating import STATIC, Templates
+from headrace.web.pages.templating import STATIC, Templates, compile_all
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.visit import Visit, Visitor, ours
 from headrace.web.problems import Refused
@@ -70,6 +70,11 @@ class Frame:
         forms = [Route(action.path, self._form(action), methods=["POST"]) for action in self._actions]
         files = Route("/static/{version}/{file}", self._static, methods=["GET"])
         return [files, Route("/palette", self._palette, methods=["GET"]), *forms, *pages]
+
+    def get_ready(self) -> None:
+        """Begin to count the store, and prepare every page, before somebody comes."""
+        self._glance.begin()
+        compile_all()
 
     def _visit(self, request: Request, form: QueryParams | None = None) -> Visit:
         return Visit(request, self._app, self._glance.of_visit(), self._visitor_of(request), form)

@@ -7,6 +7,7 @@ with its time.
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import threading
@@ -24,7 +25,8 @@ from headrace.app.metric_records import MetricSeries, MetricsSnapshot, TaskMetri
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
-from headrace.errors import EngineUnavailable
+from headrace.core.model import QueueRow
+from headrace.errors import EngineUnavailable, HeadraceError
 
 T = TypeVar("T")
 _FRESH = 1.0  # seconds
@@ -144,6 +146,11 @@ class Glance:
         seen = look.glimpse(max(self._until - time.monotonic(), 0.0))
         return None if seen is None else cast(T, seen.value)
 
+    def begin(self) -> None:
+        """Count what most pages show, behind whoever calls."""
+        with contextlib.suppress(HeadraceError):  # a store that is away is the first visit's to tell
+            self._queues.glimpse(0.0)
+
     def queues(self) -> list[QueueStats]:
         seen: list[QueueStats] = self._see(self._queues)
         return list(seen)
@@ -151,6 +158,10 @@ class Glance:
     def counted(self) -> list[QueueStats] | None:
         """The same where a page can do without; None while a large store is counted for the first time."""
         return self._glimpse(self._queues)
+
+    def names(self) -> list[QueueRow]:
+        """Queues as they are called and whether they are paused, where nobody asks how much is in them."""
+        return sorted(self.shared(self._app.engine.desk.queues), key=lambda row: row.name)
 
     def workers(self) -> list[WorkerInfo]:
         seen: list[WorkerInfo] = self._see(self._workers)

@@ -56,9 +56,9 @@ def _everything(visit: Visit, views: Sequence[View]) -> Iterator[Found]:
     for view in views:
         if view.label:
             yield Found(view.label, "view", view.icon, visit.at(view.path))
-    queues = visit.glance.queues()
-    for stats in queues:
-        yield Found(stats.queue, "queue", "queues", visit.at(f"/queues/{stats.queue}"))
+    queues = visit.glance.names()
+    for queue in queues:
+        yield Found(queue.name, "queue", "queues", visit.at(f"/queues/{queue.name}"))
     for task in known_tasks(visit):
         yield Found(task, "task", "jobs", visit.at("/jobs", task=task))
     for worker in visit.glance.workers():
@@ -69,8 +69,8 @@ def _everything(visit: Visit, views: Sequence[View]) -> Iterator[Found]:
         yield Found("New alert rule", "action", "plus", visit.at("/alerts/new-rule"))
         yield Found("New channel for alerts", "action", "plus", visit.at("/alerts/new-channel"))
         yield Found("New webhook", "action", "plus", visit.at("/new-webhook"))
-        for stats in queues:
-            verb, symbol = ("Resume", "play") if stats.paused else ("Pause", "pause")
-            path = f"/queues/{stats.queue}/{verb.lower()}"
-            yield Found(f"{verb} queue {stats.queue}", "action", symbol, post=visit.at(path))
+        for queue in queues:
+            verb, symbol = ("Resume", "play") if queue.paused else ("Pause", "pause")
+            path = f"/queues/{queue.name}/{verb.lower()}"
+            yield Found(f"{verb} queue {queue.name}", "action", symbol, post=visit.at(path))
     yield Found("Switch between dark and light", "action", "theme", script="theme")

@@ -28,7 +28,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "args": plain_json(args),
         "kwargs": plain_json(kwargs),
         "tasks": known_tasks(visit),
-        "queues": [stats.queue for stats in visit.glance.queues()],
+        "queues": [queue.name for queue in visit.glance.names()],
         "topics": ("none",),
     }
 

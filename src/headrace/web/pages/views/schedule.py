@@ -48,7 +48,7 @@ def _editor(visit: Visit, one: Schedule | None) -> dict[str, Any]:
         "masked": one is not None and MASK in wording.plain_json([one.args, one.kwargs]),
         "trial": tried(visit),
         "tasks": known_tasks(visit),
-        "queues": [stats.queue for stats in visit.glance.queues()],
+        "queues": [queue.name for queue in visit.glance.names()],
         "catch_ups": get_args(CatchUp),
         "overlaps": get_args(RunOverlap),
         "dst_gaps": get_args(Gap),

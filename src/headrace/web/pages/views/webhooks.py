@@ -31,7 +31,7 @@ def show_new(visit: Visit) -> Mapping[str, Any]:
     return {
         "secret": secret_of(secrets.token_bytes(32)) if visit.visitor.may_write else "",
         "types": TYPES,
-        "queues": [stats.queue for stats in visit.glance.queues()],
+        "queues": [queue.name for queue in visit.glance.names()],
         "topics": ("none",),
     }
 
