@@ -11,8 +11,10 @@ from headrace.core.model import Filter, JobRow, Parcel
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.engines.redis import desk
+from headrace.engines.redis.engine import RedisEngine
 from headrace.engines.redis.scripts import Script, load
 from tests.conformance.build import EVERYTHING, NOW, new_job
+from tests.conformance.stores import StoreUnderTest
 from tests.conformance.test_find_anything import found, matches, population, questions
 
 pytestmark = pytest.mark.engines("redis")
@@ -129,3 +131,22 @@ def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monke
     engine.desk.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Event.DELETE, 10, now=NOW)
     assert engine.desk.count(which) == 81
     assert engine.desk.count(Filter(since=which.since)) == 135
+
+
+def test_an_hour_that_goes_on_is_seldom_written_and_found_whole(store: StoreUnderTest) -> None:
+    engine = store.open()
+    assert isinstance(engine, RedisEngine)
+    begin, told = NOW - NOW % HOUR, set()
+    for number in range(40):
+        hour = begin if number < 30 else begin + HOUR
+        engine.insert([new_job(f"j{number}", created_at=hour + number)], now=NOW)
+        told.update(engine.wire.ask("HVALS", f"{{{engine.prefix}}}:spans"))
+    engine.insert([new_job("late", created_at=begin), new_job("first", created_at=begin - HOUR)], now=NOW)
+    assert len(told) == 4  # each hour as it began, and once as it went on
+    assert found(engine, Filter(since=begin, until=begin + HOUR), 30, None) == ["late", *_down(29, 0)]
+    assert found(engine, Filter(since=begin + HOUR), 30, None) == _down(39, 30)
+    assert found(engine, Filter(until=begin), 30, None) == ["first"]
+
+
+def _down(last: int, first: int) -> list[str]:
+    return [f"j{number}" for number in range(last, first - 1, -1)]

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import hashlib
 import pkgutil
+from collections.abc import Sequence
+from functools import cache
 from typing import NamedTuple
 
+from headrace.engines.redis.weaving import Piece, Statement, chamber_if, chamber_when_called, statements, weave
+
 _PARTS = {
-    "insert": ("uniques", "births", "laning", "arrivals"),
-    "plant": ("uniques", "births", "laning", "arrivals", "kinship", "planting"),
-    "admit": ("uniques", "births", "laning", "arrivals"),
-    "exchange": ("letters", "starting", "kin", "settling", "passing", "gatekeeper"),
+    "insert": ("births", "detours", "arrivals"),
+    "plant": ("births", "detours", "arrivals", "kinship", "planting"),
+    "admit": ("uniques", "births", "laning", "detours", "arrivals"),
+    "exchange": ("starting", "kin", "unusual", "settling", "overdue", "passing", "gatekeeper"),
     "remember": ("memory",),
     "reap": ("letters", "release", "kinship"),
     "judge": ("letters", "kinship"),
@@ -42,24 +46,29 @@ _PARTS = {
     "shelf_drop": ("papers",),
     "letters_purge": ("letters", "unlettering"),
     "letters_remove": ("letters", "unlettering"),
-    "letters_requeue": ("letters", "uniques", "births", "laning", "arrivals", "kinship", "reopening"),
+    "letters_requeue": ("letters", "births", "detours", "arrivals", "kinship", "reopening"),
     "census": ("kinship",),
     "own_page": ("kinship",),
     "cap": ("search",),
     "put": ("schedules",),
     "drop": ("schedules",),
     "due": ("schedules",),
-    "fire": ("uniques", "births", "laning", "arrivals", "schedules"),
+    "fire": ("births", "detours", "arrivals", "schedules"),
 }
-# A part that seldom is needed, with what it is built on and when that is: a plain claim would spend a third of its
-# time only on making the functions.
+# Parts that are seldom needed, with what each is built on, and when it is made: if a condition holds at its place in
+# the script, or when it is first called. A part that is there already, further out, is not taken in again.
 _IF_NEEDED = {
     "gatekeeper": (
         ("heads", "orders", "turns", "buckets", "limits", "laning"),
         "limit > 0 and ARGV[14] == '1' or asks_care()",
     ),
-    "kin": (("kinship", "nursery"), "ARGV[15] == '1' or call('EXISTS', KIN) == 1"),
-    "nursery": (("uniques", "births", "laning", "arrivals", "planting"), "ARGV[15] == '1'"),
+    "kin": (("letters", "kinship", "nursery"), "ARGV[15] == '1' or call('EXISTS', KIN) == 1"),
+    "nursery": (("births", "detours", "arrivals", "planting"), "ARGV[15] == '1'"),
+}
+_WHEN_CALLED: dict[str, tuple[str, ...]] = {
+    "detours": ("uniques", "laning"),
+    "overdue": (),
+    "unusual": ("letters",),
 }
 
 
@@ -73,23 +82,30 @@ class Script(NamedTuple):
 
 def load(name: str) -> Script:
     """The script of this name, with the library in front."""
-    text = "\n".join(_part(part) for part in ("library", *_PARTS.get(name, ()), name))
+    text = weave(_pieces(("library", *_PARTS.get(name, ()), name), frozenset()))
     return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def _part(name: str) -> str:
-    if name not in _IF_NEEDED:
-        return _read(name)
-    parts, condition = _IF_NEEDED[name]
-    body = "\n".join([*map(_part, parts), _read(name)])
-    return f"local {name}\nif {condition} then\n{body}\nend"
+def _pieces(parts: Sequence[str], around: frozenset[str]) -> list[Piece]:
+    present = around.union(parts)
+    found: list[Piece] = []
+    for part in parts:
+        if part in around:
+            continue
+        if part in _IF_NEEDED:
+            below, condition = _IF_NEEDED[part]
+            found.append(chamber_if(part, condition, [*_pieces(below, present), *_statements(part)]))
+        elif part in _WHEN_CALLED:
+            found.append(chamber_when_called(part, [*_pieces(_WHEN_CALLED[part], present), *_statements(part)]))
+        else:
+            found += _statements(part)
+    return found
 
 
-def _read(name: str) -> str:
+@cache
+def _statements(name: str) -> list[Statement]:
     # pkgutil, since importlib.resources alone would take a tenth of the time of `import headrace`.
     data = pkgutil.get_data("headrace.engines.redis", f"scripts/{name}.lua")
     if data is None:
         raise FileNotFoundError(f"scripts/{name}.lua is missing from headrace.engines.redis")
-    # Comments are for us: the server need not be sent them.
-    lines = (line for line in data.decode().splitlines() if not line.lstrip().startswith("--"))
-    return "\n".join(lines)
+    return statements(data.decode())

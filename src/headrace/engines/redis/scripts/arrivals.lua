@@ -1,7 +1,7 @@
 -- Jobs that are submitted: one by one, or as a batch that is an array of NewJob.
 
 local PENDING, STATE_PENDING = 'pending', named('state', 'pending')
-local known_queues, beginnings, tells = {}, {}, true
+local known_queues, beginnings, tells, has_orders = {}, {}, true, call('EXISTS', TASKS) == 1
 local coming = {} -- queue -> how many jobs more it will have; fewer than none if they go elsewhere
 
 -- Whether the job of this number was stored by this very call, whose answer was lost on its way.
@@ -12,7 +12,7 @@ end
 
 local function submit(member, mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
   max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)
-  lane = lane_for(task, lane)
+  if has_orders then lane = detours().lane_for(task, lane) end
   local beginning = version == 1 and beginnings[state]
   if not beginning then
     beginning = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil)
@@ -23,11 +23,11 @@ local function submit(member, mark, id, task, queue, state, priority, rank, payl
   bear(member, id, task, queue, tags, created_at, record,
     pack(payload, checksum, options, tags, metadata, mark, unique_key))
   if state == PENDING and lane == '' then
-    add(place(PENDING, queue), standing(priority, rank), member)
+    add(named('in:pending', queue), standing(priority, rank), member)
     add(STATE_PENDING, member, member)
     if expires_at then add(LAPSING, text(expires_at), member) end
   else
-    enter(member, {
+    detours().enter(member, {
       state = state, queue = queue, lane = lane, priority = priority, rank = rank, run_at = run_at,
       expires_at = expires_at,
     })
@@ -41,7 +41,7 @@ local function submit(member, mark, id, task, queue, state, priority, rank, payl
     end
     tell_event(kind, created_at, queue, task, id, data)
   end
-  if unique_key then add_key(member, unique_key) end
+  if unique_key then detours().add_key(member, unique_key) end
   if flow then join_flow(member, flow) end
 end
 
@@ -71,7 +71,7 @@ local function full_queue()
     if limit then
       local waiting = call('ZCARD', named('in:laned', queue))
       for _, state in ipairs({'scheduled', 'waiting', 'pending', 'retrying'}) do
-        waiting = waiting + call('ZCARD', place(state, queue))
+        waiting = waiting + call('ZCARD', named('in:' .. state, queue))
       end
       if waiting + more > limit then return {'full', queue, limit, waiting, more} end
     end

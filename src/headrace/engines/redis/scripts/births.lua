@@ -8,9 +8,11 @@ local function tags_of(tags)
   return tags and cjson.decode(tags) or {}
 end
 
--- Which hour has jobs of which numbers, so that a search by time need not look at all.
+-- Which hour has jobs of which numbers, so that a search by time need not look at all. An hour that goes on getting
+-- jobs is told to reach to a round number, so that it is not written again for every one of them.
+local ROUND = 1000
 local function remember_span(created_at, member)
-  local hour = math.floor(created_at / 3600000)
+  local hour = text(math.floor(created_at / 3600000))
   local span = spans[hour]
   if span then
     span[2] = member
@@ -22,7 +24,7 @@ end
 -- The next numbers, as many as asked for: a function that gives one at a time. It is a guard as well, being refused
 -- for the same reasons; and if nothing is stored after all, these numbers are never given to anybody.
 local function numbers(count)
-  local seq = call('INCRBY', P .. ':seq', count) - count
+  local seq = call('INCRBY', P .. ':seq', text(count)) - count
   any_number = true
   return function()
     seq = seq + 1
@@ -58,13 +60,11 @@ local function flush_births()
   in_parts('HSET', ORIGINS, origins, origin_count)
   flush()
   for hour, span in pairs(spans) do
-    local known = call('HGET', P .. ':spans', hour)
-    local first, last = span[1], span[2]
-    if known then
-      local lowest, highest = known:match('(%d+) (%d+)')
-      first, last = lowest < first and lowest or first, highest > last and highest or last
-    end
-    call('HSET', P .. ':spans', hour, first .. ' ' .. last)
+    local known, first, last = call('HGET', P .. ':spans', hour), span[1], span[2]
+    local lowest, highest = (known or last .. ' ' .. last):match('(%d+) (%d+)')
+    if last > highest then highest = string.format('%012.0f', math.ceil(last / ROUND) * ROUND) end
+    local told = (first < lowest and first or lowest) .. ' ' .. highest
+    if told ~= known then call('HSET', P .. ':spans', hour, told) end
   end
   ids, bodies, new_count, spans, origins, origin_count = {}, {}, 0, {}, {}, 0
 end

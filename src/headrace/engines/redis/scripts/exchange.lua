@@ -8,11 +8,11 @@
 
 -- Take up to `room` jobs from the front of a queue; how many there were.
 local function take_from(queue, room, lease_until, any_lapse)
-  local pending = place('pending', queue)
-  local members = call('ZRANGE', pending, 0, room - 1) -- ZPOPMIN would write out every score, at twice the cost
+  local pending = named('in:pending', queue)
+  local members = call('ZRANGE', pending, '0', text(room - 1)) -- ZPOPMIN would write out every score, at twice the cost
   local n = #members
   if n == 0 then return 0 end
-  call('ZREMRANGEBYRANK', pending, 0, n - 1)
+  call('ZREMRANGEBYRANK', pending, '0', text(n - 1))
   start(queue, members, n, lease_until, any_lapse)
   return n
 end
@@ -42,5 +42,5 @@ local next_at, weights, remembered = must_wait and now or due, {}, {}
 if gatekeeper then next_at, weights, remembered = gatekeeper.told(next_at) end
 if minded and outcome_count > 0 then messages.work = true end
 if is_news then ring(messages) end
-local told_at = next_at and string.format('%.0f', next_at) or false
+local told_at = next_at and text(next_at) or false
 return {refused, as_array(claims, claim_count), told_at, open, weights, remembered}

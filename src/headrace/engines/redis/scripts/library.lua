@@ -30,7 +30,7 @@
 --   {p}:l:<number>     list: what the job logged, each the array of a LogLine
 --   {p}:steps:<number> hash: what the job remembers, by kind, number and name, see `name_of_step`: twelve digits that tell
 --                      the order, and the array of a Step
---   {p}:spans          hash: hour of created_at -> the lowest and the highest number of its jobs
+--   {p}:spans          hash: hour of created_at -> the lowest number of its jobs, and one that none of them is above
 --
 --   Where a job stands, sorted sets of numbers:
 --   {p}:in:<state>:<queue>   by `standing` if pending, run_at if scheduled or retrying, seq if waiting, started_at if
@@ -110,7 +110,7 @@ local AT_ONCE = 4000 -- arguments of one call; Lua's stack has room for some 800
 -- Refuse now what the server would refuse later: out of memory, a replica, a disk error. The call changes
 -- nothing: no key of this name is ever there.
 local function guard()
-  call('SETRANGE', P .. ':room', 0, '')
+  call('SETRANGE', P .. ':room', '0', '')
 end
 
 -- The command with a list of any length, in parts; `n` is the list's length, as lists may end in nil.
@@ -140,8 +140,8 @@ local touched = {} -- queue -> lane -> true: lanes that may have become empty, o
 local function add(key, score, member)
   local list = adds[key]
   if not list then
-    list = {n = 0}
-    adds[key] = list
+    adds[key] = {score, member, n = 2}
+    return
   end
   local n = list.n
   list[n + 1], list[n + 2], list.n = score, member, n + 2
@@ -150,8 +150,8 @@ end
 local function drop(key, member)
   local list = drops[key]
   if not list then
-    list = {n = 0}
-    drops[key] = list
+    drops[key] = {member, n = 1}
+    return
   end
   local n = list.n + 1
   list[n], list.n = member, n
@@ -192,14 +192,26 @@ local function keep_lanes()
   touched = {}
 end
 
+-- A whole number as text. The server would write a number with 17 digits of precision, which takes longer than a
+-- command that only asks; so commands are given texts alone, and jobs of one batch have many numbers in common.
+local texts = {}
+local function text(number)
+  local known = texts[number]
+  if not known then
+    known = string.format('%.0f', number)
+    texts[number] = known
+  end
+  return known
+end
+
 -- A text or a number in JSON. cjson is given texts only: it rounds numbers to 14 digits.
 local function json(value)
   if value == nil then return 'null' end
-  return type(value) == 'number' and string.format('%.0f', value) or cjson.encode(value)
+  return type(value) == 'number' and text(value) or cjson.encode(value)
 end
 
 -- Events. What is told with this commit: groups in JSON, and jobs of which the same is told, by type, queue and task.
-local groups, alike = {}, {}
+local groups, alike, latest = {}, {}, nil
 
 local function store_page(page, size, at, only)
   call('XADD', P .. ':events', '*', 'page', page, 'size', size, 'at', at, 'only', only or '')
@@ -207,45 +219,34 @@ local function store_page(page, size, at, only)
 end
 
 local function tell_event(kind, at, queue, task, id, data)
-  local queues = alike[kind]
-  if not queues then
-    queues = {}
-    alike[kind] = queues
-  end
-  local tasks = queues[queue]
-  if not tasks then
-    tasks = {}
-    queues[queue] = tasks
-  end
-  local group = tasks[task]
-  if not group then
-    group = {n = 0, at = at, data = {}}
-    tasks[task] = group
+  local group = latest
+  if not group or group.task ~= task or group.queue ~= queue or group.kind ~= kind then
+    local name = kind .. '\n' .. queue .. '\n' .. task -- a name has no line breaks
+    group = alike[name] or {kind = kind, at = at, queue = queue, task = task, n = 0}
+    alike[name], latest = group, group
   end
   local n = group.n + 1
   group[n], group.n = id, n
   if data then
-    for i = #group.data + 1, n - 1 do group.data[i] = '{}' end
-    group.data[n] = data
+    local all = group.data or {}
+    for i = #all + 1, n - 1 do all[i] = '{}' end
+    all[n], group.data = data, all
   end
 end
 
 -- An id needs no escapes: see core/ids.py.
 local function store_told()
   local size, at = #groups, 0
-  for kind, queues in pairs(alike) do
-    for queue, tasks in pairs(queues) do
-      for task, group in pairs(tasks) do
-        for i = #group.data + 1, #group.data > 0 and group.n or 0 do group.data[i] = '{}' end
-        groups[#groups + 1] = '["' .. kind .. '",' .. json(group.at) .. ',' .. json(queue) .. ',' .. json(task)
-          .. ',null,["' .. table.concat(group, '","', 1, group.n) .. '"],[],[],[],[],['
-          .. table.concat(group.data, ',') .. ']]'
-        size, at = size + group.n, math.max(at, group.at)
-      end
-    end
+  for _, group in pairs(alike) do
+    local n, data = group.n, group.data or {}
+    for i = #data + 1, group.data and n or 0 do data[i] = '{}' end
+    groups[#groups + 1] = '["' .. group.kind .. '",' .. json(group.at) .. ',' .. json(group.queue) .. ','
+      .. json(group.task) .. ',null,["' .. table.concat(group, '","', 1, n) .. '"],[],[],[],[],['
+      .. table.concat(data, ',') .. ']]'
+    size, at = size + n, math.max(at, group.at)
   end
-  store_page('[' .. table.concat(groups, ',') .. ']', size, json(math.max(at, groups.at or 0)))
-  groups, alike = {}, {}
+  store_page('[' .. table.concat(groups, ',') .. ']', text(size), text(math.max(at, groups.at or 0)))
+  groups, alike, latest = {}, {}, nil
 end
 
 local function flush()
@@ -254,7 +255,6 @@ local function flush()
   for key, list in pairs(adds) do in_parts('ZADD', key, list, list.n) end
   for i = 1, #filed, 2 do call('RPUSH', filed[i], filed[i + 1]) end
   for i = 1, #deferred do deferred[i]() end
-  if next(touched) then keep_lanes() end
   if #groups > 0 or next(alike) then store_told() end
   adds, drops, filed, deferred, kept, kept_count = {}, {}, {}, {}, {}, 0
 end
@@ -263,14 +263,10 @@ end
 local keys = {}
 local function named(kind, name)
   local of_kind = keys[kind]
-  if not of_kind then
-    of_kind = {}
-    keys[kind] = of_kind
-  end
-  local key = of_kind[name]
+  local key = of_kind and of_kind[name]
   if not key then
     key = P .. ':' .. kind .. ':' .. name
-    of_kind[name] = key
+    if of_kind then of_kind[name] = key else keys[kind] = {[name] = key} end
   end
   return key
 end
@@ -281,18 +277,6 @@ local PLACES = {
 }
 local function place(state, queue)
   return named(PLACES[state], queue)
-end
-
--- A whole number as text. The server would write it with 17 digits of precision, which takes as long as all the rest
--- of an entry, and jobs of one batch have many numbers in common.
-local texts = {}
-local function text(number)
-  local known = texts[number]
-  if not known then
-    known = string.format('%.0f', number)
-    texts[number] = known
-  end
-  return known
 end
 
 local function standing(priority, rank)
@@ -350,6 +334,7 @@ end
 local function for_lane(queue, lane, act, ...)
   act(named('in:laned', queue), ...)
   act(P .. ':lane:' .. queue .. ':' .. lane, ...)
+  if not next(touched) then deferred[#deferred + 1] = keep_lanes end
   touched[queue] = touched[queue] or {}
   touched[queue][lane] = true
 end

@@ -1,33 +1,8 @@
--- The second chapter of a turn, if the worker wants jobs: time does its work, on no more than one commit should hold.
-
-local BATCH_OF_TIME = 5000
+-- The second chapter of a turn, if the worker wants jobs: time does its work.
 
 local function first_of(key)
-  local first = call('ZRANGE', key, 0, 0, 'WITHSCORES')
+  local first = call('ZRANGE', key, '0', '0', 'WITHSCORES')
   return first[2] and tonumber(first[2])
-end
-
--- Calls `act` with every job of the set whose time has come.
-local function for_each_due(key, act)
-  local members = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH_OF_TIME)
-  local records = records_of(members, #members)
-  for i, member in ipairs(members) do
-    local j = job_of(records[i])
-    if j then act(member, j) else drop(key, member) end
-  end
-  flush()
-end
-
-local lapsed = {}
-local function lapse(member, j)
-  file(member, j, now, 'lapse', 'cancelled', 'expired before it started', j.finished_at)
-  move(member, j, function() j.state, j.finished_at, j.reason = 'cancelled', now, 'expired' end)
-  j.member, lapsed[#lapsed + 1] = member, j
-end
-
-local function promote(member, j)
-  move(member, j, function() j.state = 'pending' end)
-  tell_event('job.promoted', now, j.queue, j.task, j.id)
 end
 
 local function open_queues()
@@ -50,14 +25,13 @@ local function let_time_pass()
   if minded and call('EXISTS', P .. ':notice') == 1 then return end
   open, lapses = open_queues(), first_of(LAPSING)
   if lapses and lapses <= now then
-    for_each_due(LAPSING, lapse)
-    if kin then kin.follow(lapsed, now, messages) end
+    overdue().lapse()
     messages.done, is_news, lapses = true, true, first_of(LAPSING)
     if lapses and lapses <= now then return end
   end
   due = first_of(DUE)
   if due and due <= now then
-    for_each_due(DUE, promote)
+    overdue().promote()
     due, minded = first_of(DUE), is_minded() -- they may be the first in a lane
   end
 end

@@ -1,86 +1,6 @@
 -- The first chapter of a turn: notes are stored, outcomes settled.
 
-local salt, outcome_count, note_count = ARGV[3], tonumber(ARGV[8]), tonumber(ARGV[11])
-local messages, is_news, nursing = {}, false, ARGV[15] == '1'
-
--- Notes. They count only while the version is the job's.
-
-local function note(count, notes)
-  local known, changed = {}, {}
-  local offset = count < 16 and 1 or count < 65536 and 3 or 5
-  for _ = 1, count do
-    local id, version, at, progress, level, message, fields
-    offset, id, version, at, progress, level, message, fields = take(notes, 7, offset + 1)
-    local found = known[id]
-    if found == nil then
-      local member = call('HGET', IDS, id)
-      local j = member and job_of(call('HGET', JOBS, member))
-      found = j and {member, j} or false
-      known[id] = found
-    end
-    if found and found[2].version == version then
-      local member, j = found[1], found[2]
-      if progress then
-        j.progress = progress
-        changed[member] = j
-      end
-      if message then
-        local n = #filed
-        filed[n + 1], filed[n + 2] = P .. ':l:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
-      end
-    end
-  end
-  for member, j in pairs(changed) do keep(member, written(j)) end
-  flush()
-end
-
 -- Outcomes. By id and version alone; no other predicate decides.
-
-local function settle_unusual(member, j, o)
-  if o.awaits and call('HEXISTS', memory(member), name_of_step('event', o.awaited_number, o.awaits)) == 1 then
-    o.state, o.run_at, o.reason = 'pending', now, nil -- what it is to wait for has come meanwhile
-  end
-  if not o.quiet and o.event ~= 'succeed' then
-    file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback,
-      o.run_at)
-  end
-  if o.event == 'fail' then
-    o.reason = o.reason or 'failed'
-    bury(member, j, salt, o)
-  end
-  move(member, j, function()
-    j.state = o.state
-    j.attempt, j.releases = j.attempt - o.refund, j.releases + o.refund
-    if o.event == 'retry' or o.event == 'snooze' then j.crashes = 0 end -- a run that came back: it is in no loop
-    if o.run_at then j.run_at, j.rank = o.run_at, rank_at(j, o.run_at) end
-    j.max_attempts = o.max_attempts or j.max_attempts
-    j.result, j.result_checksum, j.reason, j.finished_at = o.result, o.result_checksum, o.reason, o.finished_at
-    if not o.finished_at then j.worker = nil end
-  end)
-  if j.state == 'pending' then messages['work:' .. j.queue] = true end
-  if o.finished_at then messages.done = true end
-end
-
--- The job's own run is over, but it has to wait for others.
-local function settle_waiting(member, j, at, finished_at, result, result_checksum, others)
-  local detail = string.format('its own run is over; it waits for %d job%s', others, others == 1 and '' or 's')
-  file(member, j, at, 'succeed', 'waiting', detail)
-  move(member, j, function()
-    j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
-    j.reason = nil
-  end)
-end
-
--- A second settle of one claim is stale as well, and is filed with what the first one made of the job.
-local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
-  local j = read(record)
-  local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
-  tell_filed(j, now, 'lease lost', j.state, detail)
-  local n = #filed
-  filed[n + 1] = P .. ':h:' .. member
-  filed[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
-    worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
-end
 
 -- What the worker tells comes before whatever follows from it. Of the successes it names, those count that are so.
 local function tell_of_turn(completed)
@@ -129,16 +49,16 @@ local function settle(count, ids, outcomes)
       if nursing and spawned then spawns[#spawns + 1] = {spawned, bonds} end
       finished_at = finished_at or at
       if others > 0 then
-        settle_waiting(member, read(record), at, finished_at, result, result_checksum, others)
+        unusual().settle_waiting(member, record, at, finished_at, result, result_checksum, others)
         waiting[#waiting + 1] = member
       else
         _, _, _, _, held_by, queue, lane = take(record, 6, behind)
         keep(member,
           pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
         drop(LEASES, member)
-        drop(place('running', queue), member)
+        drop(named('in:running', queue), member)
         if lane ~= '' then for_each_hold(lane, drop, member) end
-        add(place('completed', queue), text(finished_at), member)
+        add(named('in:completed', queue), text(finished_at), member)
         add(named('state', 'completed'), member, member)
         add(named('worker', held_by), member, member)
         completed[#completed + 1] = id
@@ -147,8 +67,7 @@ local function settle(count, ids, outcomes)
       end
     else
       settled[member] = true
-      local j = read(record)
-      settle_unusual(member, j, {
+      local j = unusual().settle(member, record, {
         at = at, event = event, state = state, run_at = run_at, refund = refund, result = result,
         result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,
         error_type = error_type, error_message = error_message, error_traceback = error_traceback, quiet = quiet,
@@ -161,7 +80,7 @@ local function settle(count, ids, outcomes)
   tell_of_turn(#completed < tonumber(ARGV[19]) and completed)
   flush()
   for _, l in ipairs(late) do
-    file_stale(l[1], call('HGET', JOBS, l[1]), l[2], l[3], l[4], l[5], l[6])
+    unusual().file_stale(l[1], call('HGET', JOBS, l[1]), l[2], l[3], l[4], l[5], l[6])
   end
   flush()
   if kin then kin.settled(ended, waiting, spawns, messages) end
@@ -170,5 +89,5 @@ end
 
 guard()
 if outcome_count == 0 then tell_of_turn() end
-if note_count > 0 then note(note_count, ARGV[12]) end
+if note_count > 0 then unusual().note(note_count, ARGV[12]) end
 local refused = outcome_count > 0 and settle(outcome_count, cmsgpack.unpack(ARGV[9]), ARGV[10]) or {}

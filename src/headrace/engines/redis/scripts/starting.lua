@@ -1,6 +1,8 @@
--- Handing jobs to the worker whose turn it is. ARGV: now, worker, ...
+-- Handing jobs to the worker whose turn it is. What ARGV has is told in `exchange`.
 
-local now, worker = tonumber(ARGV[1]), ARGV[2]
+local now, worker, salt = tonumber(ARGV[1]), ARGV[2], ARGV[3]
+local outcome_count, note_count, nursing = tonumber(ARGV[8]), tonumber(ARGV[11]), ARGV[15] == '1'
+local messages, is_news = {}, false
 local claims, claim_count = {}, 0
 
 -- Let these pending jobs run. What is damaged is passed over, and waits no more. Taking them from where they waited is
@@ -29,6 +31,6 @@ local function start(queue, members, n, lease_until, any_lapse, note)
   in_parts('ZREM', named('state', 'pending'), members, n)
   if any_lapse then in_parts('ZREM', LAPSING, members, n) end
   in_parts('ZADD', LEASES, leases, count)
-  in_parts('ZADD', place('running', queue), running, count)
+  in_parts('ZADD', named('in:running', queue), running, count)
   flush()
 end

@@ -1,0 +1,85 @@
+-- What a turn seldom has to settle: notes, and whatever is not a plain success. Made when it is met.
+
+-- Notes. They count only while the version is the job's.
+
+local function note(count, notes)
+  local known, changed = {}, {}
+  local offset = count < 16 and 1 or count < 65536 and 3 or 5
+  for _ = 1, count do
+    local id, version, at, progress, level, message, fields
+    offset, id, version, at, progress, level, message, fields = take(notes, 7, offset + 1)
+    local found = known[id]
+    if found == nil then
+      local member = call('HGET', IDS, id)
+      local j = member and job_of(call('HGET', JOBS, member))
+      found = j and {member, j} or false
+      known[id] = found
+    end
+    if found and found[2].version == version then
+      local member, j = found[1], found[2]
+      if progress then
+        j.progress = progress
+        changed[member] = j
+      end
+      if message then
+        local n = #filed
+        filed[n + 1], filed[n + 2] = P .. ':l:' .. member, '\149' .. pack(at, j.attempt, level, message, fields)
+      end
+    end
+  end
+  for member, j in pairs(changed) do keep(member, written(j)) end
+  flush()
+end
+
+-- Outcomes.
+
+local function settle(member, record, o)
+  local j = read(record)
+  if o.awaits and call('HEXISTS', memory(member), name_of_step('event', o.awaited_number, o.awaits)) == 1 then
+    o.state, o.run_at, o.reason = 'pending', now, nil -- what it is to wait for has come meanwhile
+  end
+  if not o.quiet and o.event ~= 'succeed' then
+    file(member, j, o.at, o.event, o.state, o.reason, nil, o.error_type, o.error_message, o.error_traceback,
+      o.run_at)
+  end
+  if o.event == 'fail' then
+    o.reason = o.reason or 'failed'
+    bury(member, j, salt, o)
+  end
+  move(member, j, function()
+    j.state = o.state
+    j.attempt, j.releases = j.attempt - o.refund, j.releases + o.refund
+    if o.event == 'retry' or o.event == 'snooze' then j.crashes = 0 end -- a run that came back: it is in no loop
+    if o.run_at then j.run_at, j.rank = o.run_at, rank_at(j, o.run_at) end
+    j.max_attempts = o.max_attempts or j.max_attempts
+    j.result, j.result_checksum, j.reason, j.finished_at = o.result, o.result_checksum, o.reason, o.finished_at
+    if not o.finished_at then j.worker = nil end
+  end)
+  if j.state == 'pending' then messages['work:' .. j.queue] = true end
+  if o.finished_at then messages.done = true end
+  return j
+end
+
+-- The job's own run is over, but it has to wait for others.
+local function settle_waiting(member, record, at, finished_at, result, result_checksum, others)
+  local j = read(record)
+  local detail = string.format('its own run is over; it waits for %d job%s', others, others == 1 and '' or 's')
+  file(member, j, at, 'succeed', 'waiting', detail)
+  move(member, j, function()
+    j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
+    j.reason = nil
+  end)
+end
+
+-- A second settle of one claim is stale as well, and is filed with what the first one made of the job.
+local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
+  local j = read(record)
+  local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
+  tell_filed(j, now, 'lease lost', j.state, detail)
+  local n = #filed
+  filed[n + 1] = P .. ':h:' .. member
+  filed[n + 2] = '\157' .. pack(now, 'lease lost', j.state, j.state, version, j.attempt,
+    worker ~= '' and worker or nil, nil, nil, detail, error_type, error_message, error_traceback)
+end
+
+return {note = note, settle = settle, settle_waiting = settle_waiting, file_stale = file_stale}

@@ -1,0 +1,110 @@
+"""Puts a script together from statements, so that a call spends little time on making functions.
+
+The server makes every function of a script at each call: a third of what a call with one job took. So a function, or a
+constant, stands where it is used: nowhere if nothing uses it, and inside a part that is seldom reached if only that
+part does. A constant is what has a name in capitals; whatever else a file says at its outermost level stays as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple, TypeAlias
+
+_FUNCTION = re.compile(r"local function (\w+)")
+_CONSTANTS = re.compile(r"local ([A-Z_]+(?:, [A-Z_]+)*) =")
+_WORD = re.compile(r"(?<![\w)\]]\.)\b[A-Za-z_]\w*")  # but for the names of fields
+# How a line begins that does not begin a statement.
+_GOES_ON = (" ", "end", "else", "}", ")")
+
+
+class Statement(NamedTuple):
+    """A statement at the outermost level of a file. What does no more than define names may be moved, or left out."""
+
+    text: str
+    defines: frozenset[str]
+    uses: frozenset[str]
+
+
+class Chamber(NamedTuple):
+    """Statements that are seldom reached, between the lines that say when."""
+
+    opening: str
+    inside: Sequence[Piece]
+    closing: str
+    defines: frozenset[str] = frozenset()
+
+    @property
+    def uses(self) -> frozenset[str]:
+        return _words(self.opening)
+
+
+Piece: TypeAlias = Statement | Chamber
+
+
+def statements(text: str) -> list[Statement]:
+    """The statements of a file. Comments are for us: the server need not be sent them."""
+    found: list[list[str]] = []
+    for line in text.splitlines():
+        if not line.strip() or line.lstrip().startswith("--"):
+            continue
+        if found and line.startswith(_GOES_ON):
+            found[-1].append(line)
+        else:
+            found.append([line])
+    return [_statement("\n".join(lines)) for lines in found]
+
+
+def chamber_if(name: str, condition: str, inside: Sequence[Piece]) -> Chamber:
+    """A part that gives `name` its value, made at its place in the script if the condition holds there."""
+    return Chamber(f"local {name}\nif {condition} then", inside, "end")
+
+
+def chamber_when_called(name: str, inside: Sequence[Piece]) -> Chamber:
+    """A part that is made when the function `name` is called for the first time, and returns what that gives."""
+    opening = f"local made_{name}\nlocal function {name}()\nif not made_{name} then made_{name} = (function()"
+    return Chamber(opening, inside, f"end)() end\nreturn made_{name}\nend", frozenset((name,)))
+
+
+def weave(pieces: Sequence[Piece], spare: Sequence[Piece] = ()) -> str:
+    """The script of these pieces. `spare` are definitions that were met before it and not yet needed."""
+    candidates = (*spare, *pieces)
+    needed = _needed(candidates)
+    lines: list[str] = []
+    unused: list[Piece] = []
+    for piece in candidates:
+        if piece.defines and not piece.defines & needed:
+            unused.append(piece)
+        elif isinstance(piece, Statement):
+            lines.append(piece.text)
+        else:
+            lines += (piece.opening, weave(piece.inside, unused), piece.closing)
+    return "\n".join(lines)
+
+
+def _needed(pieces: Iterable[Piece]) -> set[str]:
+    """The words that are used outside of chambers, by what stays in any case and by what that needs."""
+    left: list[Piece] = []
+    needed: set[str] = set()
+    for piece in pieces:
+        if piece.defines:
+            left.append(piece)
+        else:
+            needed |= piece.uses
+    while found := [piece for piece in left if piece.defines & needed]:
+        left = [piece for piece in left if not piece.defines & needed]
+        needed.update(*(piece.uses for piece in found))
+    return needed
+
+
+def _statement(text: str) -> Statement:
+    defines: frozenset[str] = frozenset()
+    if function := _FUNCTION.match(text):
+        defines = frozenset(function.groups())
+    elif constants := _CONSTANTS.match(text):
+        defines = frozenset(constants[1].split(", "))
+    return Statement(text, defines, _words(text))
+
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(_WORD.findall(text))

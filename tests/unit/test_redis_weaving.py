@@ -1,0 +1,105 @@
+"""How scripts are put together: every function stands where it is used, and nothing changes its meaning by moving."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+import pytest
+
+from headrace.engines.redis import scripts
+from headrace.engines.redis.weaving import Chamber, Piece, chamber_if, chamber_when_called, statements, weave
+
+_GIVEN = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
+
+
+def test_what_nothing_uses_is_left_out() -> None:
+    text = (
+        "local function a() end\nlocal function b() a() end\nlocal X = 1\nlocal Y, Z = 2, 3\nlocal state = {}\nreturn Z"
+    )
+
+    assert weave(statements(text)) == "local Y, Z = 2, 3\nlocal state = {}\nreturn Z"
+
+
+def test_what_is_used_by_what_is_used_stays_and_keeps_its_place() -> None:
+    text = (
+        "local X = {\n  a = 1,\n}\nlocal function a()\n  return X\nend\nlocal function b() return a() end\nreturn b()"
+    )
+
+    assert weave(statements(text)) == text
+
+
+def test_the_name_of_a_field_is_no_use_and_a_joined_text_is() -> None:
+    text = "local function a() end\nlocal function b() end\nreturn x.a, x().a, x[1].a, x..b"
+
+    assert weave(statements(text)) == "local function b() end\nreturn x.a, x().a, x[1].a, x..b"
+
+
+def test_comments_are_not_sent() -> None:
+    assert weave(statements("-- one\nlocal x = 1\n\n  -- two\nreturn x")) == "local x = 1\nreturn x"
+
+
+def test_what_only_a_chamber_uses_is_made_inside() -> None:
+    outside = statements("local function a() end\nlocal function b() a() end\nlocal function c() end")
+    chamber = chamber_if("seldom", "c()", statements("seldom = b"))
+
+    assert weave([*outside, chamber, *statements("return seldom")]).splitlines() == [
+        "local function c() end",
+        "local seldom",
+        "if c() then",
+        "local function a() end",
+        "local function b() a() end",
+        "seldom = b",
+        "end",
+        "return seldom",
+    ]
+
+
+def test_what_is_used_outside_as_well_is_made_once() -> None:
+    outside = statements("local function a() end")
+    chamber = chamber_if("seldom", "true", statements("seldom = a"))
+
+    assert weave([*outside, chamber, *statements("return a")]).count("function a") == 1
+
+
+def test_a_chamber_that_is_never_called_is_left_out() -> None:
+    chamber = chamber_when_called("seldom", statements("return {}"))
+
+    assert weave([chamber, *statements("return 1")]) == "return 1"
+    assert "made_seldom" in weave([chamber, *statements("return seldom()")])
+
+
+def test_a_part_that_is_there_is_not_taken_in_again() -> None:
+    assert scripts.load("admit").text.count("local own_orders") == 1
+    assert scripts.load("exchange").text.count("local own_orders") == 2  # of the nursery and of the gatekeeper, apart
+
+
+def test_a_call_of_one_job_makes_few_functions() -> None:
+    for name in ("insert", "exchange"):
+        outermost = [p._replace(inside=()) if isinstance(p, Chamber) else p for p in _pieces_of(name)]
+        assert weave(outermost).count("local function ") < 35, name
+
+
+@pytest.mark.parametrize("name", ["insert", "plant", "admit", "fire", "letters_requeue", "exchange"])
+def test_nothing_that_moves_passes_another_thing_of_a_name_it_uses(name: str) -> None:
+    assert _passed_names(_pieces_of(name), set()) == []
+
+
+def _passed_names(pieces: Sequence[Piece], known: set[str]) -> list[str]:
+    """The names that are given a second time before a chamber, into which a user of the first may have moved."""
+    twice: list[str] = []
+    passed: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, Chamber):
+            twice += passed + _passed_names(piece.inside, known.copy())
+            passed = []
+        else:
+            given = _GIVEN.match(piece.text)
+            names = given[1].split(", ") if given else []
+            passed += [name for name in names if name in known]
+            known.update(names)
+    return twice
+
+
+def _pieces_of(name: str) -> list[Piece]:
+    return scripts._pieces(("library", *scripts._PARTS.get(name, ()), name), frozenset())
