@@ -65,6 +65,11 @@ class Inside:
         pattern = f"*{self.prefix}*"
         return {key.decode().removeprefix(f"{{{self.prefix}}}:") for key in self.client.scan_iter(pattern, count=5000)}
 
+    def encoding(self, name: str) -> bytes:
+        """How the server keeps the key."""
+        told: bytes = self.client.object("encoding", self.key(name))
+        return told
+
     def sets(self) -> dict[str, dict[str, float]]:
         """Every sorted set with its members and scores."""
         found = {}
@@ -324,6 +329,19 @@ def test_ten_thousand_jobs_are_one_commit(redis_engine: RedisEngine, inside: Ins
     assert len(redis_engine.desk.get([job.id for job in jobs])) == 10_000
     assert len(redis_engine.desk.move(Filter(tag="t"), Event.DELETE, 9_999, now=NOW)) == 9_999
     check_sets(redis_engine, inside)
+
+
+def test_many_claims_make_their_sets_trees_and_leave_nothing_else_in_them(
+    redis_engine: RedisEngine, inside: Inside
+) -> None:
+    redis_engine.insert([new_job(f"j{number}") for number in range(100)], now=NOW)
+    few = redis_engine.exchange([], only("default", 10), now=NOW).claims
+    assert {inside.encoding("leases"), inside.encoding("in:running:default")}.isdisjoint({b"skiplist"})
+    many = redis_engine.exchange([], only("default", 90), now=NOW).claims
+    assert {inside.encoding("leases"), inside.encoding("in:running:default")} == {b"skiplist"}
+    check_sets(redis_engine, inside)
+    settle(redis_engine, *(succeed(claimed) for claimed in (*few, *many)))
+    assert {"leases", "in:running:default"}.isdisjoint(inside.names())
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ end
 -- jobs is told to reach to a round number, so that it is not written again for every one of them.
 local ROUND = 1000
 local function remember_span(created_at, member)
-  local hour = text(math.floor(created_at / 3600000))
+  local hour = math.floor(created_at / 3600000)
   local span = spans[hour]
   if span then
     span[2] = member
@@ -60,11 +60,12 @@ local function flush_births()
   in_parts('HSET', ORIGINS, origins, origin_count)
   flush()
   for hour, span in pairs(spans) do
-    local known, first, last = call('HGET', P .. ':spans', hour), span[1], span[2]
+    local name, first, last = text(hour), span[1], span[2]
+    local known = call('HGET', P .. ':spans', name)
     local lowest, highest = (known or last .. ' ' .. last):match('(%d+) (%d+)')
     if last > highest then highest = string.format('%012.0f', math.ceil(last / ROUND) * ROUND) end
     local told = (first < lowest and first or lowest) .. ' ' .. highest
-    if told ~= known then call('HSET', P .. ':spans', hour, told) end
+    if told ~= known then call('HSET', P .. ':spans', name, told) end
   end
   ids, bodies, new_count, spans, origins, origin_count = {}, {}, 0, {}, {}, 0
 end
