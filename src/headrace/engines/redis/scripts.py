@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import pkgutil
 from collections.abc import Sequence
-from functools import cache
-from typing import NamedTuple
+from functools import cache, cached_property
 
 from headrace.engines.redis.weaving import Piece, Statement, chamber_if, chamber_when_called, statements, weave
 
@@ -72,18 +71,26 @@ _WHEN_CALLED: dict[str, tuple[str, ...]] = {
 }
 
 
-class Script(NamedTuple):
-    """A script and the name by which the server knows it once it has seen it."""
+class Script:
+    """A script, put together when it is first used: a program that only submits needs one of sixty."""
 
-    name: str
-    text: str
-    sha: str
+    def __init__(self, name: str) -> None:
+        self.name = name
+
+    @cached_property
+    def text(self) -> str:
+        """All of it, with the library in front."""
+        return weave(_pieces(("library", *_PARTS.get(self.name, ()), self.name), frozenset()))
+
+    @cached_property
+    def sha(self) -> str:
+        """The name by which the server knows it once it has seen it."""
+        return hashlib.sha1(self.text.encode(), usedforsecurity=False).hexdigest()
 
 
 def load(name: str) -> Script:
-    """The script of this name, with the library in front."""
-    text = weave(_pieces(("library", *_PARTS.get(name, ()), name), frozenset()))
-    return Script(name, text, hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest())
+    """The script of this name."""
+    return Script(name)
 
 
 def _pieces(parts: Sequence[str], around: frozenset[str]) -> list[Piece]:
