@@ -149,6 +149,14 @@ def test_a_claim_reads_the_front_of_its_lane_without_sorting(store: SqliteEngine
     assert not [step for step in steps if "TEMP B-TREE" in step]
 
 
+def test_with_ageing_a_claim_reads_the_ends_of_what_waits_in_each_lane(store: SqliteEngine) -> None:
+    looks = [step for step in plan(store, "aged_summits") if "headrace_jobs_pending" in step]
+    conditions = ["(queue=? AND lane>?)"] * 2 + ["(queue=? AND lane=? AND priority<?)"]
+    conditions += [f"(queue=? AND lane=? AND priority=? AND rank{side}?)" for side in "<>"]
+    assert [step[step.index("(") :] for step in looks] == conditions
+    assert SORTS not in plan(store, "aged_summits")
+
+
 def test_the_horizon_is_looks_at_the_ends_of_indexes(store: SqliteEngine) -> None:
     due, lapsing, lanes = looks_at_jobs(plan(store, "horizon"))
     assert lanes == "SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=? AND lane>?)"

@@ -56,7 +56,8 @@ HOT: dict[str, set[str]] = {
     "lock_lapsed": {"jobs_lapsing"},
     "promote": BY_NUMBER | {"jobs_due"},
     "claim": {"jobs_pending", "jobs_due", "jobs_lapsing"},
-    **dict.fromkeys(["heads", "fresh", "tried", "lanes", "levels", "oldest", "newest", "summits"], IN_LINE),
+    **dict.fromkeys(["heads", "fresh", "tried", "lanes", "levels", "oldest", "newest"], IN_LINE),
+    **dict.fromkeys(["summits", "aged_summits"], IN_LINE),
     **dict.fromkeys(["relane", "claim_chosen", "chosen", "rows", "lock_unstarted"], BY_NUMBER),
     **dict.fromkeys(["reschedule_jobs", "replace_jobs"], BY_NUMBER),
     "running": BY_LEASE,
@@ -177,6 +178,16 @@ def assert_front_of_queue(plan: Plan) -> None:
     assert look["Node Type"] == "Index Scan"
     assert look["Index Cond"].startswith("((queue = ")
     assert not plan.kinds() & {"Sort", "Incremental Sort"}
+
+
+def test_with_ageing_a_claim_reads_the_ends_of_what_waits_in_each_lane(store: Store) -> None:
+    for plan in (store.fresh("aged_summits"), store.kept("aged_summits")):
+        looks = [step["Index Cond"] for step in plan.steps if step.get("Index Name") == "headrace_jobs_pending"]
+        conditions = ["lane >", "lane >", "priority <", "rank <", "rank >="]
+        assert len(looks) == len(conditions)
+        assert all(any(condition in look for look in looks) for condition in conditions)
+        limits = [outer for outer, inner in zip(plan.steps, plan.steps[1:], strict=False) if "Index Name" in inner]
+        assert {outer["Node Type"] for outer in limits} == {"Limit"}
 
 
 def test_what_is_claimed_is_updated_where_it_was_found(store: Store) -> None:

@@ -16,6 +16,7 @@ from headrace.core.limits import (
     Doorkeeper,
     Gate,
     Head,
+    Order,
     allows,
     as_rate,
     drawn,
@@ -29,6 +30,7 @@ from headrace.core.limits import (
 )
 from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
 from headrace.engines.relational.gatekeeper import earlier, rulebook
+from headrace.engines.relational.turns import Turns
 from headrace.errors import ConfigError
 
 NOW = 1_700_000_000_000_000  # microseconds
@@ -302,7 +304,86 @@ def test_of_the_equally_urgent_no_lane_is_ever_two_turns_ahead(lanes: list[list[
 
 def test_without_priorities_only_turns_and_age_count() -> None:
     lanes = [heads_of("a", [9, 9, 9], 10), heads_of("b", [0, 0], 20), heads_of("c", [-5], 0)]
-    assert "".join(head.lane for head in in_turn(lanes, by_priority=False)) == "cababa"
+    assert "".join(head.lane for head in in_turn(lanes, Order("fifo"))) == "cababa"
+
+
+AGED = Order("priority", 10)
+
+
+@st.composite
+def aged_lanes(draw: st.DrawFn) -> list[list[Head]]:
+    """Lanes in their own order, each with jobs of several priorities that wait since different times."""
+    told = st.tuples(st.integers(-3, 3), st.integers(1, 60), st.booleans())
+    lanes = draw(st.lists(st.lists(told, max_size=8), max_size=6))
+    heads = [
+        [
+            Head(100 * lane + n, "work", level, -at if lifo else at, f"l{lane}")
+            for n, (level, at, lifo) in enumerate(jobs)
+        ]
+        for lane, jobs in enumerate(lanes)
+    ]
+    return [merged({0: jobs}, AGED, 100) for jobs in heads]
+
+
+served_last = st.none() | st.builds("l{}".format, st.integers(0, 6))
+
+
+@given(aged_lanes(), served_last)
+def test_with_ageing_age_and_priority_go_together_among_lanes_in_whole_points(
+    lanes: list[list[Head]], last: str | None
+) -> None:
+    order = in_turn(lanes, AGED, {} if last is None else {0: last})
+    for place, head in enumerate(order):
+        for later in order[place + 1 :]:
+            assert abs(head.rank) // 10 - head.priority <= abs(later.rank) // 10 - later.priority
+    for heads in lanes:
+        assert [head for head in order if head in heads] == heads, "each lane keeps its own order"
+
+
+@given(aged_lanes(), served_last)
+def test_with_ageing_no_lane_is_two_turns_ahead_of_an_equally_urgent_one(
+    lanes: list[list[Head]], last: str | None
+) -> None:
+    order = in_turn(lanes, AGED, {} if last is None else {0: last})
+    for level in {AGED.level_of(head) for head in order}:
+        equals = [head.lane for head in order if AGED.level_of(head) == level]
+        left, had = Counter(equals), Counter[str]()
+        for lane in equals:
+            had[lane] += 1
+            left[lane] -= 1
+            assert all(had[lane] - had[other] <= 1 for other, jobs in left.items() if jobs)
+
+
+@pytest.mark.parametrize(("last", "order"), [("", "abc"), ("a", "bca"), ("b", "cab"), ("c", "abc"), ("aa", "bca")])
+def test_with_ageing_turns_go_on_behind_the_last_one_whatever_the_level(last: str, order: str) -> None:
+    lanes = [[Head(n, "work", 5, at, lane)] for n, (lane, at) in enumerate({"a": 17, "c": 12, "b": 15}.items())]
+    assert "".join(head.lane for head in in_turn(lanes, AGED, {0: last})) == order
+    assert "".join(head.lane for head in in_turn(lanes, AGED)) == "cba", "the oldest first if nobody was served"
+
+
+def test_with_ageing_the_moment_changes_no_order() -> None:
+    """All grow older alike: who is a point ahead stays a point ahead."""
+    old, urgent = Head(1, "work", 0, 1000, "a"), Head(2, "work", 5, 1050, "b")
+    assert AGED.level_of(old) == AGED.level_of(urgent)
+    assert AGED.level_of(Head(3, "work", 5, 1060, "b")) == AGED.level_of(old) - 1
+    assert AGED.level_of(Head(4, "work", 0, -1000, "a")) == AGED.level_of(old), "first among its equals, and as old"
+
+
+@pytest.mark.parametrize("strategy", ["fifo", "lifo", "weighted_random", "fresh_first"])
+def test_ageing_counts_in_the_order_of_priority_alone(strategy: Strategy) -> None:
+    head = Head(1, "work", 7, 1000, "a")
+    assert (
+        Order(strategy, 10).level_of(head) == Order(strategy).level_of(head) == (7 if strategy == "fresh_first" else 0)
+    )
+
+
+def test_with_ageing_levels_do_not_pile_up_in_the_memory() -> None:
+    cursors: dict[str, str] = {}
+    for step in range(100):
+        turns = Turns(cursors, "default", AGED)
+        turns.serve(Head(step, "work", step % 7, 1000 * step, f"l{step}"))
+        turns.keep(None, fruitless=False)
+    assert Turns(cursors, "default", AGED).served == {0: "l99"}
 
 
 # -- orders
@@ -354,7 +435,7 @@ def test_by_age_priority_counts_for_nothing(levels: dict[int, list[Head]], jobs:
     everything = [(abs(head.rank), head.seq) for heads in levels.values() for head in heads]
 
     def places(strategy: Strategy) -> list[tuple[int, int]]:
-        return [(abs(head.rank), head.seq) for head in merged(levels, strategy, None, jobs)]
+        return [(abs(head.rank), head.seq) for head in merged(levels, Order(strategy), jobs)]
 
     assert places("fifo") == sorted(everything)[:jobs]
     assert places("lifo") == sorted(everything, reverse=True)[:jobs]
@@ -364,7 +445,7 @@ def test_by_age_priority_counts_for_nothing(levels: dict[int, list[Head]], jobs:
 def test_with_ageing_nobody_is_overtaken_by_more_than_priority_is_worth(
     levels: dict[int, list[Head]], ageing: int
 ) -> None:
-    order = merged(levels, "priority", ageing, 100)
+    order = merged(levels, Order("priority", ageing), 100)
     assert len(order) == sum(map(len, levels.values()))
     for place, head in enumerate(order):
         for later in order[place + 1 :]:

@@ -22,7 +22,6 @@ from headrace.errors import ConfigError
 
 EVERYTHING = "*"  # a capability that stands for all
 STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random", "fresh_first")
-BY_PRIORITY: tuple[Strategy, ...] = ("priority", "fresh_first")  # all others are blind to it among lanes
 _UNITS = {
     "s": 1,
     "sec": 1,
@@ -151,23 +150,54 @@ class Doorkeeper:
         return True
 
 
+class Order(NamedTuple):
+    """In which order jobs go: inside a lane, and among lanes."""
+
+    strategy: Strategy
+    ageing: int | None = None
+
+    @property
+    def minds_priority(self) -> bool:
+        """Whether lanes go by the priority of their jobs. To all other orders they are equally urgent."""
+        return self.strategy in ("priority", "fresh_first")
+
+    @property
+    def point(self) -> int:
+        """The milliseconds of waiting that count as much as one point of priority; 0 if waiting counts for nothing."""
+        return self.ageing or 0 if self.strategy == "priority" else 0
+
+    def level_of(self, head: Head) -> int:
+        """How urgent a job is to lanes, in whole points. All grow older alike, so the present moment is not in it."""
+        if not self.minds_priority:
+            return 0
+        return head.priority - abs(head.rank) // self.point if self.point else head.priority
+
+    def remembered_at(self, level: int) -> int:
+        """Where to remember who had the last turn of a level. With ageing, levels pass, and one place is for all."""
+        return 0 if self.point else level
+
+
+_STRICT = Order("priority")
+
+
 def in_turn(
-    lanes: Iterable[Sequence[Head]], by_priority: bool = True, served: Mapping[int, str] | None = None
+    lanes: Iterable[Sequence[Head]], order: Order = _STRICT, served: Mapping[int, str] | None = None
 ) -> list[Head]:
     """The heads of several lanes in a fair order: of those that are equally urgent, one of each lane in turn.
 
-    `served` tells for a priority which lane had the last turn: the one after it begins. Without that, whoever has
+    `served` tells for a level which lane had the last turn: the one after it begins. Without that, whoever has
     the oldest jobs would have every turn of a worker with a single slot.
     """
-    last = served or {}
     placed = []
     for heads in lanes:
         rounds: dict[int, int] = {}
         for head in heads:
-            level = head.priority if by_priority else 0
+            level = order.level_of(head)
             number = rounds[level] = rounds.get(level, 0) + 1
-            turn = (head.lane <= last[level], head.lane) if level in last else (False, "")
-            placed.append((-level, number, turn, head.rank, head.seq, head))
+            last = served.get(order.remembered_at(level)) if served else None
+            turn = (False, "") if last is None else (head.lane <= last, head.lane)
+            place = _aged(head, order.point) if order.point else head.rank
+            placed.append((-level, number, turn, place, head.seq, head))
     return [head for *_, head in sorted(placed, key=lambda place: place[:5])]
 
 
@@ -197,7 +227,7 @@ def drawn(waiting: Mapping[int, int], jobs: int, chance: Callable[[], float]) ->
     return order
 
 
-def merged(levels: Mapping[int, Sequence[Head]], strategy: Strategy, ageing: int | None, jobs: int) -> list[Head]:
+def merged(levels: Mapping[int, Sequence[Head]], order: Order, jobs: int) -> list[Head]:
     """The first `jobs` of a queue, given the fronts of its priorities.
 
     By `fifo` the longest waiting comes first and by `lifo` the last, whatever their priority. With `ageing`, so many
@@ -205,12 +235,15 @@ def merged(levels: Mapping[int, Sequence[Head]], strategy: Strategy, ageing: int
     """
 
     def place(head: Head) -> tuple[int, int]:
-        waited_from = abs(head.rank)
-        if strategy == "lifo":
-            return -waited_from, -head.seq
-        return waited_from - (head.priority * ageing if ageing and strategy == "priority" else 0), head.seq
+        waited_from = _aged(head, order.point)
+        return (-waited_from, -head.seq) if order.strategy == "lifo" else (waited_from, head.seq)
 
     return sorted((head for heads in levels.values() for head in heads), key=place)[:jobs]
+
+
+def _aged(head: Head, point: int) -> int:
+    """Since when a job waits, as if every point of its priority had been waited for."""
+    return abs(head.rank) - head.priority * point
 
 
 def in_places_of(heads: Iterable[Head], usual: Sequence[Head]) -> list[Head]:

@@ -43,6 +43,38 @@ WITH RECURSIVE lanes (lane, priority) AS (
 SELECT coalesce(json_agg(json_build_array(lane, priority)), '[]')::text FROM (
     SELECT lane, priority FROM lanes LIMIT :limit) AS few;
 
+-- The same with ageing: how urgent the most urgent job of each lane is, with `point` milliseconds of waiting for one of
+-- priority. Time does not change it. Of each priority that occurs in a lane the oldest job counts: it is the first one,
+-- but if jobs were to be first among their equals, whose rank is negative.
+-- name: aged_summits
+WITH RECURSIVE lanes (lane, priority, rank) AS (
+    (SELECT job.lane, job.priority, job.rank FROM headrace_jobs AS job
+     WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > :beyond
+     ORDER BY job.lane, job.priority DESC, job.rank LIMIT 1)
+    UNION ALL
+    SELECT next.lane, next.priority, next.rank FROM lanes CROSS JOIN LATERAL (
+        SELECT job.lane, job.priority, job.rank FROM headrace_jobs AS job
+        WHERE job.state = 'pending' AND job.queue = :queue AND job.lane > lanes.lane
+        ORDER BY job.lane, job.priority DESC, job.rank LIMIT 1) AS next
+), firsts (lane, priority, rank) AS (
+    (SELECT lane, priority, rank FROM lanes LIMIT :limit)
+    UNION ALL
+    SELECT firsts.lane, next.priority, next.rank FROM firsts CROSS JOIN LATERAL (
+        SELECT job.priority, job.rank FROM headrace_jobs AS job
+        WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = firsts.lane AND job.priority < firsts.priority
+        ORDER BY job.priority DESC, job.rank LIMIT 1) AS next
+)
+SELECT coalesce(json_agg(json_build_array(lane, level) ORDER BY lane), '[]')::text FROM (
+    SELECT lane, max(priority - CASE WHEN rank >= 0 THEN rank ELSE least(
+        -(SELECT job.rank FROM headrace_jobs AS job
+          WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = firsts.lane
+            AND job.priority = firsts.priority AND job.rank < 0 ORDER BY job.rank DESC LIMIT 1),
+        (SELECT job.rank FROM headrace_jobs AS job
+         WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = firsts.lane
+           AND job.priority = firsts.priority AND job.rank >= 0 ORDER BY job.rank LIMIT 1))
+    END / :point) AS level
+    FROM firsts GROUP BY lane) AS summits;
+
 -- name: heads
 SELECT coalesce(json_agg(json_build_array({Head})), '[]')::text FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs

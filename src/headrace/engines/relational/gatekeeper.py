@@ -15,10 +15,11 @@ from typing import NamedTuple
 import msgspec
 
 from headrace.core import limits
-from headrace.core.limits import EVERYTHING, Doorkeeper, Gate, Head
+from headrace.core.limits import EVERYTHING, Doorkeeper, Gate, Head, Order
 from headrace.core.model import Claim, Want
 from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
 from headrace.engines.relational.ledger import Ledger
+from headrace.engines.relational.turns import Turns
 from headrace.engines.sql import as_json
 
 _claims = msgspec.json.Decoder(list[Claim])
@@ -26,7 +27,6 @@ _heads = msgspec.json.Decoder(list[Head])
 _summits = msgspec.json.Decoder(list[tuple[str, int]])
 _numbers = msgspec.json.Decoder(list[int])
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])
-_served = msgspec.json.Decoder(dict[int, str])
 _running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
 _LANES_AT_ONCE, _MOST_LANES = 10, 1000
 _MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
@@ -34,13 +34,6 @@ _SWEEPS = 0.01
 _LOOKS = 2000  # how far a claim looks for jobs that were never tried
 _STEP = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
-
-
-class Order(NamedTuple):
-    """In which order the jobs of a lane go."""
-
-    strategy: Strategy
-    ageing: int | None
 
 
 class Rulebook(NamedTuple):
@@ -99,7 +92,7 @@ class Gatekeeper:
         self._ledger = ledger
         self._book = book
         self._want = want
-        self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see _Memory
+        self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see Turns
         self._now = now
         self._moved = False
         self._buckets: dict[str, int] = {}
@@ -188,42 +181,46 @@ class Gatekeeper:
 
     def _choose(self, queue: str, rules: QueueRules, room: int, keeper: Doorkeeper) -> list[Head]:
         """Jobs in a fair order among the lanes, none through a gate that is shut."""
-        strategy = self._want.strategy or rules.strategy or "priority"
-        order = Order(strategy, rules.ageing)
+        order = Order(self._want.strategy or rules.strategy or "priority", rules.ageing)
         free = self._free(queue, order, room)
         if queue not in self._book.laned and not self._moved:
             return free
-        by_priority = strategy in limits.BY_PRIORITY
-        memory = _Memory(self._cursors, queue, by_priority)
-        found = list(islice(self._around(queue, *memory.where), _MOST_LANES))
-        names = memory.in_turn((lane, summit) for lane, summit in found if self._is_open(lane, keeper))
+        turns = Turns(self._cursors, queue, order)
+        found = list(islice(self._around(queue, order, *turns.where), _MOST_LANES))
+        names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, keeper))
         chosen: dict[int, Head] = {}
         lanes, window = [free], max(_LANES_AT_ONCE, room)
         for begin in range(0, max(len(names), 1), window):
             lanes += self._fronts(queue, names[begin : begin + window], order, room, keeper)
-            for head in limits.in_turn(lanes, by_priority, memory.served):
+            for head in limits.in_turn(lanes, order, turns.served):
                 if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.gates_of(head.lane)):
                     chosen[head.seq] = head
-                    memory.serve(head)
+                    turns.serve(head)
             if len(chosen) >= room:
                 break
             lanes = []
         broke_off = len(found) == _MOST_LANES
-        memory.keep(found[-1][0] if broke_off else None, fruitless=not chosen)
+        turns.keep(found[-1][0] if broke_off else None, fruitless=not chosen)
         if broke_off and len(chosen) < room:
             self._come_back(self._now)  # more than one commit should look at: come again for the rest
         return list(chosen.values())
 
-    def _around(self, queue: str, start: str, until: str) -> Iterator[tuple[str, int]]:
-        """The lanes of the queue from the one after `start` round to `until`, which comes last, and their summits."""
+    def _around(self, queue: str, order: Order, start: str, until: str) -> Iterator[tuple[str, int]]:
+        """The lanes of the queue from the one after `start` round to `until`, which comes last, and their levels."""
         for beyond, last in [(start, until)] if start < until else [(start, None), ("", until)]:
             found = [(beyond, 0)]
             while found and last != "":
-                after = found[-1][0]
-                found = _summits.decode(self._ledger.ask("summits", queue=queue, beyond=after, limit=_MOST_LANES))
+                found = self._summits(queue, order, found[-1][0])
                 yield from (one for one in found if last is None or one[0] <= last)
                 if len(found) < _MOST_LANES or (last is not None and found[-1][0] > last):
                     break
+
+    def _summits(self, queue: str, order: Order, beyond: str) -> list[tuple[str, int]]:
+        """The lanes after this one, each with the level of its most urgent job."""
+        if not order.point:
+            return _summits.decode(self._ledger.ask("summits", queue=queue, beyond=beyond, limit=_MOST_LANES))
+        told = self._ledger.ask("aged_summits", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
+        return _summits.decode(told)
 
     def _fronts(
         self, queue: str, names: Sequence[str], order: Order, room: int, keeper: Doorkeeper
@@ -287,15 +284,15 @@ class Gatekeeper:
         return next((rules.strategy for rules in tasks if rules is not None), None)
 
     def _in_order(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
-        strategy, ageing = order
-        if strategy == "priority" and not ageing:
+        strategy = order.strategy
+        if strategy == "priority" and not order.point:
             return self._heads(queue, lane, room)
         if strategy == "fresh_first":
             return self._fresh_first(queue, lane, room)
         levels = _numbers.decode(self._ledger.ask("levels", queue=queue, lane=lane))
         end = "newest" if strategy == "lifo" else "oldest"
         fronts = {level: self._at(end, queue, lane, level, room) for level in levels}
-        return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, strategy, ageing, room)
+        return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, order, room)
 
     def _fresh_first(self, queue: str, lane: str, room: int) -> list[Head]:
         """Jobs that were never tried, then the others: to lanes, each class is less urgent than any job of the last."""
@@ -331,46 +328,6 @@ class Gatekeeper:
         self._buckets[bucket] = self._spent[bucket] = full_at
         if not limits.allows(rate, full_at, 1000 * self._now):
             self._come_back(-(-limits.opens_at(rate, full_at) // 1000))
-
-
-class _Memory:
-    """What the claims of a process remember of the lanes of a queue, in a dict of texts that outlives each of them.
-
-    For each priority the lane that had the last turn; where to go on looking, if there are more lanes than one claim
-    looks at; and where a search began that has found nothing so far, so that it ends when it is back there.
-    """
-
-    def __init__(self, cursors: dict[str, str], queue: str, by_priority: bool) -> None:
-        self._cursors = cursors
-        self._by_priority = by_priority
-        self._turns, self._at, self._began = (as_json([queue, what]) for what in ("turns", "at", "began"))
-        self.served = _served.decode(cursors.get(self._turns, "{}"))
-
-    @property
-    def where(self) -> tuple[str, str]:
-        """After which lane to begin, and with which to end."""
-        start = self._cursors.get(self._at, "")
-        return start, self._cursors.get(self._began, start)
-
-    def in_turn(self, lanes: Iterable[tuple[str, int]]) -> list[str]:
-        """Lanes by the highest priority in them; of equal ones, from the one on that is next to be served."""
-        levels = ((summit if self._by_priority else 0, lane) for lane, summit in lanes)
-        return [
-            lane for *_, lane in sorted((-level, lane <= self.served.get(level, ""), lane) for level, lane in levels)
-        ]
-
-    def serve(self, head: Head) -> None:
-        self.served[head.priority if self._by_priority else 0] = head.lane
-
-    def keep(self, last: str | None, fruitless: bool) -> None:
-        """`last` is the lane at which the claim broke off, None if it came round."""
-        _, until = self.where
-        self._cursors[self._turns] = as_json(self.served)
-        self._cursors.pop(self._began, None)
-        if last is not None:
-            self._cursors[self._at] = last
-            if fruitless:
-                self._cursors[self._began] = until
 
 
 def _drawn(fronts: Mapping[int, Sequence[Head]], room: int) -> list[Head]:

@@ -42,6 +42,38 @@ WITH RECURSIVE lanes (seq) AS (
 SELECT json_group_array(json_array(lane, priority)) FROM (
     SELECT job.lane, job.priority FROM lanes JOIN headrace_jobs AS job ON job.seq = lanes.seq ORDER BY job.lane);
 
+-- The same with ageing: how urgent the most urgent job of each lane is, with `point` milliseconds of waiting for one of
+-- priority. Time does not change it. Of each priority that occurs in a lane the oldest job counts: it is the first one,
+-- but if jobs were to be first among their equals, whose rank is negative.
+-- name: aged_summits
+WITH RECURSIVE lanes (seq) AS (
+    SELECT (SELECT seq FROM headrace_jobs WHERE state = 'pending' AND queue = :queue AND lane > :beyond
+            ORDER BY lane, priority DESC, rank LIMIT 1)
+    UNION ALL
+    SELECT (SELECT next.seq FROM headrace_jobs AS next
+            WHERE next.state = 'pending' AND next.queue = :queue AND next.lane > job.lane
+            ORDER BY next.lane, next.priority DESC, next.rank LIMIT 1)
+    FROM lanes JOIN headrace_jobs AS job ON job.seq = lanes.seq
+    LIMIT :limit
+), firsts (seq) AS (
+    SELECT seq FROM lanes
+    UNION ALL
+    SELECT (SELECT next.seq FROM headrace_jobs AS next
+            WHERE next.state = 'pending' AND next.queue = :queue AND next.lane = job.lane
+              AND next.priority < job.priority ORDER BY next.priority DESC, next.rank LIMIT 1)
+    FROM firsts JOIN headrace_jobs AS job ON job.seq = firsts.seq
+)
+SELECT json_group_array(json_array(lane, level)) FROM (
+    SELECT first.lane, max(first.priority - iif(first.rank >= 0, first.rank, min(
+        -(SELECT job.rank FROM headrace_jobs AS job
+          WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = first.lane AND job.priority = first.priority
+            AND job.rank < 0 ORDER BY job.rank DESC LIMIT 1),
+        coalesce((SELECT job.rank FROM headrace_jobs AS job
+                  WHERE job.state = 'pending' AND job.queue = :queue AND job.lane = first.lane
+                    AND job.priority = first.priority AND job.rank >= 0 ORDER BY job.rank LIMIT 1), -first.rank)
+    )) / :point) AS level
+    FROM firsts JOIN headrace_jobs AS first ON first.seq = firsts.seq GROUP BY first.lane ORDER BY first.lane);
+
 -- name: heads
 SELECT json_group_array(json_array({Head})) FROM (
     SELECT seq, task, priority, rank, lane FROM headrace_jobs

@@ -53,7 +53,7 @@ end
 -- known, and the place of the next one.
 local function ways_of(queue, rules, order, room, free)
   local room_behind, lets_in = doorkeeper(queue, rules)
-  local by_level = order == 'fresh_first' or order == 'priority' and not rules.ageing
+  local by_level = order == 'fresh_first' or order == 'priority'
   local visited, newcomers = {}, {}
 
   -- The front of a lane. If it has an order of its own, each of its jobs has the urgency of the most urgent one left
@@ -123,7 +123,8 @@ local function choose(queue, rules, room)
   local free = settled(at_front, room, function() end)
   if not has_lanes[queue] then return free end
   local memory = memories[queue] and cjson.decode(memories[queue]) or {served = {}}
-  local chosen, is_all = choose_in_turn(queue, room, memory, ways_of(queue, rules, order, room, free))
+  local take_turns = order == 'priority' and rules.ageing and choose_by_age or choose_in_turn
+  local chosen, is_all = take_turns(queue, room, memory, ways_of(queue, rules, order, room, free))
   if not is_all then come_back(now) end -- there are more lanes than one commit should look at
   memories[queue] = cjson.encode(memory)
   remembered[queue] = memories[queue]

@@ -64,12 +64,15 @@ local function cut(list, length)
   return list
 end
 
+-- With ageing a head's level is how urgent it is by priority and age together, in whole points: the lower, the more.
+-- All grow older alike, so the present moment is not in it.
 local function merged(key, lane, room, is_newest, ageing)
   local all = {}
   for _, middle in ipairs(middles(key)) do
     for _, found in ipairs({(is_newest and newest_of or oldest_of)(key, lane, middle, room)}) do
       for _, head in ipairs(found) do
         head.place = math.abs(head.rank) - head.priority * ageing
+        if ageing > 0 then head.level = math.floor(head.place / ageing) end
         all[#all + 1] = head
       end
     end

@@ -36,7 +36,11 @@ local function first_level(queue, from)
   return first and first:sub(1, 3)
 end
 
+local AGED = 'aged' -- in the memory, stands for every level
+
+-- By what a lane has its turn among those of a level, and is remembered.
 local function name_in(level, lane)
+  if level == AGED then return lane.name end
   return level == '' and lane.turn or level .. lane.name
 end
 
@@ -155,4 +159,63 @@ local function choose_in_turn(queue, room, memory, ways)
   end
   memory.left = not is_all and reached or nil
   return chosen, is_all
+end
+
+-- The same with ageing, where a level is made of priority and age. No set tells the lanes of one, so all are looked at
+-- before any has its turn; if that is too many for one claim, the next one goes on behind them. Levels pass, so who was
+-- served last is remembered for all of them together.
+local function choose_by_age(queue, room, memory, ways)
+  local chosen, ready, reached = {}, {}, {}
+  local last, stopped = memory.served[AGED], memory.left or {}
+  if stopped.level ~= '' then stopped = {} end -- that was in another order
+
+  local function make_ready(lanes)
+    for _, lane in ipairs(lanes) do
+      local level = lane.heads[lane.at].level
+      ready[level] = ready[level] or {}
+      table.insert(ready[level], lane)
+    end
+  end
+
+  -- False if there may be more.
+  local function look_at_all()
+    local seen = 0
+    for turns in walk(queue, '', memory.from, stopped, reached) do
+      local lanes = {}
+      for _, turn in ipairs(turns) do lanes[#lanes + 1] = ways.open(turn) end
+      make_ready(lanes)
+      make_ready(ways.arrived())
+      seen = seen + #turns
+      if seen >= MOST_LANES then return false end
+    end
+    return true
+  end
+
+  -- One turn for each of the most urgent lanes.
+  local function serve_round()
+    local level = math.huge
+    for one in pairs(ready) do level = math.min(level, one) end
+    local lanes, again = ready[level], {}
+    ready[level] = nil
+    sort_by_turn(lanes, AGED, last)
+    for _, lane in ipairs(lanes) do
+      if #chosen >= room then return end
+      if ways.lets_in(lane) then
+        chosen[#chosen + 1] = lane.heads[lane.at]
+        lane.at, again[#again + 1], memory.served[AGED] = lane.at + 1, lane, lane.name
+      end
+    end
+    for _, lane in ipairs(again) do
+      if #chosen < room and ways.has_next(lane) then make_ready({lane}) end
+    end
+    make_ready(ways.arrived())
+  end
+
+  if ways.free.heads[1] then make_ready({ways.free}) end
+  local is_all = look_at_all()
+  while next(ready) and #chosen < room do serve_round() end
+  memory.left = nil
+  if not is_all and #chosen > 0 then memory.from = reached.after end
+  if not is_all and #chosen == 0 then memory.left = reached end -- to end when it is round
+  return chosen, is_all or #chosen >= room
 end
