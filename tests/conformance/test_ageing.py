@@ -12,6 +12,7 @@ from headrace.core.model import NewJob
 from headrace.core.regulation import QueueRules, Strategy, TaskRules
 from headrace.engines.protocol import Engine
 from tests.conformance.build import (
+    HOUR,
     NOW,
     SECOND,
     ids,
@@ -214,3 +215,16 @@ def test_shut_lanes_hide_no_open_one_and_keep_nobody_busy(engine: Engine) -> Non
             return
         assert turn.next_at == NOW, "nothing found, and no word that there is more to look at"
     pytest.fail("five claims did not find it")
+
+
+def test_three_hundred_lanes_share_a_single_slot_and_the_more_urgent_goes_first(engine: Engine) -> None:
+    names = [f"t{lane:03}" for lane in range(300)]
+    engine.insert([tenant(f"{name}-{number}", name) for name in names for number in range(4)], now=NOW)
+    begun = Counter(job_id.split("-")[0] for job_id in one_by_one(engine, 450))
+    assert len(begun) == 300
+    assert max(begun.values()) <= 2
+    for number, name in enumerate(names[::60]):
+        engine.insert(
+            [tenant(f"urgent {number}", name, priority=1), tenant(f"old {number}", name, run_at=NOW - HOUR)], now=NOW
+        )
+        assert one_by_one(engine, 2) == [f"old {number}", f"urgent {number}"]

@@ -193,3 +193,16 @@ def test_rules_of_queues_that_a_worker_does_not_serve_are_not_even_read(store: S
     assert looks(only("plain", 1)) == (["a"], 1), "which queues are paused"
     claimed, reads = looks(want())
     assert (sorted(claimed), reads) == (["b", "c"], 3)
+
+
+def test_with_ageing_what_is_remembered_of_lanes_does_not_grow_with_time(store: StoreUnderTest) -> None:
+    """Levels pass, for ever new ones: to remember who was served last at each would never end."""
+    engine = store.open()
+    assert isinstance(engine, RedisEngine)
+    engine.desk.rule_queue("default", QueueRules(ageing=SECOND))
+    engine.insert([new_job(f"j{n:02}", lane=f'["r:{n % 3}"]', run_at=NOW + n * HOUR) for n in range(30)], now=NOW)
+    sizes = set()
+    for n in range(29):
+        assert engine.exchange([], want(1), now=NOW + n * HOUR).claims
+        sizes.add(len(engine._memories["default"]))
+    assert len(sizes) == 1

@@ -112,7 +112,7 @@ local function ways_of(queue, rules, order, room, free)
   return {
     free = {name = '', turn = '', at = 1, heads = free, is_known = true}, open = open, has_next = has_next,
     arrived = arrived, lets_in = function(lane) return lets_in(gates_of(lane.name)) end, by_level = by_level,
-    newest_first = order == 'lifo',
+    newest_first = order == 'lifo', ageing = rules.ageing,
   }
 end
 

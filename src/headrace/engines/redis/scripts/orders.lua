@@ -64,21 +64,41 @@ local function cut(list, length)
   return list
 end
 
--- With ageing a head's level is how urgent it is by priority and age together, in whole points: the lower, the more.
--- All grow older alike, so the present moment is not in it.
+-- Notes where a head is by age and priority together, and with ageing as its level how urgent that is in whole points:
+-- the lower, the more. All grow older alike, so the present moment is not in it.
+local function give_place(head, ageing)
+  head.place = math.abs(head.rank) - head.priority * ageing
+  if ageing > 0 then head.level = math.floor(head.place / ageing) end
+  return head
+end
+
 local function merged(key, lane, room, is_newest, ageing)
   local all = {}
   for _, middle in ipairs(middles(key)) do
     for _, found in ipairs({(is_newest and newest_of or oldest_of)(key, lane, middle, room)}) do
       for _, head in ipairs(found) do
-        head.place = math.abs(head.rank) - head.priority * ageing
-        if ageing > 0 then head.level = math.floor(head.place / ageing) end
-        all[#all + 1] = head
+        all[#all + 1] = give_place(head, ageing)
       end
     end
   end
   table.sort(all, is_newest and by_place_newest or by_place)
   return cut(all, room)
+end
+
+-- The first of these alone. The oldest of a priority is its first job, unless that is handed out newest first: so this
+-- is one look for each priority, where a claim makes it in every lane.
+local function most_urgent(key, lane, ageing)
+  local best, from = nil, '-inf'
+  while true do
+    local head = heads_of(call('ZRANGEBYSCORE', key, from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1), lane)[1]
+    if not head then return {best} end
+    local middle = (100 - head.priority) * RANKS
+    from = '(' .. whole(middle + FURTHEST)
+    for _, found in ipairs(head.rank < 0 and {oldest_of(key, lane, middle, 1)} or {{head}}) do
+      local other = found[1] and give_place(found[1], ageing)
+      if other and (not best or by_place(other, best)) then best = other end
+    end
+  end
 end
 
 -- Draw priorities by their weights: with ten points more, ten times as often.
@@ -147,5 +167,6 @@ local function front(queue, lane, order, ageing, room)
   if order == 'weighted_random' then return drawn(key, lane, room) end
   if order == 'fresh_first' then return fresh_first(key, lane, room) end
   if order ~= 'priority' then return merged(key, lane, room, order == 'lifo', 0) end
-  return ageing and merged(key, lane, room, false, ageing) or heads(queue, lane, room)
+  if not ageing then return heads(queue, lane, room) end
+  return room == 1 and most_urgent(key, lane, ageing) or merged(key, lane, room, false, ageing)
 end

@@ -161,9 +161,11 @@ local function choose_in_turn(queue, room, memory, ways)
   return chosen, is_all
 end
 
--- The same with ageing, where a level is made of priority and age. No set tells the lanes of one, so all are looked at
--- before any has its turn; if that is too many for one claim, the next one goes on behind them. Levels pass, so who was
--- served last is remembered for all of them together.
+local LANES_BY_AGE = 100
+
+-- The same with ageing, where a level is made of priority and age. No set tells the lanes of one, so they are looked at
+-- before any has its turn: the next hundred, and if there are more, those of the most urgent jobs of all. Levels pass,
+-- so who was served last is remembered for all of them together.
 local function choose_by_age(queue, room, memory, ways)
   local chosen, ready, reached = {}, {}, {}
   local last, stopped = memory.served[AGED], memory.left or {}
@@ -177,25 +179,48 @@ local function choose_by_age(queue, room, memory, ways)
     end
   end
 
-  -- False if there may be more.
-  local function look_at_all()
-    local seen = 0
+  local function first_ready()
+    local least = math.huge
+    for level in pairs(ready) do least = math.min(least, level) end
+    return least
+  end
+
+  -- The lanes whose turn is next. Whether these were all, and how many of them may start something.
+  local function look_around()
+    local seen, opened = 0, 0
     for turns in walk(queue, '', memory.from, stopped, reached) do
       local lanes = {}
       for _, turn in ipairs(turns) do lanes[#lanes + 1] = ways.open(turn) end
       make_ready(lanes)
       make_ready(ways.arrived())
-      seen = seen + #turns
-      if seen >= MOST_LANES then return false end
+      seen, opened = seen + #turns, opened + #lanes
+      if seen >= MOST_LANES or opened >= math.max(LANES_BY_AGE, room) then return false, opened end
     end
-    return true
+    return true, opened
+  end
+
+  -- The others that are more urgent than all of these, as far as the oldest jobs tell.
+  local function look_ahead()
+    local level, members = first_ready(), {}
+    for _, head in ipairs(merged(named('in:laned', queue), '', LANES_AT_ONCE, false, ways.ageing)) do
+      if head.level < level then members[#members + 1] = head.member end
+    end
+    for _, record in ipairs(records_of(members, #members)) do
+      local j = job_of(record)
+      local known = j and call('HGET', P .. ':lanes:' .. queue, j.lane)
+      local lane = known and ways.open(known .. j.lane)
+      if lane then
+        lane.is_ahead = true
+        make_ready({lane})
+      end
+    end
+    make_ready(ways.arrived())
   end
 
   -- One turn for each of the most urgent lanes.
   local function serve_round()
-    local level = math.huge
-    for one in pairs(ready) do level = math.min(level, one) end
-    local lanes, again = ready[level], {}
+    local level, again = first_ready(), {}
+    local lanes = ready[level]
     ready[level] = nil
     sort_by_turn(lanes, AGED, last)
     for _, lane in ipairs(lanes) do
@@ -203,6 +228,7 @@ local function choose_by_age(queue, room, memory, ways)
       if ways.lets_in(lane) then
         chosen[#chosen + 1] = lane.heads[lane.at]
         lane.at, again[#again + 1], memory.served[AGED] = lane.at + 1, lane, lane.name
+        if not lane.is_ahead then memory.from = lane.turn end -- who came out of turn does not move it
       end
     end
     for _, lane in ipairs(again) do
@@ -212,10 +238,10 @@ local function choose_by_age(queue, room, memory, ways)
   end
 
   if ways.free.heads[1] then make_ready({ways.free}) end
-  local is_all = look_at_all()
+  local is_all, opened = look_around()
+  if not is_all or stopped.level then look_ahead() end
   while next(ready) and #chosen < room do serve_round() end
-  memory.left = nil
-  if not is_all and #chosen > 0 then memory.from = reached.after end
-  if not is_all and #chosen == 0 then memory.left = reached end -- to end when it is round
+  local is_barren = opened == 0 or #chosen == 0
+  memory.left = not is_all and is_barren and reached or nil -- to go on there, and to end when it is round
   return chosen, is_all or #chosen >= room
 end
