@@ -135,8 +135,8 @@ class Crew:
 
     def take_slot(self) -> int | None:
         try:
-            return self.slots.pop()
-        except IndexError:
+            return self.slots.pop() if self.slots else None
+        except IndexError:  # another runner was quicker
             return None
 
     def free_slot(self, slot: int) -> None:

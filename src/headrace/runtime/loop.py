@@ -7,7 +7,7 @@ import contextlib
 import logging
 import threading
 import time
-from typing import Any
+from functools import partial
 
 from headrace.core.model import Outcome
 from headrace.core.outcomes import release
@@ -106,25 +106,26 @@ class Loop:
             except IndexError:  # taken back by the worker
                 crew.free_slot(slot)
                 return
-            run = crew.begin(claim, plan, slot)
-            task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{claim.id}")
-            self._tasks[task] = run
-            run.abort = self._aborter(run, task)
-            task.add_done_callback(self._over)
+            self._start(crew.begin(claim, plan, slot))
 
-    def _aborter(self, run: Run, task: asyncio.Task[None]) -> Any:
-        loop = asyncio.get_running_loop()
+    def _start(self, run: Run) -> None:
+        task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{run.claim.id}")
+        self._tasks[task] = run
+        # Of the task alone: what led from the run back to itself would be left to the garbage collector, for each job.
+        run.abort = partial(self._abort, task)
+        task.add_done_callback(self._over)
 
-        def cancel(reason: str) -> None:
-            if task in self._tasks:  # and not over meanwhile
-                self._crew.cut_off.add(run.number)
-                task.cancel(reason)
-                loop.call_later(_GRACE, self._abandon, task)
+    def _abort(self, task: asyncio.Task[None], reason: str) -> None:
+        """From any thread: cancel the task, and make sure that its slot comes back."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._cancel, task, reason)
 
-        def abort(reason: str) -> None:
-            loop.call_soon_threadsafe(cancel, reason)
-
-        return abort
+    def _cancel(self, task: asyncio.Task[None], reason: str) -> None:
+        run = self._tasks.get(task)
+        if run is not None:  # and not over meanwhile
+            self._crew.cut_off.add(run.number)
+            task.cancel(reason)
+            asyncio.get_running_loop().call_later(_GRACE, self._abandon, task)
 
     def _over(self, task: asyncio.Task[None]) -> None:
         run = self._tasks.pop(task, None)

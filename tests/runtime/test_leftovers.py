@@ -1,0 +1,37 @@
+"""What a run leaves behind: nothing that only the garbage collector could clear away, at a cost for every job."""
+
+from __future__ import annotations
+
+import gc
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.runtime.crew import Run
+from tests.runtime.kit import PATIENCE
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+@pytest.fixture
+def uncollected() -> Iterator[Callable[[], list[Run]]]:
+    """The runs there are in memory, while nobody collects garbage."""
+    gc.collect()
+    gc.disable()
+    yield lambda: [found for found in gc.get_objects() if isinstance(found, Run)]
+    gc.enable()
+
+
+def test_a_run_that_is_over_goes_without_the_garbage_collector(
+    app: Headrace, task: Callable[..., Any], uncollected: Callable[[], list[Run]]
+) -> None:
+    @task
+    def echo(number: int) -> int:
+        return number
+
+    with app.worker(concurrency=8):
+        jobs = app.enqueue_many([echo.bind(number) for number in range(100)])
+        assert [job.result(PATIENCE) for job in jobs] == list(range(100))
+        assert len(uncollected()) <= 8  # a runner may still know its last one
