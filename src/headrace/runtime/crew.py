@@ -66,8 +66,9 @@ class Run:
     def stop(self, reason: str) -> None:
         """Tell the task to stop, and make it where that is possible."""
         self.context.tell(reason)
-        if self.abort is not None:
-            self.abort(reason)
+        abort = self.abort
+        if abort is not None:
+            abort(reason)
 
 
 class Crew:
@@ -106,7 +107,7 @@ class Crew:
             self.presence.starting(slot, claim.ref)
         if run.deadline < self.next_check:
             self.check_soon()
-        if self.done and len(self.ready) <= self.low_water:
+        if self.done and self.waiting <= self.low_water:
             self.ring()  # who ended while this one was still in line did not, and it may take its time
         return run
 
@@ -127,7 +128,7 @@ class Crew:
             self.done.append(outcome)
         if self.presence is not None:
             self.presence.starting(run.slot, 0)
-        if len(self.ready) <= self.low_water:
+        if self.waiting <= self.low_water:
             self.ring()
         return True
 

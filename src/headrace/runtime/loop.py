@@ -131,6 +131,7 @@ class Loop:
         run = self._tasks.pop(task, None)
         if run is None:
             return  # abandoned meanwhile
+        run.abort = None  # the run is still to be told of; its task need not wait for that
         if run.lost:
             self._crew.end(run, release(run.claim, "its lease was lost", self._crew.now()))
         elif run.number in self._crew.running:  # it did not get as far as its own outcome
