@@ -1,0 +1,42 @@
+"""When runners ring for their worker: when little is left to do, and not before."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import cast
+
+import pytest
+
+from headrace.core.clock import SystemClock
+from headrace.core.model import Claim, Isolation
+from headrace.core.outcomes import succeed
+from headrace.runtime.context import Line
+from headrace.runtime.crew import Crew
+from headrace.runtime.plan import Plan
+
+
+def claim(number: int) -> Claim:
+    return Claim(f"job-{number}", number, "task", "default", 0, 1, 1, 4, "{}", 0, 0, 0, 0, 0, None, None)
+
+
+@pytest.mark.parametrize("isolation", ["thread", "async"])
+def test_runners_ring_once_no_more_than_the_low_water_waits(isolation: Isolation) -> None:
+    rings: list[int] = []
+    clock = SystemClock()
+    crew = Crew(1, clock, lambda: rings.append(crew.waiting), cast(Line, SimpleNamespace(now=clock.now)))
+    plan = cast(Plan, SimpleNamespace(isolation=isolation, timeout=None, tracer=None))
+    crew.place([(claim(number), plan) for number in range(5)])
+    crew.low_water = 2
+    line = crew.ready_async if isolation == "async" else crew.ready
+    while line:
+        run = crew.begin(*line.popleft(), slot=0)
+        assert crew.end(run, succeed(run.claim, None, None, 0))
+    assert rings == [
+        2,
+        2,
+        1,
+        1,
+        0,
+        0,
+    ]  # at the start of a run that may take long, with outcomes at hand, and at its end
+    assert len(crew.done) == 5
