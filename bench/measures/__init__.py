@@ -13,6 +13,7 @@ from bench.measures import (
     idle,
     imports,
     latency,
+    limits,
     live,
     pages,
     peers,
@@ -23,7 +24,7 @@ from bench.places import Engine
 
 NAMES = (
     *("enqueue", "drain", "peers", "processes", "latency", "idle"),
-    *("depth", "find", "pages", "archive", "events", "live", "imports"),
+    *("depth", "limits", "find", "pages", "archive", "events", "live", "imports"),
 )
 
 
@@ -37,6 +38,7 @@ def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
         latency.measure(candidates),
         idle.MEASURE,
         depth.MEASURE,
+        limits.MEASURE,
         find.MEASURE,
         pages.MEASURE,
         archive.MEASURE,
