@@ -64,7 +64,7 @@ def _fill(store: Store, jobs: int, rule: Rules, keys: int) -> None:
         for numbers in in_batches(range(jobs)):
             app.enqueue_many(
                 [
-                    (subject.noop.using(concurrency_key=f"key-{number % keys}") if keys else subject.noop).bind(number)
+                    (subject.noop.using(rate_key=f"key-{number % keys}") if keys else subject.noop).bind(number)
                     for number in numbers
                 ]
             )
