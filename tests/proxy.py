@@ -14,7 +14,8 @@ from collections.abc import Callable
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
-from tests.daemon import PATIENCE, free_port
+from tests.daemon import free_port
+from tests.patience import PATIENCE
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection and throws away what was not sent
 

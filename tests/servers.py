@@ -27,7 +27,8 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests.daemon import PATIENCE, Daemon, ServerFailed, free_port, open_to_all
+from tests.daemon import Daemon, ServerFailed, free_port, open_to_all
+from tests.patience import PATIENCE
 
 Mode = Literal["fast", "immediate"]
 

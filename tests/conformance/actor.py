@@ -16,6 +16,7 @@ import msgspec
 from headrace.engines.protocol import Engine
 from tests.conformance.build import NOW, claim, worker_row
 from tests.conformance.stores import KINDS
+from tests.patience import PATIENCE
 
 
 def say(value: object) -> None:
@@ -60,7 +61,7 @@ def listen(engine: Engine, topic: str) -> None:
     """Have a bell, tell so, and tell again when it rang."""
     bell = engine.listen(topic)
     say("ready")
-    say(bell.wait(30))
+    say(bell.wait(PATIENCE))
     wait_for_a_word()
 
 

@@ -10,7 +10,8 @@ from typing import Any, Self
 
 import redis
 
-from tests.daemon import PATIENCE, Daemon, ServerFailed, free_port
+from tests.daemon import Daemon, ServerFailed, free_port
+from tests.patience import PATIENCE
 from tests.servers import _redis_program
 
 

@@ -23,9 +23,9 @@ import msgspec
 
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
-PATIENCE = 30.0  # seconds until something awaited counts as lost; never spent by a test that passes
 
 
 class DeadLetter(NamedTuple):

@@ -40,7 +40,8 @@ from tests.conformance.build import (
     succeed,
     together,
 )
-from tests.conformance.stores import PATIENCE, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 THREADS = 8
 ANYWHERE = (Condition(tuple(sorted(State))),)

@@ -38,6 +38,7 @@ from tests.conformance.build import (
     succeed,
 )
 from tests.conformance.kin import child, plant_chain, spawning, the
+from tests.patience import PATIENCE
 
 ALL = everything(NOW)
 
@@ -362,7 +363,7 @@ def test_whoever_waits_and_whoever_runs_it_is_told(engine: Engine) -> None:
     bells = {topic: engine.listen(topic) for topic in ("done", "orders")}
     try:
         assert judge(engine, "fail")
-        assert all(bell.wait(30) for bell in bells.values())
+        assert all(bell.wait(PATIENCE) for bell in bells.values())
     finally:
         for bell in bells.values():
             bell.close()

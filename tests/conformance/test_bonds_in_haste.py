@@ -15,7 +15,8 @@ from headrace.engines.protocol import Engine
 from tests import servers
 from tests.conformance.build import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
 from tests.conformance.kin import child
-from tests.conformance.stores import KINDS, PATIENCE, StoreUnderTest
+from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.patience import PATIENCE
 
 
 def held_family(engine: Engine) -> dict[str, Claim]:

@@ -35,7 +35,8 @@ from tests.conformance.build import (
     succeed,
     together,
 )
-from tests.conformance.stores import PATIENCE, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 
 def told(engine: Engine, after: str | None = None) -> list[Happening]:

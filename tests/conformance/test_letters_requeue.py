@@ -30,6 +30,7 @@ from tests.conformance.build import (
 from tests.conformance.kin import plant_chain, the
 from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
 from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 
 def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> None:
@@ -190,7 +191,7 @@ def test_a_requeue_wakes_workers(engine: Engine) -> None:
         while bell.wait(0.05):  # rings of before
             pass
         engine.letters.requeue([Requeue(letter.id)], now=LATER)
-        assert bell.wait(5)
+        assert bell.wait(PATIENCE)
     finally:
         bell.close()
 

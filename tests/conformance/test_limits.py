@@ -48,7 +48,8 @@ from tests.conformance.build import (
     together,
     worker_row,
 )
-from tests.conformance.stores import PATIENCE, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 TENTH = 100
 TEN_A_SECOND = per_second(10, burst=5)

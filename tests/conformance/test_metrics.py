@@ -25,6 +25,7 @@ from headrace.runtime.sampling import Mark, Sampler
 from tests.conformance.build import NOW as THEN
 from tests.conformance.build import bring, worker_row
 from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 NOW = 1_700_006_405_000
 SETTINGS = Settings()
@@ -156,7 +157,7 @@ def test_two_at_once_count_each_page_once(engine: Engine, store: StoreUnderTest)
         tell(engine, 3)
     is_told.set()
     for thread in threads:
-        thread.join(30)
+        thread.join(PATIENCE)
     fold_all(engine)
     assert completed(engine) == 120
     assert completed(engine, TEN_SECONDS) == 120

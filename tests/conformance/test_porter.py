@@ -41,7 +41,8 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import PATIENCE, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 MOVED = Notice("moved", "redis://elsewhere/0", NOW)
 ARRIVING = Notice("arriving", "sqlite:////from/here.db", NOW)

@@ -16,8 +16,9 @@ import pytest
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.server import Connection
 from tests.conformance.build import NOW, claim, ids, new_job, states
-from tests.conformance.stores import PATIENCE, ROOT, Child, StoreUnderTest
+from tests.conformance.stores import ROOT, Child, StoreUnderTest
 from tests.conformance.test_postgres_server import backend, idle
+from tests.patience import PATIENCE
 
 pytestmark = [
     pytest.mark.engines("postgres"),
@@ -123,7 +124,7 @@ def test_a_child_that_ends_in_order_clears_up_only_what_is_its_own(
         env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
     assert done.stdout == f"0 True {heard}\n", done.stderr

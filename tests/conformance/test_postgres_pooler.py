@@ -33,7 +33,8 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import PATIENCE, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.engines("postgres")
 Open = Callable[[str], PostgresEngine]

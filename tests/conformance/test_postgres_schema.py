@@ -18,8 +18,9 @@ from headrace.engines.sql import Migration
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
 from tests import servers
 from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job, states, want
-from tests.conformance.stores import KINDS, PATIENCE, Child
+from tests.conformance.stores import KINDS, Child
 from tests.conformance.test_postgres_server import until
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")
 ALL_MIGRATIONS = [migration.full_name for migration in schema.MIGRATIONS]

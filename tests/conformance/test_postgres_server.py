@@ -22,7 +22,8 @@ from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from tests import servers
 from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job, states, worker_row
-from tests.conformance.stores import KINDS, PATIENCE, StoreUnderTest
+from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.patience import PATIENCE
 from tests.proxy import Proxy
 
 pytestmark = [

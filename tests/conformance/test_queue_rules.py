@@ -38,7 +38,8 @@ from tests.conformance.build import (
     states,
     together,
 )
-from tests.conformance.stores import PATIENCE, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 THREADS = 8
 

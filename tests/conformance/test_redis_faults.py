@@ -37,7 +37,7 @@ from tests.conformance.build import (
     worker_row,
 )
 from tests.conformance.redis_servers import OwnRedis, until
-from tests.conformance.stores import PATIENCE
+from tests.patience import PATIENCE
 from tests.proxy import Proxy
 
 DAY = 86_400_000

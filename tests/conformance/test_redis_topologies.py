@@ -17,7 +17,7 @@ from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, EngineUnavailable
 from tests.conformance.build import EVERYTHING, NOW, claim_one, new_job, row, settle, succeed
 from tests.conformance.redis_servers import OwnRedis, until
-from tests.conformance.stores import PATIENCE
+from tests.patience import PATIENCE
 
 
 @contextmanager

@@ -30,6 +30,7 @@ from tests.conformance.build import (
     together,
     want,
 )
+from tests.patience import PATIENCE
 
 CHARGE = Step("step", "charge", 1, NOW, '"paid"', 11)
 
@@ -155,7 +156,7 @@ def test_an_event_wakes_the_job_that_is_suspended_for_it(engine: Engine) -> None
     assert row(engine) == before
     bell = engine.listen("work")
     assert engine.desk.signal("job", "go", '"now"', 3, now=NOW + SECOND)
-    assert bell.wait(30)
+    assert bell.wait(PATIENCE)
     bell.close()
     after, entry = row(engine), engine.desk.history("job")[-1]
     assert (after.state, after.run_at, after.reason) == (State.PENDING, NOW + SECOND, None)

@@ -14,7 +14,7 @@ from headrace.engines.bell import SocketBell
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import EngineUnavailable
 from tests.conformance.build import LEASE, NOW, claim, ids, new_job, states, worker_row
-from tests.conformance.stores import PATIENCE
+from tests.patience import PATIENCE
 
 needs_links = pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links are followed on this system")
 

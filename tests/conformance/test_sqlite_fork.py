@@ -13,7 +13,8 @@ import pytest
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.store import _forks
 from tests.conformance.build import NOW, new_job, states
-from tests.conformance.stores import PATIENCE, Child
+from tests.conformance.stores import Child
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

@@ -13,7 +13,7 @@ import pytest
 from headrace.engines.bell import PollBell
 from headrace.engines.sqlite.engine import SqliteEngine
 from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job
-from tests.conformance.stores import PATIENCE
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

@@ -22,7 +22,8 @@ from tests.conformance.build import (
     started,
     together,
 )
-from tests.conformance.stores import PATIENCE, StoreUnderTest
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
 
 CLAIM = NOW + 100 * SECOND  # when every job of a test is due
 

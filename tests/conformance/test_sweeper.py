@@ -30,6 +30,7 @@ from tests.conformance.build import (
 )
 from tests.conformance.kin import child, plant_chain, the
 from tests.conformance.mail import dead, pending
+from tests.patience import PATIENCE
 
 END = NOW + 1000 * HOUR
 
@@ -235,7 +236,7 @@ def test_whoever_waits_is_told_of_a_removal(engine: Engine) -> None:
         while bell.wait(0):
             pass
         engine.sweeper.clear([lease(engine)])
-        assert bell.wait(10)
+        assert bell.wait(PATIENCE)
     finally:
         bell.close()
 

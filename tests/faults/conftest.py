@@ -14,6 +14,7 @@ from types import SimpleNamespace
 import pytest
 
 from tests.conformance.stores import KINDS
+from tests.patience import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 # What happens to a file, or to the one writer it may have.
@@ -29,7 +30,7 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
         metafunc.definition.add_marker(pytest.mark.engines("sqlite"))
 
 
-def until(condition: Callable[[], object], seconds: float = 30.0, what: str = "the condition") -> None:
+def until(condition: Callable[[], object], seconds: float = PATIENCE, what: str = "the condition") -> None:
     """Wait for something that another process does, and fail loudly if it never does."""
     deadline = time.monotonic() + seconds
     while not condition():

@@ -23,6 +23,7 @@ from headrace.core.states import State
 from headrace.runtime.job import as_row
 from tests.conformance.build import new_job
 from tests.faults.conftest import ROOT, until
+from tests.patience import PATIENCE
 
 JOBS = 3_000
 WEEK = 7 * 86_400_000
@@ -103,7 +104,7 @@ def test_sweeps_at_the_same_time_archive_each_job_once(app: Headrace) -> None:
     names = complete_all(app)
     processes = [sweeper("sweep") for _ in range(3)]
     for process in processes:
-        process.communicate(timeout=60)
+        process.communicate(timeout=PATIENCE)
         assert process.returncode == 0
     live, archived = found(app)
     assert (live, len(archived), set(archived)) == ([], JOBS, names)

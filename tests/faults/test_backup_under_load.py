@@ -26,6 +26,7 @@ from headrace.core.states import FINAL
 from tests.conformance.build import succeed, want
 from tests.conformance.stores import KINDS
 from tests.faults.conftest import ROOT, until
+from tests.patience import PATIENCE
 from tests.runtime.cargo import contents, fill
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -66,7 +67,7 @@ def spare_url(engine_name: str, tmp_path: Path) -> Iterator[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> None:
-    _, told = process.communicate(timeout=60)
+    _, told = process.communicate(timeout=PATIENCE)
     assert process.returncode == 0, told
 
 

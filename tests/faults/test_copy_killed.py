@@ -25,6 +25,7 @@ from headrace.errors import EngineUnavailable, StoreMoved
 from tests.conformance.build import new_job, want
 from tests.conformance.stores import KINDS, StoreUnderTest
 from tests.faults.conftest import ROOT, until
+from tests.patience import PATIENCE
 from tests.proxy import Proxy
 from tests.runtime.cargo import contents, fill, letters, without_nul
 
@@ -118,7 +119,7 @@ def test_a_copy_killed_at_each_step_ends_as_if_nothing_had_happened(
         notice = target.porter.notice()
         assert notice is None or notice.kind == "arriving"
 
-    out, _ = (last := course.start()).communicate(timeout=60)
+    out, _ = (last := course.start()).communicate(timeout=PATIENCE)
     assert last.returncode == 0, out
     assert contents(target) == expected
     assert letters(target) == expected_letters

@@ -14,6 +14,7 @@ from headrace import FlowRun, Headrace, Job
 from headrace.core.kinship import Policy
 from tests.faults.conftest import until
 from tests.faults.test_kill import _app
+from tests.patience import PATIENCE
 
 WITHIN = 240.0
 SIZE = 1000
@@ -106,7 +107,7 @@ def test_a_parent_that_kills_its_worker_again_and_again_leaves_nobody_waiting(
         flow.add(app.task_by_name("fated").bind("done"), after=[child])
         run = flow.enqueue()
         for _ in range(3):
-            fleet.start(max_crashes=3).wait(30)
+            fleet.start(max_crashes=3).wait(PATIENCE)
         fleet.start(max_crashes=3)
         assert run.wait(WITHIN) == "failed"
         end = "cancelled" if policy == "cancel" else "completed"

@@ -16,6 +16,7 @@ from typing import Any
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
 from tests.faults.conftest import until
+from tests.patience import PATIENCE
 
 
 def _app(url: str) -> Headrace:
@@ -81,7 +82,7 @@ def test_a_killed_workers_job_is_finished_by_another_within_moments(
         (tmp_path / "go-2").touch()
         before = time.monotonic()
         fleet.start()
-        assert job.result(20) == "attempt 2"
+        assert job.result(PATIENCE) == "attempt 2"
         assert time.monotonic() - before < 10, "the lease of 30 s was waited for, though the worker is known dead"
         assert [entry.event for entry in job.history()] == ["submit", "claim", "expire", "claim", "succeed"]
         assert job.errors[0].type == "WorkerLost"
@@ -102,7 +103,7 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
         until(lambda: any(entry.event == "lease lost" for entry in job.history()), what="'lease lost' in the history")
         assert job.refresh().state == "running"
         (tmp_path / "go-2").touch()
-        assert job.result(20) == "attempt 2"
+        assert job.result(PATIENCE) == "attempt 2"
         assert job.refresh().attempt == 2
 
 
@@ -111,11 +112,11 @@ def test_a_job_that_kills_its_workers_is_quarantined_with_the_evidence(fleet: Si
         job = app.enqueue("poison")
         dead = [fleet.start(max_crashes=3) for _ in range(1)]
         for _ in range(2):
-            dead[-1].wait(30)
+            dead[-1].wait(PATIENCE)
             dead.append(fleet.start(max_crashes=3))
-        dead[-1].wait(30)
+        dead[-1].wait(PATIENCE)
         fleet.start(max_crashes=3)
-        assert job.wait(20) is State.FAILED
+        assert job.wait(PATIENCE) is State.FAILED
         assert job.row.reason == "crash_loop"
         assert (job.attempt, job.row.crashes, job.max_attempts) == (3, 3, 21)
         assert len(job.errors) == 3
@@ -123,7 +124,7 @@ def test_a_job_that_kills_its_workers_is_quarantined_with_the_evidence(fleet: Si
         assert letter.reason == "crash_loop"
         told = [f"-{process.pid}-" in worker for process, (_, worker) in zip(dead, letter.crashes, strict=True)]
         assert told == [True, True, True], letter.crashes
-        assert app.enqueue("touch", 4).result(20) == 8, "the next worker lives"
+        assert app.enqueue("touch", 4).result(PATIENCE) == 8, "the next worker lives"
 
 
 def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
@@ -153,8 +154,8 @@ def test_sigterm_lets_jobs_finish_and_burns_no_attempt(fleet: SimpleNamespace, u
         time.sleep(0.2)
         assert worker.poll() is None, "it waits for the running job"
         (tmp_path / "go-1").touch()
-        assert worker.wait(20) == 0
-        assert job.result(5) == "attempt 1"
+        assert worker.wait(PATIENCE) == 0
+        assert job.result(PATIENCE) == "attempt 1"
         assert app.workers() == []
 
 
@@ -167,12 +168,12 @@ def test_a_second_signal_hurries_and_gives_the_job_back(fleet: SimpleNamespace, 
         time.sleep(0.2)
         assert worker.poll() is None, "it waits for the running job"
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(20) == 0
+        assert worker.wait(PATIENCE) == 0
         job.refresh()
         assert (job.state, job.attempt, job.row.releases) == ("pending", 0, 1)
         (tmp_path / "go-1").touch()
         fleet.start()
-        assert job.result(20) == "attempt 1"
+        assert job.result(PATIENCE) == "attempt 1"
 
 
 def test_the_supervisor_restarts_a_killed_worker(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
@@ -183,9 +184,9 @@ def test_the_supervisor_restarts_a_killed_worker(fleet: SimpleNamespace, url: st
         assert victim != supervisor.pid
         os.kill(victim, signal.SIGKILL)
         until(lambda: len({w.pid for w in app.workers()} - {victim}) == 2, what="a replacement")
-        assert app.enqueue("touch", 21).result(20) == 42
+        assert app.enqueue("touch", 21).result(PATIENCE) == 42
         supervisor.send_signal(signal.SIGTERM)
-        assert supervisor.wait(20) == 0
+        assert supervisor.wait(PATIENCE) == 0
         assert app.workers() == []
 
 
@@ -210,8 +211,8 @@ def test_a_signal_to_the_whole_group_drains_supervised_workers_and_does_not_hurr
         time.sleep(0.5)
         assert supervisor.poll() is None, "it waits for the running job"
         (tmp_path / "go-1").touch()
-        assert supervisor.wait(20) == 0
-        assert job.result(5) == "attempt 1"
+        assert supervisor.wait(PATIENCE) == 0
+        assert job.result(PATIENCE) == "attempt 1"
 
 
 def test_a_second_signal_to_the_supervisor_hurries_its_workers(
@@ -224,7 +225,7 @@ def test_a_second_signal_to_the_supervisor_hurries_its_workers(
         supervisor.send_signal(signal.SIGTERM)
         time.sleep(0.5)
         supervisor.send_signal(signal.SIGTERM)
-        assert supervisor.wait(20) == 0
+        assert supervisor.wait(PATIENCE) == 0
         assert (job.refresh().state, job.attempt) == ("pending", 0)
 
 
@@ -239,9 +240,9 @@ def test_sigusr1_prints_every_stack_and_the_work_goes_on(fleet: SimpleNamespace,
         until(lambda: b"in hold" in told.read_bytes(), what="where the job is")
         until(lambda: b"pulse.py" in told.read_bytes(), what="where the worker's own threads are")
         (tmp_path / "go-1").touch()
-        assert job.result(20) == "attempt 1"
+        assert job.result(PATIENCE) == "attempt 1"
         worker.send_signal(signal.SIGTERM)
-        assert worker.wait(20) == 0
+        assert worker.wait(PATIENCE) == 0
 
 
 def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNamespace, url: str) -> None:
@@ -250,14 +251,14 @@ def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNames
         workers = set()
         for n in range(12):
             job = app.enqueue("touch", n)
-            assert job.result(20) == 2 * n
+            assert job.result(PATIENCE) == 2 * n
             workers.add(job.refresh().worker)
             if n % 6 == 5:  # between two looks of the worker at itself
                 until(partial(_is_gone, app, job.worker), what="the end of a worn-out worker")
         assert len(workers) >= 2
         assert supervisor.poll() is None
         supervisor.send_signal(signal.SIGTERM)
-        assert supervisor.wait(20) == 0
+        assert supervisor.wait(PATIENCE) == 0
 
 
 def _is_gone(app: Headrace, worker: str | None) -> bool:

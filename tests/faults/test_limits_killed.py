@@ -12,6 +12,7 @@ from typing import Any
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
 from tests.faults.conftest import until
+from tests.patience import PATIENCE
 
 MOST, JOBS, KILLS, MOST_ATTEMPTS = 5, 20, 3, 6
 # A start bears the time at which its worker asked for it. It may have had to wait until others had handed in what ended
@@ -113,7 +114,7 @@ def test_the_key_of_a_killed_holder_is_free_for_the_next_and_never_held_twice(
             alive.append(fleet.start(concurrency=4, lease=3, heartbeat=0.5))
         for folder in folders.values():
             _let_go(folder)
-        assert [job.wait(30) for job in jobs] == [State.COMPLETED] * 4
+        assert [job.wait(PATIENCE) for job in jobs] == [State.COMPLETED] * 4
         assert sum(job.refresh().row.crashes for job in jobs) == 2
 
 
@@ -133,4 +134,4 @@ def test_a_rate_is_not_refilled_by_a_kill(fleet: SimpleNamespace, url: str, tmp_
         app.queue("default").configure(rate=None)
         for number in range(4):
             _let_go(tmp_path / f"job-{number}")
-        assert [job.wait(30) for job in jobs] == [State.COMPLETED] * 4
+        assert [job.wait(PATIENCE) for job in jobs] == [State.COMPLETED] * 4

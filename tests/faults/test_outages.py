@@ -18,6 +18,7 @@ import pytest
 from headrace import EngineUnavailable, Headrace, Job
 from headrace.runtime.worker import Worker
 from tests.faults.conftest import until
+from tests.patience import PATIENCE
 from tests.proxy import Proxy
 from tests.servers import Mode, PostgresServer, RedisServer
 
@@ -74,7 +75,7 @@ class Producer:
 def all_ended_once(app: Headrace, producer: Producer) -> None:
     """Every accepted job was completed, and every attempt beyond the first is explained by its history."""
     for number, job in producer.accepted:
-        assert job.result(30) == number * 2
+        assert job.result(PATIENCE) == number * 2
     rows = {job.id: job for job in every_job(app)}
     assert {job.id for _, job in producer.accepted} <= rows.keys()
     for job in rows.values():
@@ -172,7 +173,7 @@ def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_b
         until(told(job, "lease lost"), what="'lease lost' in the history")
         assert job.refresh().state == "running"
         (tmp_path / "go-2").touch()
-        assert job.result(20) == "attempt 2"
+        assert job.result(PATIENCE) == "attempt 2"
         assert [entry.event for entry in job.history()].count("succeed") == 1
 
 

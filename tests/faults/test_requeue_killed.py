@@ -21,6 +21,7 @@ from headrace.core.model import ErrorInfo, Filter, Want
 from headrace.core.states import Event, State
 from tests.conformance.build import new_job
 from tests.faults.conftest import ROOT, until
+from tests.patience import PATIENCE
 
 JOBS = 4_000
 REQUEUED = LetterFilter(statuses=("requeued",))
@@ -70,7 +71,7 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(ap
         cut_off += app.dead.count() > 0
         check_each_record_with_its_job(app)
     assert cut_off, "it was never cut off in its middle"
-    assert requeue(url).wait(60) == 0
+    assert requeue(url).wait(PATIENCE) == 0
     check_each_record_with_its_job(app)
     assert app.engine.letters.count(REQUEUED) == JOBS
     revivals = [entry.event for entry in app.engine.desk.history("j7")].count(Event.REVIVE)
@@ -79,6 +80,6 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(ap
 
 def test_requeues_at_the_same_time_bring_each_job_back_once(app: Headrace, url: str) -> None:
     for process in [requeue(url) for _ in range(3)]:
-        assert process.wait(60) == 0
+        assert process.wait(PATIENCE) == 0
     check_each_record_with_its_job(app)
     assert app.engine.letters.count(REQUEUED) == JOBS

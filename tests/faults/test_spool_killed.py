@@ -23,6 +23,7 @@ from headrace.runtime.forwarder import Forwarder
 from headrace.runtime.spool_file import SpoolFile
 from tests import servers
 from tests.faults.conftest import ROOT, until
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.engines("postgres", "redis")
 SECONDS = 6.0
@@ -175,7 +176,7 @@ def test_a_forwarder_that_is_killed_is_followed_by_another(place: Place, part: s
         jobs = [(task.using(job_id=f"mine-{n}") if n % 2 else task).enqueue("mine", n) for n in range(700)]
         assert app.spooled() == 700
     place.server.start()
-    assert place.start(part).wait(30) == -signal.SIGKILL
+    assert place.start(part).wait(PATIENCE) == -signal.SIGKILL
     with place.open() as app:
         ensure_all_arrive(app, [job.id for job in jobs], part)
         ensure_each_runs_once(app)
@@ -183,7 +184,7 @@ def test_a_forwarder_that_is_killed_is_followed_by_another(place: Place, part: s
 
 def test_a_producer_that_is_killed_before_its_commit_leaves_nothing_in_the_way(place: Place) -> None:
     place.server.stop()
-    assert place.start("die_when_spooling").wait(30) == -signal.SIGKILL
+    assert place.start("die_when_spooling").wait(PATIENCE) == -signal.SIGKILL
     place.server.start()
     with place.open() as app:
         until(lambda: not app.enqueue("note", "mine", 0).spooled, what="that the spool is not in use")

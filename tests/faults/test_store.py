@@ -23,6 +23,7 @@ from headrace.core.model import Exchanged, Filter, Note, Outcome, Want
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.testing import VirtualClock
 from tests.faults.conftest import ROOT
+from tests.patience import PATIENCE
 
 
 def _engine(app: Headrace) -> SqliteEngine:
@@ -53,7 +54,7 @@ def test_a_full_disk_refuses_jobs_and_loses_none(url: str) -> None:
 
         with app.worker():  # it has no room to write, and outlives that
             writer.execute("PRAGMA max_page_count=1000000")
-            assert [job.result(20) for job in stored] == [1000] * len(stored)
+            assert [job.result(PATIENCE) for job in stored] == [1000] * len(stored)
 
 
 def test_every_prefix_of_the_log_opens_to_a_consistent_queue(tmp_path: Path) -> None:
@@ -73,7 +74,7 @@ def test_every_prefix_of_the_log_opens_to_a_consistent_queue(tmp_path: Path) -> 
         jobs = [maybe.enqueue(n) for n in range(40)]
         with app.worker(concurrency=2, prefetch=0):
             for job in jobs:
-                job.wait(20)
+                job.wait(PATIENCE)
         shutil.copy(path, tmp_path / "base.db")
         log = Path(f"{path}-wal").read_bytes()
 
@@ -136,7 +137,7 @@ def test_lost_replies_lose_no_job_and_accept_no_result_twice(url: str, monkeypat
         monkeypatch.setattr(app.engine, "exchange", flaky)
         monkeypatch.setattr("headrace.runtime.worker._OUTAGE_LONGEST", 0.2)
         with app.worker(concurrency=4, prefetch=10), app.worker(concurrency=4, prefetch=10):
-            assert [job.result(60) for job in jobs] == [2 * n for n in range(300)]
+            assert [job.result(PATIENCE) for job in jobs] == [2 * n for n in range(300)]
         assert flaky.lost > 0
         for job in jobs:
             assert sum(entry.event == "succeed" for entry in job.history()) == 1
@@ -151,16 +152,16 @@ def test_a_clock_that_jumps_forward_costs_an_attempt_but_no_job(url: str) -> Non
         @app.task
         def hold() -> str:
             began.release()
-            assert go.wait(30)
+            assert go.wait(PATIENCE)
             return "done"
 
         with app.worker(concurrency=1), app.worker(concurrency=1):
             job = hold.enqueue()
-            assert began.acquire(timeout=20)
+            assert began.acquire(timeout=PATIENCE)
             clock.advance(3600)
-            assert began.acquire(timeout=20), "after the jump the lease is over, and the other worker takes it"
+            assert began.acquire(timeout=PATIENCE), "after the jump the lease is over, and the other worker takes it"
             go.set()
-            assert job.result(20) == "done"
+            assert job.result(PATIENCE) == "done"
         events = [entry.event for entry in job.history()]
         assert events.count("succeed") == 1
         assert job.refresh().attempt == 2
@@ -178,7 +179,7 @@ def test_a_clock_that_jumps_back_delays_nothing_that_was_due(url: str) -> None:
         clock.set(datetime.now(UTC) - timedelta(hours=1))
         after = [note.enqueue() for _ in range(5)]
         with app.worker():
-            assert [job.result(20) for job in (*before, *after)] == ["done"] * 10
+            assert [job.result(PATIENCE) for job in (*before, *after)] == ["done"] * 10
 
 
 def test_what_is_no_database_is_refused_and_left_alone(tmp_path: Path) -> None:

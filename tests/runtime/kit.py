@@ -10,8 +10,8 @@ from typing import Any
 
 from headrace import Headrace, Retry, Worker
 from headrace.core.model import Filing
+from tests.patience import PATIENCE
 
-PATIENCE = 20.0  # no test that passes waits so long
 SOON = Retry(limit=3, backoff="fixed", base=0.001, floor=0.001, jitter=0)
 
 

@@ -26,6 +26,7 @@ from headrace.runtime.readings import StoreReadings
 from headrace.runtime.staleness import Staleness, last_survey
 from headrace.testing import VirtualClock
 from tests.conformance.build import new_job
+from tests.patience import PATIENCE
 from tests.runtime.kit import eventually
 
 DEEP = {"when": "depth > 2", "per": "queue", "cooldown": 60}
@@ -138,14 +139,14 @@ def test_of_many_who_look_again_and_again_each_alert_is_told_by_one(app: Headrac
     begin = threading.Barrier(4)
 
     def look() -> None:
-        begin.wait(20)
+        begin.wait(PATIENCE)
         for _ in range(3):
             desk = AlertDesk(app.engine, app.settings, None)
             Round(desk, StoreReadings(app.engine, app.settings), app.clock.now()).finish()
 
     with ThreadPoolExecutor(4) as pool:
         for done in [pool.submit(look) for _ in range(4)]:
-            done.result(60)
+            done.result(PATIENCE)
     assert len(posts(app)) == 8
     assert deeds(app) == ["raised"] * 8
     assert {alert.told for alert in app.alerts.active()} == {1}

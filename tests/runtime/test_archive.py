@@ -33,6 +33,7 @@ from headrace.runtime.departures import Tally
 from headrace.runtime.sweep import Sweep
 from headrace.runtime.sweeping import Sweeping
 from headrace.testing import VirtualClock, drain
+from tests.patience import PATIENCE
 from tests.runtime.kit import eventually
 
 DAY = 86_400
@@ -554,7 +555,7 @@ def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any
     start, tallies = threading.Barrier(3), [Tally(), Tally(), Tally()]
 
     def run(tally: Tally) -> None:
-        start.wait(10)
+        start.wait(PATIENCE)
         for _ in Sweep(app.engine, app.settings, app.hub.archive).walk(tally):
             pass
 
@@ -562,7 +563,7 @@ def test_two_sweeps_at_once_lose_nothing(app: Headrace, work: Task[..., Any, Any
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(60)
+        thread.join(PATIENCE)
     assert sum(tally.archived for tally in tallies) == 300
     assert both(app) == ([], sorted(job.id for job in jobs))
     assert archive_of(app).count(Filter()) == 300

@@ -26,6 +26,7 @@ from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch
 from tests.conformance.build import lease_of, new_job, rows, schedule, states, succeed, want, worker_row
 from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.patience import PATIENCE
 from tests.runtime.cargo import contents, fill, letters, without_nul
 
 PAIRS = [(source, target) for source in KINDS for target in KINDS]
@@ -355,8 +356,8 @@ def test_the_facade_backs_up_and_restores_with_handles_that_go_on(app: Headrace,
 
     assert asyncio.run(restore()) == 3
     with app.worker():
-        assert job.result(20) == 3
-        assert run.result(20) == 7
+        assert job.result(PATIENCE) == 3
+        assert run.result(PATIENCE) == 7
     assert [str(finding) for finding in app.admin.check(deep=True) if finding.code != "fsync"] == []
     assert app.admin.repair(dry_run=True) == {}
 

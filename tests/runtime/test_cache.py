@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Cache, ConfigError, Headrace, InvalidJob, Job, State, Task, Unique
 from headrace.testing import VirtualClock, drain, inline
-from tests.runtime.kit import PATIENCE
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

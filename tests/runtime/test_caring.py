@@ -14,10 +14,11 @@ from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.chores import chores_of
 from tests.conformance.build import new_job, worker_row
+from tests.patience import PATIENCE
 
 
 def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + 20
+    deadline = time.monotonic() + PATIENCE
     while not condition():
         assert time.monotonic() < deadline, f"{what} did not come true"
         time.sleep(0.02)
@@ -33,7 +34,7 @@ def test_a_worker_caps_what_its_jobs_log_and_what_is_filed_about_them(url: str) 
 
         with app.worker():
             job = talk.enqueue()
-            job.result(20)
+            job.result(PATIENCE)
         for number in range(40):
             job.retry()
             job.update(priority=number)

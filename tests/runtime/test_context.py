@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, HeadraceError, InvalidJob, JobContext, LeaseLost, Worker, current_job
-from tests.runtime.kit import PATIENCE, SOON, Gate, eventually, through
+from tests.patience import PATIENCE
+from tests.runtime.kit import SOON, Gate, eventually, through
 
 Register = Callable[..., Any]
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed
-from tests.runtime.kit import PATIENCE
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

@@ -20,6 +20,7 @@ from headrace.core.settings import Settings
 from headrace.runtime.chores import chores_of
 from headrace.runtime.requeuing import Requeuing
 from headrace.testing import drain
+from tests.patience import PATIENCE
 
 Making = Callable[..., Job[Any]]
 
@@ -89,7 +90,7 @@ def test_a_requeued_job_runs_again_and_can_succeed(app: Headrace, failed: Making
     assert (answer.requeued, answer.status, answer.requeues, answer.job_id) == (True, "requeued", 1, job.id)
     assert job.refresh().priority == 15
     drain(app)
-    assert job.result(5) == 3
+    assert job.result(PATIENCE) == 3
     closed = app.dead.get(letter.id)
     assert (closed.status, closed.resolved_by, closed.requeues) == ("requeued", "ann", 1)
     assert [(note.text, note.by) for note in closed.notes] == [("bank is back", "ann")]
@@ -152,7 +153,7 @@ def test_a_deleted_job_comes_back_under_its_id(app: Headrace, failed: Making) ->
     assert "stored anew" in answer.message
     drain(app)
     back = app.jobs.get(job.id)
-    assert (back.state, back.result(5), back.tags) == (State.COMPLETED, 5, ("vip",))
+    assert (back.state, back.result(PATIENCE), back.tags) == (State.COMPLETED, 5, ("vip",))
 
 
 def test_edited_arguments_are_checked(app: Headrace, failed: Making) -> None:
@@ -168,7 +169,7 @@ def test_edited_arguments_are_checked(app: Headrace, failed: Making) -> None:
     assert app.dead.get(job.id).is_pending
     app.dead.requeue(job.id, args=[9], kwargs={"fine": True})
     drain(app)
-    assert job.result(5) == 9
+    assert job.result(PATIENCE) == 9
 
 
 def test_a_task_that_is_not_known_here_takes_any_arguments(app: Headrace, failed: Making) -> None:
@@ -369,8 +370,8 @@ def test_a_worker_requeues_in_its_upkeep(app: Headrace) -> None:
 
     job = flaky.enqueue()
     with app.worker(dead_requeue_after=0.2):
-        assert job.wait(20) is State.FAILED
-        deadline = time.monotonic() + 20
+        assert job.wait(PATIENCE) is State.FAILED
+        deadline = time.monotonic() + PATIENCE
         while job.refresh().state is not State.COMPLETED:
             assert time.monotonic() < deadline, job.why()
             time.sleep(0.02)

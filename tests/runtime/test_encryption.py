@@ -21,8 +21,9 @@ from headrace.errors import CorruptPayload
 from headrace.runtime.firing import call_of
 from headrace.testing import drain
 from tests.conformance.stores import KINDS
+from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import PATIENCE, SOON, eventually
+from tests.runtime.kit import SOON, eventually
 
 MARK = "n33dle"  # in everything that must not be seen
 

@@ -27,7 +27,8 @@ from headrace import (
     Task,
     Worker,
 )
-from tests.runtime.kit import PATIENCE, Gate, eventually, through
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate, eventually, through
 
 LIMIT = 1_048_576
 OVERHEAD = len('{"args":[""],"kwargs":{}}')

@@ -21,7 +21,8 @@ from headrace.core.webhooks import verify
 from headrace.errors import ConfigError
 from headrace.runtime import listening
 from headrace.runtime.listening import KIND, Place
-from tests.runtime.kit import PATIENCE, Gate, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate, eventually
 
 
 def _told(app: Headrace, **which: Any) -> list[str]:

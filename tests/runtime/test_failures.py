@@ -24,7 +24,8 @@ from headrace import (
     Worker,
     current_job,
 )
-from tests.runtime.kit import PATIENCE, SOON, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import SOON, eventually
 
 Register = Callable[..., Any]
 

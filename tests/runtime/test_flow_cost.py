@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, chain
-from tests.runtime.kit import PATIENCE
+from tests.patience import PATIENCE
 
 
 def turns_of(app: Headrace, monkeypatch: pytest.MonkeyPatch, run: Callable[[], object]) -> int:

@@ -31,8 +31,9 @@ from headrace import (
 )
 from headrace.runtime.fulfilling import Fulfiller
 from headrace.testing import drain
+from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import PATIENCE, Gate, eventually, through
+from tests.runtime.kit import Gate, eventually, through
 
 AnyTask = Task[..., Any, Any]
 

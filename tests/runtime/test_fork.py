@@ -15,7 +15,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from tests.runtime.kit import PATIENCE, Gate, through
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate, through
 
 
 @pytest.fixture

@@ -10,7 +10,8 @@ import pytest
 
 from headrace import Headrace, InvalidJob, JobFailed, JobNotFound, Task, Worker
 from headrace.testing import VirtualClock, drain
-from tests.runtime.kit import PATIENCE, SOON, Gate, through
+from tests.patience import PATIENCE
+from tests.runtime.kit import SOON, Gate, through
 
 
 @pytest.fixture

@@ -15,7 +15,8 @@ import pytest
 
 from headrace import EngineUnavailable, Headrace, JobFailed, Retry, Snooze, Worker, current_job
 from headrace.runtime import loop as looping
-from tests.runtime.kit import PATIENCE, Gate, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate, eventually
 
 
 def still_works(app: Headrace) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.runtime.crew import Run
-from tests.runtime.kit import PATIENCE
+from tests.patience import PATIENCE
 
 pytestmark = pytest.mark.engines("sqlite")
 

@@ -13,7 +13,8 @@ import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Job
 from headrace.core.regulation import TaskRules
-from tests.runtime.kit import PATIENCE, Gate, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate, eventually
 
 T = TypeVar("T")
 A_SECOND = 1000

@@ -11,7 +11,8 @@ import pytest
 
 from headrace import Headrace, JobCancelled, current_job
 from headrace.testing import VirtualClock, drain
-from tests.runtime.kit import PATIENCE, Gate, eventually, running, through
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate, eventually, running, through
 
 
 class Peak:

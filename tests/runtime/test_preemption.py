@@ -9,7 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace, current_job
-from tests.runtime.kit import PATIENCE, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import eventually
 
 
 @pytest.fixture

@@ -18,7 +18,8 @@ import pydantic
 import pytest
 
 from headrace import Headrace, JobFailed, JobNotFound, ResultUnavailable, Worker
-from tests.runtime.kit import PATIENCE, Gate, through
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate, through
 
 Register = Callable[..., Any]
 

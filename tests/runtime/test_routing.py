@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Job, Task, current_job
-from tests.runtime.kit import PATIENCE, SOON, Gate, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import SOON, Gate, eventually
 
 
 @pytest.fixture

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, JobFailed, ResultUnavailable, Retry, Worker
+from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import PATIENCE, eventually
+from tests.runtime.kit import eventually
 
 
 def process(app: Headrace, function: Any, **options: Any) -> Any:

@@ -11,7 +11,7 @@ from headrace import Headrace, JobFailed, RetryLater, Task, current_job
 from headrace.runtime import context
 from headrace.runtime.spawning import Spawning
 from headrace.testing import drain
-from tests.runtime.kit import PATIENCE
+from tests.patience import PATIENCE
 
 AnyTask = Task[..., Any, Any]
 

@@ -17,7 +17,8 @@ import pytest
 
 from headrace import DuplicateJob, EngineUnavailable, Headrace, JobFailed, QueueFull
 from tests import servers
-from tests.runtime.kit import PATIENCE, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import eventually
 from tests.runtime.test_fork import in_child
 from tests.surfaces.command_line import Shell, open_shell
 

@@ -16,6 +16,7 @@ from headrace.engines.protocol import Engine
 from headrace.runtime.chores import chores_of
 from headrace.runtime.staleness import Staleness, Survey, apply
 from tests.conformance.build import new_job
+from tests.patience import PATIENCE
 from tests.runtime.kit import Gate, eventually, through
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
@@ -122,7 +123,7 @@ def test_from_stale_to_the_desk_and_back_to_the_front_of_its_queue(app: Headrace
 def test_whoever_waits_for_the_result_is_told(app: Headrace, stock: None) -> None:
     app.lifecycle.detect_stale(dry_run=False)
     with pytest.raises(JobFailed, match="job strict failed: staleness_timeout"):
-        app.jobs.get("strict").result(timeout=5)
+        app.jobs.get("strict").result(timeout=PATIENCE)
 
 
 def test_a_running_job_that_is_stale_is_fenced_and_its_worker_goes_on(app: Headrace) -> None:
@@ -135,7 +136,7 @@ def test_a_running_job_that_is_stale_is_fenced_and_its_worker_goes_on(app: Headr
         eventually(lambda: app.lifecycle.detect_stale(dry_run=False), "a stale job")
         assert job.refresh().state == "failed"
         gate.open()
-        assert other.enqueue().result(timeout=20) == 7
+        assert other.enqueue().result(timeout=PATIENCE) == 7
         eventually(lambda: worker.describe().running == 0)
     assert job.refresh().state == "failed"
     assert job.reason == "staleness_timeout"

@@ -11,7 +11,8 @@ import pytest
 from headrace import Headrace, InvalidJob, Job, JobFailed, LeaseLost, ResultUnavailable, Worker, current_job
 from headrace.core.steps import KINDS
 from headrace.engines.protocol import Engine
-from tests.runtime.kit import PATIENCE, SOON, Gate, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import SOON, Gate, eventually
 
 
 @dataclass

@@ -10,8 +10,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, HeadraceError, current_job
+from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import PATIENCE, Gate, eventually, filings, running, through
+from tests.runtime.kit import Gate, eventually, filings, running, through
 
 
 def test_a_graceful_stop_lets_jobs_finish_and_records_them(app: Headrace, kind: str) -> None:

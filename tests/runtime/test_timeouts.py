@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, JobFailed, Retry, Worker, current_job
+from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import PATIENCE, SOON, Gate, eventually, filings, running, through
+from tests.runtime.kit import SOON, Gate, eventually, filings, running, through
 
 Register = Callable[..., Any]
 

@@ -33,8 +33,9 @@ from headrace.errors import SchemaMismatch, StoreMoved, UnsupportedByEngine
 from headrace.testing import drain, inline, isolated
 from tests import servers
 from tests.conformance.stores import KINDS, Child
+from tests.patience import PATIENCE
 from tests.runtime import lenders
-from tests.runtime.kit import PATIENCE, eventually
+from tests.runtime.kit import eventually
 from tests.runtime.lenders import LENDERS, Lender
 
 ROOT = Path(__file__).parents[2]

@@ -22,7 +22,8 @@ from headrace import (
     Unique,
 )
 from headrace.testing import VirtualClock, drain, inline
-from tests.runtime.kit import PATIENCE, Gate
+from tests.patience import PATIENCE
+from tests.runtime.kit import Gate
 
 DAY = 86_400
 

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import EngineUnavailable, Headrace
 from headrace.runtime.waiter import Waiter
-from tests.runtime.kit import PATIENCE
+from tests.patience import PATIENCE
 
 
 @pytest.fixture

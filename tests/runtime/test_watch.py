@@ -15,7 +15,8 @@ from headrace.core.stalls import KIND
 from headrace.runtime import watch as watching
 from headrace.runtime.readings import StoreReadings
 from headrace.runtime.watch import Sign, Watch
-from tests.runtime.kit import PATIENCE, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import eventually
 
 
 class Snag:

@@ -8,7 +8,8 @@ import threading
 import pytest
 
 from headrace import Headrace
-from tests.runtime.kit import PATIENCE, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import eventually
 
 
 def test_a_coroutine_that_blocks_the_loop_is_named_with_its_place(

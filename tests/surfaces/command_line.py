@@ -21,8 +21,8 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import main
+from tests.patience import PATIENCE
 
-PATIENCE = 30.0  # no test that passes waits so long
 SRC = str(Path(__file__).parents[2] / "src")
 _numbers = itertools.count(1)
 

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from headrace import Headrace
-from tests.surfaces.command_line import PATIENCE, Shell, eventually, open_shell
+from tests.patience import PATIENCE
+from tests.surfaces.command_line import Shell, eventually, open_shell
 
 
 @pytest.fixture

@@ -20,7 +20,8 @@ from hypothesis import strategies as st
 
 from headrace.cli.options import parse_moment, parse_seconds
 from headrace.cli.show import Column, ago, clean, fit, one_line, span, stamp
-from tests.surfaces.command_line import PATIENCE, Shell, _environment, finish, open_shell
+from tests.patience import PATIENCE
+from tests.surfaces.command_line import Shell, _environment, finish, open_shell
 
 
 @pytest.fixture

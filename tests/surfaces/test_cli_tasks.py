@@ -8,7 +8,8 @@ import pytest
 
 from headrace import Headrace
 from headrace.core.regulation import QueueRules, Rate, TaskRules
-from tests.surfaces.command_line import PATIENCE, Shell, end, eventually, open_shell
+from tests.patience import PATIENCE
+from tests.surfaces.command_line import Shell, end, eventually, open_shell
 
 MARK = """
 from headrace import Headrace, current_job

@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.surfaces.rest.served import PATIENCE, Listening
+from tests.patience import PATIENCE
+from tests.surfaces.rest.served import Listening
 
 COMMAND = [sys.executable, "-m", "headrace", "web"]
 
@@ -21,7 +22,7 @@ def run(folder: Path, *arguments: str, **variables: str) -> subprocess.Completed
     outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
     command = [*COMMAND, *arguments]
     return subprocess.run(
-        command, cwd=folder, env=outside | variables, capture_output=True, text=True, timeout=60, check=False
+        command, cwd=folder, env=outside | variables, capture_output=True, text=True, timeout=PATIENCE, check=False
     )
 
 

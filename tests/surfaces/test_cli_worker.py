@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, Job, State
-from tests.surfaces.command_line import PATIENCE, SHOP, Shell, end, eventually, finish, open_shell, wait_for_line
+from tests.patience import PATIENCE
+from tests.surfaces.command_line import SHOP, Shell, end, eventually, finish, open_shell, wait_for_line
 
 MOST_MEGABYTES = 40
 

@@ -561,7 +561,7 @@ def test_every_key_in_a_redis_store_is_explained(engine_name: str) -> None:
     with Headrace(url) as app:
         task = app.task(fail).using(tags=["tag"])
         with app.worker():
-            assert task.enqueue().wait(30) == State.FAILED
+            assert task.enqueue().wait(PATIENCE) == State.FAILED
         task.using(delay=60, expires=3600).enqueue()
         app.queue("paused").pause()
         app.engine.porter.post(Notice("arriving", "elsewhere", 1))

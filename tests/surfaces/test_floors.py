@@ -16,6 +16,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.patience import PATIENCE
+
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
 PYPROJECT = ROOT / "pyproject.toml"
@@ -87,7 +89,7 @@ def run_contracts(package_root: Path) -> subprocess.CompletedProcess[str]:
         env={**os.environ, "PYTHONPATH": str(package_root), "NO_COLOR": "1", "COLUMNS": "110"},
         capture_output=True,
         text=True,
-        timeout=60,
+        timeout=PATIENCE,
         check=False,
     )
 

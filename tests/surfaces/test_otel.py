@@ -22,7 +22,8 @@ from headrace.contrib.otel import context_of, instrument, uninstrument
 from headrace.runtime.departures import Tally
 from headrace.runtime.sweep_news import tell_sweep
 from headrace.testing import drain
-from tests.runtime.kit import PATIENCE, SOON, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import SOON, eventually
 from tests.surfaces import traced_shop
 
 

@@ -12,8 +12,7 @@ import pytest
 
 from headrace.engines.batch import Batch, flush_each
 from headrace.errors import EngineUnavailable
-
-PATIENCE = 10.0
+from tests.patience import PATIENCE
 
 
 class Store:
@@ -207,7 +206,7 @@ def test_an_interrupt_of_one_that_waits_strands_neither_its_companions_nor_newco
     with pytest.raises(KeyboardInterrupt):
         batch.call("main")
     interrupted.set()
-    assert [future.result(2) for future in futures] == ["stored first", "stored second", "stored newcomer"]
+    assert [future.result(PATIENCE) for future in futures] == ["stored first", "stored second", "stored newcomer"]
     assert batch.call("later") == "stored later"
 
 

@@ -19,8 +19,7 @@ import pytest
 
 from headrace.engines import bell as module
 from headrace.engines.bell import Belfry, PollBell, SocketBell
-
-PATIENCE = 30.0  # seconds until a wait that should have been rung counts as lost
+from tests.patience import PATIENCE
 
 
 def never() -> bool:

@@ -12,6 +12,7 @@ from headrace.app.config import open_engine, redacted_url
 from headrace.core.clock import SystemClock
 from headrace.core.settings import Settings
 from headrace.errors import ConfigError
+from tests.patience import PATIENCE
 
 
 @pytest.mark.parametrize(
@@ -91,7 +92,7 @@ def test_a_driver_that_is_not_installed_is_told_by_the_name_of_the_extra(url: st
         check=True,
         cwd=Path(__file__).parents[2],
         env={"PYTHONPATH": "src"},
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stdout.startswith("ConfigError url")
     assert "install" in done.stdout
@@ -114,7 +115,7 @@ print("fine")
         check=True,
         cwd=Path(__file__).parents[2],
         env={"PYTHONPATH": "src"},
-        timeout=60,
+        timeout=PATIENCE,
     )
     assert done.stdout == "fine\n"
 

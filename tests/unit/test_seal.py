@@ -19,6 +19,7 @@ from headrace.core.seal import Seal, key_of
 from headrace.core.settings import Settings, resolve
 from headrace.core.unique import Key
 from headrace.errors import ConfigError, CorruptPayload
+from tests.patience import PATIENCE
 
 
 def key(name: str, byte: int) -> str:
@@ -189,7 +190,9 @@ def test_no_key_is_shown_by_settings_or_their_errors() -> None:
 
 
 def run(code: str) -> str:
-    return subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=60).stdout
+    return subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, timeout=PATIENCE
+    ).stdout
 
 
 def test_cryptography_is_loaded_only_where_there_are_keys() -> None:

@@ -20,7 +20,8 @@ import pytest
 import redis
 
 from tests import servers
-from tests.daemon import PATIENCE, ServerFailed
+from tests.daemon import ServerFailed
+from tests.patience import PATIENCE
 from tests.proxy import Proxy
 from tests.servers import PostgresServer, RedisServer
 

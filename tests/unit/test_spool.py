@@ -30,7 +30,8 @@ from headrace.runtime import forwarder
 from headrace.runtime.job import as_row
 from headrace.runtime.spool import Spool
 from headrace.runtime.spool_file import SpoolFile, address_of
-from tests.runtime.kit import PATIENCE, eventually
+from tests.patience import PATIENCE
+from tests.runtime.kit import eventually
 
 URL = "postgresql://app@db/shop"
 

@@ -13,6 +13,7 @@ import pytest
 
 from headrace.core import states as module
 from headrace.core.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, Event, State, diagram, is_legal, sources
+from tests.patience import PATIENCE
 
 BY_A_WORKER = {Event.SUCCEED, Event.RETRY, Event.SNOOZE, Event.RELEASE}
 
@@ -149,6 +150,11 @@ def test_the_module_prints_its_diagram() -> None:
     root = Path(module.__file__).parents[2]
     command = [sys.executable, "-c", "import runpy; runpy.run_module('headrace.core.states', run_name='__main__')"]
     printed = subprocess.run(
-        command, capture_output=True, text=True, check=True, timeout=60, env={**os.environ, "PYTHONPATH": str(root)}
+        command,
+        capture_output=True,
+        text=True,
+        check=True,
+        timeout=PATIENCE,
+        env={**os.environ, "PYTHONPATH": str(root)},
     )
     assert printed.stdout == diagram() + "\n"

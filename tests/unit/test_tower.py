@@ -15,7 +15,8 @@ import pytest
 
 from headrace.engines import tower as module
 from headrace.engines.tower import Tower, TowerBell
-from tests.conformance.stores import PATIENCE, Child
+from tests.conformance.stores import Child
+from tests.patience import PATIENCE
 
 
 class Line:

@@ -14,8 +14,7 @@ import uvicorn
 
 from headrace import Headrace
 from headrace.web.asgi import make
-
-PATIENCE = 20.0
+from tests.patience import PATIENCE
 
 
 @contextmanager

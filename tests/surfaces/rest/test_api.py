@@ -11,6 +11,7 @@ from headrace.core.access import Role
 from headrace.testing import drain
 from headrace.web.api.table import Endpoint
 from headrace.web.api.tables import ENDPOINTS
+from tests.patience import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import bearer
 
@@ -238,7 +239,7 @@ def test_a_worker_is_seen_paused_and_stopped(app: Headrace, api: Api) -> None:
         assert api.ask("POST", f"/workers/{worker.id}/pause", json={})["id"] == worker.id
         assert api.ask("POST", f"/workers/{worker.id}/resume", json={})["id"] == worker.id
         assert api.ask("POST", f"/workers/{worker.id}/stop", json={})["id"] == worker.id
-        assert worker.join(20)
+        assert worker.join(PATIENCE)
     assert api.refused("POST", "/workers/nobody/stop", 404, json={})[0] == "worker-not-found"
 
 

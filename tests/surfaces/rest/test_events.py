@@ -12,6 +12,7 @@ from headrace import Headrace, Job
 from headrace.core.happenings import Interest
 from headrace.core.pages import Group
 from headrace.web.live import Changes, EachEvent, Listener, position
+from tests.patience import PATIENCE
 from tests.surfaces.rest.served import Listening, served
 
 
@@ -79,7 +80,7 @@ def test_filters_choose_types_queue_and_task(app: Headrace, port: int) -> None:
         app.enqueue("add", 1, 1)
         wanted = app.task_by_name("add").using(queue="mail").enqueue(2, 2)
         with app.worker(concurrency=1):
-            wanted.wait(20)
+            wanted.wait(PATIENCE)
         event = listening.event()
         assert (event["type"], event["job_id"], event["queue"]) == ("job.completed", wanted.id, "mail")
 
@@ -120,7 +121,7 @@ def test_one_that_takes_nothing_is_dropped_and_the_others_hear_all(app: Headrace
         ids: list[str] = []
         for _ in range(50):
             ids += enqueued(app, 200)
-        thread.join(60)
+        thread.join(PATIENCE)
         assert heard == ids
     stalled.close()
 

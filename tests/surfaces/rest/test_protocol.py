@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, Retry
+from tests.patience import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.rest.served import served
 
@@ -132,7 +133,7 @@ def test_a_claim_waits_for_a_job(app: Headrace, api: Api) -> None:
     thread = threading.Thread(target=lambda: found.extend(claimed(api, wait=20)))
     thread.start()
     job = enqueued(app, "add", 1)
-    thread.join(20)
+    thread.join(PATIENCE)
     assert [one["id"] for one in found] == [job.id]
 
 
@@ -202,13 +203,13 @@ def test_a_worker_in_node_claims_renews_fails_once_retries_and_completes(app: He
         env = {**os.environ, "HEADRACE_TOKEN": "5f2a91"}
         worker = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
         try:
-            assert jobs["sum"].result(20) == 3
-            assert jobs["flaky"].result(20) == {"attempt": 2}
+            assert jobs["sum"].result(PATIENCE) == 3
+            assert jobs["flaky"].result(PATIENCE) == {"attempt": 2}
             assert [error.message for error in jobs["flaky"].errors] == ["not the first time"]
-            assert jobs["slow"].wait(20) == "completed"
+            assert jobs["slow"].wait(PATIENCE) == "completed"
             assert jobs["slow"].refresh().progress is not None  # it was renewed
         finally:
             worker.terminate()
-            _, said = worker.communicate(timeout=20)
+            _, said = worker.communicate(timeout=PATIENCE)
         assert (worker.returncode, said) == (0, "")
     assert app.workers() == []

@@ -7,6 +7,7 @@ import json
 import pytest
 
 from headrace import Headrace
+from tests.patience import PATIENCE
 from tests.runtime.receivers import web_server
 from tests.surfaces.command_line import eventually
 from tests.surfaces.rest.kit import Api
@@ -72,9 +73,9 @@ def test_messages_are_sent_and_their_fate_is_told(app: Headrace, api: Api) -> No
             raise OSError("away")
 
         with app.worker(concurrency=1):
-            boom.enqueue().wait(20)
+            boom.enqueue().wait(PATIENCE)
             [job] = eventually(lambda: api.ask("GET", f"{where}/deliveries?limit=5"), "the message")
-            app.jobs.get(job["id"]).wait(20)
+            app.jobs.get(job["id"]).wait(PATIENCE)
         [delivery] = api.ask("GET", f"{where}/deliveries")
         assert delivery["state"] == "completed"
         assert json.loads(hook.got[-1][2])["type"] == "job.failed"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from headrace import Headrace
+from tests.patience import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import BEYOND, Client, bearer
 
@@ -18,7 +19,7 @@ def worked(app: Headrace) -> None:
 
     job = app.task_by_name("add").using(queue="mail").enqueue(1, 2)
     with app.worker(concurrency=1):
-        job.wait(20)
+        job.wait(PATIENCE)
 
 
 def test_metrics_tell_what_became_of_jobs(app: Headrace, api: Api) -> None:

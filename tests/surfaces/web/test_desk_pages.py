@@ -12,6 +12,7 @@ from headrace import EngineUnavailable, Headrace
 from headrace.app.diagnosis import diagnose
 from headrace.web.pages.glance import Glance
 from headrace.web.pages.templating import coded
+from tests.patience import PATIENCE
 from tests.surfaces.web.client import Client, basic
 from tests.surfaces.web.pages.stock import PATHS, stock
 from tests.surfaces.web.pages.tasks import register
@@ -137,7 +138,7 @@ def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: py
     counted, gate = threading.Event(), threading.Event()
 
     def slow(*_: Any, **__: Any) -> list[Any]:
-        gate.wait(30)
+        gate.wait(PATIENCE)
         counted.set()
         return []
 
@@ -145,7 +146,7 @@ def test_a_page_does_not_wait_for_what_takes_long(app: Headrace, monkeypatch: py
     client = Client(app.asgi())
     assert "Being counted" in client.get("/lifecycle").text
     gate.set()
-    assert counted.wait(10)
+    assert counted.wait(PATIENCE)
     while "Being counted" in (text := client.get("/lifecycle").text):
         pass
     assert "No job stays too long" in text

@@ -12,6 +12,7 @@ from headrace.web.asgi import make
 from headrace.web.pages import glance
 from headrace.web.pages.glance import Glance, Look
 from headrace.web.pages.templating import compile_all, environment
+from tests.patience import PATIENCE
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.test_pages import app
 
@@ -40,7 +41,7 @@ def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
     looked = Look.glimpse
 
     def count(*_: Any, **__: Any) -> Any:
-        gate.wait(30)
+        gate.wait(PATIENCE)
         raise AssertionError("it was not to be counted")
 
     def glimpse(look: Look[Any], seconds: float | None) -> Any:
@@ -83,7 +84,7 @@ def test_figures_are_counted_by_one_thread_lest_several_count_the_same_events(
     for visit in visits:
         visit.start()
     for visit in visits:
-        visit.join(30)
+        visit.join(PATIENCE)
     assert most == 1
 
 
@@ -97,7 +98,7 @@ def test_a_server_begins_to_count_before_somebody_comes(app: Headrace, monkeypat
 
     monkeypatch.setattr(app, "queues", count)
     make(app).get_ready()
-    assert counted.wait(20)
+    assert counted.wait(PATIENCE)
 
 
 @pytest.mark.engines("sqlite")

@@ -10,11 +10,11 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headrace import Headrace
+from tests.patience import PATIENCE
 from tests.surfaces.web.pages.browser import Complaints, open_browser
 from tests.surfaces.web.pages.site import Site, serve
 
-PATIENCE = 20_000  # ms; never spent by a test that passes
-expect.set_options(timeout=PATIENCE)
+expect.set_options(timeout=1000 * PATIENCE)
 
 
 # One browser for a module, and not for the run: while Playwright is open, this thread has an event loop, and a test
@@ -40,7 +40,7 @@ def site(app: Headrace) -> Iterator[Site]:
 @pytest.fixture
 def context(browser: Browser) -> Iterator[BrowserContext]:
     context = browser.new_context(viewport={"width": 1280, "height": 900}, locale="en-US", timezone_id="Europe/Vienna")
-    context.set_default_timeout(PATIENCE)
+    context.set_default_timeout(1000 * PATIENCE)
     yield context
     context.close()
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import Headrace
+from tests.patience import PATIENCE
 from tests.surfaces.web.pages.tasks import HOSTILE
 
 PATHS = {
@@ -43,9 +44,9 @@ def stock(app: Headrace, tasks: dict[str, Any]) -> dict[str, str]:
     run = flow.enqueue()
     failed = [refuse.using(tags=(HOSTILE,), metadata={HOSTILE: HOSTILE}).enqueue(n) for n in range(3)]
     with app.worker(concurrency=2):
-        run.wait(10)
+        run.wait(PATIENCE)
         for job in failed:
-            job.wait(10)
+            job.wait(PATIENCE)
     letters = app.dead.list()
     app.dead.note(letters[0].id, HOSTILE, by="ann")
     app.dead.resolve(letters[-1].id, "manually_resolved", by="ann", note="by hand")

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headrace import Headrace, JobNotFound
+from tests.patience import PATIENCE
 from tests.surfaces.web.pages.site import serve
 from tests.surfaces.web.pages.tasks import populate
 
@@ -105,7 +106,7 @@ def test_many_are_acted_on_by_filter_and_by_hand(app: Headrace, tasks: dict[str,
     jobs = [tasks["refuse"].enqueue(n) for n in range(4)]
     with app.worker(concurrency=2):
         for job in jobs:
-            job.wait(10)
+            job.wait(PATIENCE)
     other = tasks["add"].enqueue(1, 1)
     page = visit("/jobs?state=failed&queue=orders")
     press(page, "Retry")
@@ -174,7 +175,7 @@ def test_a_worker_is_paused_and_stopped(app: Headrace, visit: Visit) -> None:
         press(page, "Stop")
         answer(page, "Stop the worker")
         told(page, "finishes what it runs")
-        assert worker.stopped.wait(20)
+        assert worker.stopped.wait(PATIENCE)
         expect(page.get_by_role("main")).to_contain_text("signed off", timeout=20_000)
 
 

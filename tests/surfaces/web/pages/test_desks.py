@@ -10,6 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace, InvalidSchedule
+from tests.patience import PATIENCE
 from tests.surfaces.web.pages.browser import SHOTS
 from tests.surfaces.web.pages.stock import PATHS, stock
 from tests.surfaces.web.pages.test_acting import answer, press, told
@@ -267,7 +268,7 @@ def test_a_rule_is_tried_made_changed_and_deleted(app: Headrace, tasks: dict[str
 def test_stale_jobs_are_dealt_with_and_jobs_are_archived(app: Headrace, tasks: dict[str, Any], visit: Visit) -> None:
     done = tasks["sign"].enqueue("ann", password="x")
     with app.worker(concurrency=1, queues=["sums"]):
-        done.wait(10)
+        done.wait(PATIENCE)
     job = tasks["refuse"].enqueue(1)
     page = visit("/lifecycle")
     page.get_by_text("Order terms for a task or a queue").click()

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace
+from tests.patience import PATIENCE
 from tests.runtime.kit import eventually
 from tests.surfaces.web.pages.site import Site
 
@@ -44,7 +45,7 @@ def test_nothing_is_taken_from_the_reader(app: Headrace, tasks: dict[str, Any], 
     """What is being typed, picked, selected or unfolded outlives a change of the page around it."""
     job = tasks["refuse"].enqueue(1)
     with app.worker(concurrency=1):
-        job.wait(10)
+        job.wait(PATIENCE)
     page = visit("/queues/orders")
     page.get_by_label("Weight", exact=True).fill("7")
     page.get_by_label("Concurrency", exact=True).press_sequentially("12")

@@ -9,6 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace, Job
+from tests.patience import PATIENCE
 
 QUEUE = "sums"
 Tasks = dict[str, Any]
@@ -33,7 +34,7 @@ def held_back(app: Headrace, tasks: Tasks) -> Job[Any]:
     app.queue(QUEUE).configure(rate="1/h")
     first, second = tasks["add"].enqueue(1, 2), tasks["add"].enqueue(3, 4)
     with app.worker(queues=[QUEUE]):
-        first.wait(10)
+        first.wait(PATIENCE)
     return second
 
 
