@@ -90,7 +90,7 @@ def test_a_concurrency_holds_over_three_processes_that_are_killed_and_slots_retu
         until(lambda: len(_running_for_real(app, alive, folders)) == MOST, what="the return of the slots")
         for folder in folders.values():
             _let_go(folder)
-        until(lambda: app.jobs.count(state=State.COMPLETED) == JOBS, 60, "the end of all jobs")
+        until(lambda: app.jobs.count(state=State.COMPLETED) == JOBS, what="the end of all jobs")
         jobs = list(app.jobs.find(limit=JOBS))
         assert sum(job.row.crashes for job in jobs) >= KILLS, "no holder was killed"
         assert _most_at_once(jobs, died) <= MOST

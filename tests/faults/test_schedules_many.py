@@ -57,7 +57,7 @@ def test_several_processes_fire_many_schedules_each_occurrence_once_and_none_ear
             fleet.start(concurrency=2)
         _signed_on(app, 3)
         _create(app)
-        until(lambda: _all_fired(app), 60, "all occurrences are fired")
+        until(lambda: _all_fired(app), what="all occurrences are fired")
         late = sorted(_check_each_occurrence(app))
         assert late[0] >= 0, "early"
         assert late[int(len(late) * 0.99)] < LATEST
@@ -75,5 +75,5 @@ def test_a_process_killed_while_it_fires_loses_no_occurrence_and_doubles_none(fl
             fleet.processes[-1].kill()
             fleet.processes[-1].wait()
             fleet.start(concurrency=2)
-        until(lambda: _all_fired(app), 60, "all occurrences are fired")
+        until(lambda: _all_fired(app), what="all occurrences are fired")
         assert min(_check_each_occurrence(app)) >= 0, "early"
