@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import threading
+import time
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,10 +15,12 @@ from headrace.web.pages import glance
 from headrace.web.pages.glance import Glance, Look
 from headrace.web.pages.templating import compile_all, environment
 from tests.patience import PATIENCE
+from tests.runtime.kit import eventually
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.test_pages import app
 
 __all__ = ["app"]  # the fixture: an app on each engine
+NUMBERS_OF = "These are the numbers of"
 
 
 @pytest.mark.engines("sqlite")
@@ -113,3 +117,26 @@ def test_pages_that_only_name_queues_count_no_jobs(app: Headrace, monkeypatch: p
     for path in ("/enqueue", "/new-schedule", "/new-webhook"):
         assert "orders" in client.get(path).text, path
     assert "Resume queue orders" in client.get("/palette?q=resume").text
+
+
+@pytest.mark.engines("sqlite")
+def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, passed, count = threading.Event(), 0.0, app.queues
+
+    def count_when_allowed() -> Any:
+        assert not passed or gate.wait(PATIENCE)
+        return count()
+
+    monkeypatch.setattr(app, "queues", count_when_allowed)
+    monkeypatch.setattr(glance, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
+    client = Client(app.asgi())
+    assert NUMBERS_OF not in client.get("/queues").text
+    app.queue("orders").pause()
+    passed = 60.0
+    old = client.get("/queues").text
+    assert (NUMBERS_OF in old, "data-soon" in old, "orders" in old) == (True, True, False)
+    gate.set()
+    eventually(lambda: "orders" in client.get("/queues").text, "that the new count is shown")
+    assert NUMBERS_OF not in client.get("/queues").text

@@ -104,7 +104,8 @@ class Frame:
     def _rendered(self, visit: Visit, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
         flash = _flash_of(visit.request)
         part = PART in visit.request.headers
-        page = self._templates.render(template, visit, {**shown, "flash": flash}, part=part)
+        told = {"flash": flash, "counted_at": visit.glance.counted_at}
+        page = self._templates.render(template, visit, {**shown, **told}, part=part)
         response = HTMLResponse(page, status, headers=_headers(visit.glance.age()))
         if flash is not None and not part:
             response.delete_cookie(_FLASH, path=visit.root or "/")

@@ -1,8 +1,8 @@
 """What is expensive to count and shown everywhere, shared by all visits for a moment.
 
 Counting a million jobs takes longer than a page may. So a count is kept for a second at least, and for some times as
-long as it took; while an old one is there, nobody waits for a new one. When the store is away, the last one is shown,
-with its time.
+long as it took; while an old one is there, nobody waits for a new one, and the page says how old it is. When the store
+is away, the last one is shown, with its time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
 
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headrace.app.alert_records import Alert
 from headrace.app.app import Headrace
@@ -36,15 +36,17 @@ _PATIENCE = 0.1  # and for all figures together that a page can do without
 _THREADS = 4
 _MOST_CURVES = 500
 _FOREVER = 3600.0
-_OLDEST = 15.0  # seconds that a look which is not fresh may stand in while the next is taken
+_OLDEST = 15.0  # seconds after which a page has to say that a look is old, while the next is taken
 
 
 class Seen(Struct, frozen=True):
-    """What was seen, and when; `away` if the store could not be asked since."""
+    """What was seen, and when; `away` if the store could not be asked since, `late` if it is old and the next is on
+    its way."""
 
     value: Any
     at: datetime
     away: bool = False
+    late: bool = False
 
 
 class Look(Generic[T]):
@@ -78,6 +80,9 @@ class Look(Generic[T]):
             taking = self._taking
             if seen is not None and age < _OLDEST and (seen.away or self._cost > _QUICK):
                 return seen  # and whoever looks next sees the new one
+            if seen is not None and age < _FOREVER:
+                seen = structs.replace(seen, late=age >= _OLDEST)
+                patience = _PATIENCE if patience is None else min(patience, _PATIENCE)
         try:
             return taking.result(patience)
         except TimeoutError:
@@ -127,16 +132,22 @@ class Glance:
         self._alerts: Look[list[Alert]] = Look(app.alerts.active, app.clock, self._pool)
         self._used: set[Look[Any]] = set()
         self._until: float | None = None  # how long this visit waits for figures, from the first one on
+        self.counted_at: datetime | None = None  # if this visit was shown an old count
 
     def of_visit(self) -> Glance:
         """The same looks, for one more visit."""
         glance = copy.copy(self)
-        glance._used, glance._until = set(), None
+        glance._used, glance._until, glance.counted_at = set(), None, None
         return glance
 
     def _see(self, look: Look[T]) -> T:
+        return self._shown(look, look.get())
+
+    def _shown(self, look: Look[T], seen: Seen) -> T:
         self._used.add(look)
-        return cast(T, look.get().value)
+        if seen.late:
+            self.counted_at = seen.at
+        return cast(T, seen.value)
 
     def _glimpse(self, look: Look[T]) -> T | None:
         self._used.add(look)
@@ -144,7 +155,7 @@ class Glance:
             self._until = time.monotonic() + _PATIENCE
         # One after the other, a dozen curves would each take their time while the first of them counts a backlog.
         seen = look.glimpse(max(self._until - time.monotonic(), 0.0))
-        return None if seen is None else cast(T, seen.value)
+        return None if seen is None else self._shown(look, seen)
 
     def begin(self) -> None:
         """Count what most pages show, behind whoever calls."""
