@@ -217,7 +217,8 @@ SELECT 1 FROM due;
 -- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
 -- by a join: a planner that expects many rows would read the whole table for it. The horizon is not told by min(), for
 -- which a plan from before the first job would look at every entry. An idle server that is woken for one job feels
--- every step: so the queues are gone through once, for what is told of them and for which of them ask no care.
+-- every step: so the queues are gone through once, for what is told of them and for which of them ask no care. One with
+-- rules that is idle is told as such: it has nothing that would be worth the care.
 -- name: claim
 WITH horizon AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
@@ -230,13 +231,17 @@ WITH horizon AS MATERIALIZED (
                  bool_or(rules::jsonb - 'strategy' <> '{}') AS limited
           FROM headrace_tasks) AS ruled
     CROSS JOIN (
-          SELECT json_agg(json_build_array(name, paused, laned, rules::json)) AS told,
+          SELECT json_agg(json_build_array(name, paused, laned, idle, rules::json)) AS told,
                  array_agg(name) FILTER (
                      WHERE NOT paused AND NOT laned
                        AND (rules IS NULL OR rules::jsonb - 'max_length' - 'weight' = '{}')) AS plain
           FROM (SELECT name, paused, rules,
                        EXISTS (SELECT 1 FROM headrace_jobs AS laned
-                               WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '') AS laned
+                               WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '') AS laned,
+                       rules IS NOT NULL AND (
+                               SELECT 1 FROM headrace_jobs AS waiting
+                               WHERE waiting.state = 'pending' AND waiting.queue = queue.name
+                               ORDER BY waiting.lane LIMIT 1) IS NULL AS idle
                 FROM headrace_queues AS queue OFFSET 0) AS queues) AS known
 ), claimed AS (
     UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,

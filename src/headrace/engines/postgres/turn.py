@@ -24,7 +24,7 @@ from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
 
 _settings = msgspec.json.Decoder(
-    tuple[bool, list[tuple[str, bool, bool, QueueRules | None]] | None, list[tuple[str, TaskRules]] | None]
+    tuple[bool, list[tuple[str, bool, bool, bool, QueueRules | None]] | None, list[tuple[str, TaskRules]] | None]
 )
 _completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None])
 _leases = msgspec.json.Decoder(list[Lease])
@@ -179,13 +179,19 @@ def _complete(
 
 
 class Taken(NamedTuple):
-    """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules."""
+    """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules,
+    and which of the queues with rules have nothing that waits."""
 
     claims: list[Claim]
     due: int | None
     lapses: int | None
     queues: tuple[str, ...]
     book: Rulebook
+    idle: frozenset[str]
+
+    def asks_care(self, queue: str, want: Want) -> bool:
+        """Whether the queue has something to give, and only `claim_carefully` may take it."""
+        return queue in self.queues and queue not in self.idle and self.book.asks_care(queue, want.strategy)
 
 
 def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int, *, after_lapses: bool = False) -> Taken:
@@ -208,9 +214,7 @@ def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int, *, after
         taken = _claimed(db, sql["claim"], shares, values)
         if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left
             taken = taken._replace(due=now + _LOOK_AGAIN)
-    kept = sum(
-        quota for queue, quota in quotas.items() if queue in taken.queues and taken.book.asks_care(queue, want.strategy)
-    )
+    kept = sum(quota for queue, quota in quotas.items() if taken.asks_care(queue, want))
     return _with_more(db, sql["claim"], want, taken, values, kept)
 
 
@@ -228,7 +232,7 @@ def _with_more(db: Connection, sql: str, want: Want, taken: Taken, values: dict[
     counts = Counter([claim.queue for claim in claims])
     for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
         room = want.limit - kept - len(claims)
-        if taken.book.asks_care(queue, want.strategy):
+        if queue in taken.idle or taken.book.asks_care(queue, want.strategy):
             continue
         # Not from one that gave less than it was asked for.
         if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
@@ -240,7 +244,7 @@ def claim_carefully(ledger: Ledger, want: Want, taken: Taken, cursors: dict[str,
     """Add what the queues that ask for care can give: each up to its share, then whoever has more."""
     quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
     queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
-    careful = [queue for queue in queues if queue in taken.queues and taken.book.asks_care(queue, want.strategy)]
+    careful = [queue for queue in queues if taken.asks_care(queue, want)]
     claims, keeper = taken.claims, Gatekeeper(ledger, taken.book, want, cursors, now)
     left = set(careful)
     for queue, quota in (*((queue, quotas.get(queue, 0)) for queue in careful), *((q, want.limit) for q in careful)):
@@ -256,8 +260,8 @@ def claim_carefully(ledger: Ledger, want: Want, taken: Taken, cursors: dict[str,
 
 def asks_care(want: Want, taken: Taken) -> bool:
     """Whether there is room, and a queue that only `claim_carefully` takes from."""
-    served = set(taken.queues) if want.others else {share.queue for share in want.shares} & set(taken.queues)
-    return len(taken.claims) < want.limit and any(taken.book.asks_care(queue, want.strategy) for queue in served)
+    served = taken.queues if want.others else [share.queue for share in want.shares]
+    return len(taken.claims) < want.limit and any(taken.asks_care(queue, want) for queue in served)
 
 
 def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
@@ -275,13 +279,14 @@ def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: di
 
 
 @functools.lru_cache(maxsize=16)
-def _settings_in(told: str) -> tuple[tuple[str, ...], Rulebook]:
-    """The open queues, and the rules: nearly always those of the claim before."""
+def _settings_in(told: str) -> tuple[tuple[str, ...], Rulebook, frozenset[str]]:
+    """The open queues, the rules, and who has rules and is idle: nearly always those of the claim before."""
     is_open, known, tasks = _settings.decode(told)
     queues = known or []
-    ruled = [(name, rules) for name, _, _, rules in queues if rules is not None]
-    book = rulebook_of(ruled, [name for name, _, laned, _ in queues if laned], tasks or [])
-    return tuple(name for name, paused, _, _ in queues if is_open and not paused), book
+    ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
+    book = rulebook_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
+    idle = frozenset(name for name, _, _, is_idle, _ in queues if is_idle)
+    return tuple(name for name, paused, *_ in queues if is_open and not paused), book, idle
 
 
 def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
