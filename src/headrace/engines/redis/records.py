@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterable, Sequence
+from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
@@ -75,20 +76,22 @@ class _Kept(Struct, array_like=True, gc=False):
 
 
 _POLICIES = {policy[0].encode(): policy for policy in POLICIES}
-_kept = msgspec.msgpack.Decoder(_Kept)
+_values = msgspec.msgpack.Decoder(list[Any])
 _all_kept = msgspec.msgpack.Decoder(list[_Kept])
-_SHARED = [name for name in JobRow.__struct_fields__ if name != "seq"]
+_in_order_of_a_row = itemgetter(*map(_Kept.__struct_fields__.index, JobRow.__struct_fields__))
 
 
 def job(answer: bytes) -> JobRow:
     """One job of an answer."""
     try:
-        kept = _kept.decode(answer)
-    except msgspec.DecodeError as error:
+        kept = _values.decode(answer)
+        kept[0] = int(kept[0])
+        # By place: to name each of the fields on the way takes three times as long.
+        return msgspec.convert(_in_order_of_a_row(kept), JobRow)
+    except (msgspec.DecodeError, ValueError, IndexError) as error:
         raise CorruptPayload(
             f"a job in Redis no longer decodes: {error}; restore a backup, or delete the job"
         ) from error
-    return JobRow(seq=int(kept.seq), **{name: getattr(kept, name) for name in _SHARED})
 
 
 def jobs(answers: Iterable[bytes]) -> list[JobRow]:
