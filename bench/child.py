@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import select
+import socket
 import subprocess
 import sys
 from pathlib import Path
@@ -46,6 +47,12 @@ def environment() -> dict[str, str]:
     """Ours, without settings that would change what is measured."""
     ours = {name: value for name, value in os.environ.items() if not name.startswith(("HEADRACE_", "BENCH_"))}
     return ours | {"PYTHONPATH": os.pathsep.join(_ROOTS)}
+
+
+def free_port() -> int:
+    """A port for a child that serves something."""
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        return int(free.getsockname()[1])
 
 
 class Child:

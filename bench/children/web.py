@@ -10,11 +10,14 @@ import uvicorn
 
 from bench.stage import store
 from bench.tasks import open_subject
+from headrace.web.asgi import make
 
 
 def main(port: str) -> None:
     with open_subject(*store()).app as app:
-        config = uvicorn.Config(app.asgi(rate=None), host="127.0.0.1", port=int(port), log_config=None, lifespan="off")
+        web = make(app, rate=None)
+        web.get_ready()
+        config = uvicorn.Config(web, host="127.0.0.1", port=int(port), log_config=None, lifespan="off")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, daemon=True)
         thread.start()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from bench.measure import Measure
 from bench.measures import (
     archive,
+    browser,
     depth,
     drain,
     enqueue,
@@ -24,7 +25,7 @@ from bench.places import Engine
 
 NAMES = (
     *("enqueue", "drain", "peers", "processes", "latency", "idle"),
-    *("depth", "limits", "find", "pages", "archive", "events", "live", "imports"),
+    *("depth", "limits", "find", "pages", "browser", "archive", "events", "live", "imports"),
 )
 
 
@@ -41,6 +42,7 @@ def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
         limits.MEASURE,
         find.MEASURE,
         pages.MEASURE,
+        browser.MEASURE,
         archive.MEASURE,
         events.MEASURE,
         live.MEASURE,

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import socket
 import time
 
 from bench import draining
-from bench.child import Child
+from bench.child import Child, free_port
 from bench.ground import Ground, Store
 from bench.measure import Figure, Goal, Measure, Readings
 from bench.tasks import open_subject
@@ -23,7 +22,7 @@ def live(ground: Ground) -> Readings:
     Twenty of them listen to everything, and twenty more take nothing of what they are sent. The figure is how old the
     event of a completed job is when one of the others has it.
     """
-    port = _free_port()
+    port = free_port()
     with ground.store() as store:
         draining.prepare(store)
         with Child(ground, store, "web", port) as web:
@@ -53,11 +52,6 @@ def _feed(store: Store, seconds: int) -> float:
             app.enqueue_many([*calls, subject.noop.using(queue="probe").bind(0)])
             time.sleep(max(began + number * _TICK - time.monotonic(), 0))
         return _A_SECOND * seconds / (time.monotonic() - began)
-
-
-def _free_port() -> int:
-    with socket.create_server(("127.0.0.1", 0)) as free:
-        return int(free.getsockname()[1])
 
 
 MEASURE = Measure(

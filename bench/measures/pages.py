@@ -14,7 +14,7 @@ from bench.tasks import open_subject
 from headrace import Headrace
 
 _VISITS = 20
-_PAGES = (
+PAGES = (
     *(
         "/",
         "/queues",
@@ -27,7 +27,7 @@ _PAGES = (
     ),
     *("/dead", "/lifecycle", "/alerts", "/alerts/rules", "/system", "/webhooks", "/enqueue", "/palette"),
 )
-_JOBS = ("pending", "scheduled", "waiting", "running", "completed", "failed")  # a job's page, of each of these states
+JOBS = ("pending", "scheduled", "waiting", "running", "completed", "failed")  # a job's page, of each of these states
 _SEEN = {"first": "{0}, first visit", "p95": "{0}, p95"}
 
 
@@ -46,7 +46,7 @@ def pages(ground: Ground) -> Readings:
 async def _visit_everything(store: Store) -> Readings:
     readings: Readings = {}
     with open_subject(store.url, store.durability).app as app:
-        paths = {page: page for page in _PAGES} | {f"a {state} job": await _one(app, state) for state in _JOBS}
+        paths = {page: page for page in PAGES} | {f"a {state} job": path_of(app, state) for state in JOBS}
         for name, path in paths.items():
             async with visiting(app) as client:
                 readings[f"{name}, first"], _ = await ask(client, path)
@@ -55,10 +55,9 @@ async def _visit_everything(store: Store) -> Readings:
     return readings
 
 
-async def _one(app: Headrace, state: str) -> str:
-    async with visiting(app) as client:
-        _, answer = await ask(client, f"/api/v1/jobs?limit=1&state={state}")
-        return f"/jobs/{answer.json()['jobs'][0]['id']}"
+def path_of(app: Headrace, state: str) -> str:
+    """The page of a job in this state."""
+    return f"/jobs/{app.jobs.find(state=state, limit=1)[0].id}"
 
 
 MEASURE = Measure(
@@ -66,7 +65,7 @@ MEASURE = Measure(
     pages,
     tuple(
         Figure(f"{name}, {seen}", title.format(name), "ms", Goal("at most", 200))
-        for name in (*_PAGES, *(f"a {state} job" for state in _JOBS))
+        for name in (*PAGES, *(f"a {state} job" for state in JOBS))
         for seen, title in _SEEN.items()
     ),
 )
