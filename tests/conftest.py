@@ -7,6 +7,7 @@ beside the tests that use them.
 
 from __future__ import annotations
 
+import signal
 import sys
 
 import pytest
@@ -17,6 +18,10 @@ from tests.conformance.stores import KINDS
 # No deadline per example: a slow moment of a busy machine is not a bug. A failure prints how to repeat it.
 settings.register_profile("headrace", deadline=None, print_blob=True)
 settings.load_profile("headrace")
+
+# Whoever starts the tests behind a script may have had Ctrl-C ignored, by them and by every process they start.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:

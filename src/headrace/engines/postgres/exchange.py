@@ -53,12 +53,7 @@ class Exchange:
             return self._settle(db, outcomes, worker, notes, now, groups, careful)
 
         def settle_alone() -> Settled:
-            if (
-                notes
-                or self._minds_rules
-                or self._meets_kin
-                or any(outcome.event is not Event.SUCCEED for outcome in outcomes)
-            ):
+            if notes or self._meets_kin or any(outcome.event is not Event.SUCCEED for outcome in outcomes):
                 return self._transact(settle)
             return self._complete(outcomes, worker, now, groups)
 
@@ -125,12 +120,15 @@ class Exchange:
         def ledger(db: Connection) -> PostgresLedger:
             return PostgresLedger(db, self._sql, self._channel)
 
-        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel, groups))
+        topics = ("done", "work") if self._minds_rules else ("done",)
+        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel, groups, topics))
         if not left:
             return Settled([], Effects())
 
         def settle_rest(db: Connection) -> Settled:
             ledger(db).ask("beside_others_with_kin")
+            if self._minds_rules:
+                ledger(db).ask("ring", messages=as_json(["work"]), channel=self._channel)
             return turn.settle_rest(ledger(db), left, worker, self._channel, now, groups)
 
         return self._server.transact(settle_rest)

@@ -88,7 +88,8 @@ WITH done AS (
     WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND job.kin <= :kin AND jsonb_typeof(o.value) = 'array'
     RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin > 0 THEN job.seq END AS kin
 ), called AS (
-    SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
+    SELECT pg_notify(:channel, topic) FROM jsonb_array_elements_text(:topics::jsonb) AS topic
+    WHERE EXISTS (SELECT FROM done)
 ), told AS (
     INSERT INTO headrace_events (at, size, page, true_of)
     SELECT :at, :size, :page::text, CASE WHEN count(*) < :endings THEN coalesce(json_agg(id), '[]')::text END

@@ -33,6 +33,7 @@ _LOOK_AGAIN = 200
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 4), itemgetter(7), itemgetter(6)
 _ID = 3
+_DONE = ("done",)
 
 
 def note(ledger: Ledger, notes: Sequence[Note]) -> None:
@@ -54,13 +55,19 @@ class Settled(NamedTuple):
     some_wait: bool = False
 
 
-def complete(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, groups: Sequence[Group] = ()) -> list[Outcome]:
+def complete(
+    ledger: Ledger,
+    outcomes: Sequence[Outcome],
+    channel: str,
+    groups: Sequence[Group] = (),
+    topics: Sequence[str] = _DONE,
+) -> list[Outcome]:
     """Settle plain successes, and tell it, in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
     if not done and groups:
         events.tell(ledger, page(narrowed(groups, ())))
-    applied = _complete(ledger, done, channel, 0, groups, len(outcomes))[0] if done else set()
+    applied = _complete(ledger, done, channel, 0, groups, len(outcomes), topics)[0] if done else set()
     return [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
 
 
@@ -166,14 +173,19 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 
 
 def _complete(
-    ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[Group], endings: int
+    ledger: Ledger,
+    outcomes: list[Outcome],
+    channel: str,
+    kin: int,
+    groups: Sequence[Group],
+    endings: int,
+    topics: Sequence[str] = _DONE,
 ) -> tuple[set[Lease], list[int]]:
     """Those that were applied, and the numbers of the jobs among them that have kin."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
     tale = told(page(groups) if groups else None)
-    answer = ledger.ask(
-        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, endings=endings, **tale
-    )
+    whom = {"channel": channel, "topics": as_json(topics)}
+    answer = ledger.ask("complete", o=as_json(done), expected=len(done), kin=kin, endings=endings, **whom, **tale)
     applied, seqs = _completed.decode(answer)
     return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or []
 
