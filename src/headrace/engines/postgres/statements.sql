@@ -218,8 +218,9 @@ SELECT 1 FROM due;
 -- Nothing is claimed while something is due: that comes first, and may be more urgent. Jobs are updated by place, not
 -- by a join: a planner that expects many rows would read the whole table for it. The horizon is not told by min(), for
 -- which a plan from before the first job would look at every entry. An idle server that is woken for one job feels
--- every step: so the queues are gone through once, for what is told of them and for which of them ask no care. One with
--- rules that is idle is told as such: it has nothing that would be worth the care.
+-- every step: so the queues are gone through once, for what is told of them and for which of them ask no care. Whether
+-- something waits is looked up from the end, where no claim has left dead entries. What an idle queue can't use of its
+-- share, the first that can has at once: to ask again would cost as much as the claim.
 -- name: claim
 WITH horizon AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
@@ -227,7 +228,7 @@ WITH horizon AS MATERIALIZED (
             WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
             ORDER BY expires_at LIMIT 1) AS lapses,
            (SELECT 1 FROM headrace_store WHERE name = 'notice') AS notice,
-           ruled.tasks, ruled.limited, known.told, known.plain
+           ruled.tasks, ruled.limited, known.told, known.plain, known.idle
     FROM (SELECT json_agg(json_build_array(name, rules::json)) AS tasks,
                  bool_or(rules::jsonb - 'strategy' <> '{}') AS limited
           FROM headrace_tasks) AS ruled
@@ -235,30 +236,37 @@ WITH horizon AS MATERIALIZED (
           SELECT json_agg(json_build_array(name, paused, laned, idle, rules::json)) AS told,
                  array_agg(name) FILTER (
                      WHERE NOT paused AND NOT laned
-                       AND (rules IS NULL OR rules::jsonb - 'max_length' - 'weight' = '{}')) AS plain
+                       AND (rules IS NULL OR rules::jsonb - 'max_length' - 'weight' = '{}')) AS plain,
+                 array_agg(name) FILTER (WHERE idle) AS idle
           FROM (SELECT name, paused, rules,
                        EXISTS (SELECT 1 FROM headrace_jobs AS laned
                                WHERE laned.state = 'pending' AND laned.queue = queue.name AND laned.lane > '') AS laned,
-                       rules IS NOT NULL AND (
-                               SELECT 1 FROM headrace_jobs AS waiting
-                               WHERE waiting.state = 'pending' AND waiting.queue = queue.name
-                               ORDER BY waiting.lane LIMIT 1) IS NULL AS idle
+                       (SELECT 1 FROM headrace_jobs AS waiting
+                        WHERE waiting.state = 'pending' AND waiting.queue = queue.name
+                        ORDER BY waiting.lane DESC, waiting.priority, waiting.rank DESC LIMIT 1) IS NULL AS idle
                 FROM headrace_queues AS queue OFFSET 0) AS queues) AS known
+), shares AS MATERIALIZED (
+    SELECT queue, plain, CASE WHEN place = min(place) FILTER (WHERE plain AND idle IS NOT true) OVER ()
+                              THEN quota + coalesce(sum(quota) FILTER (WHERE idle) OVER (), 0)::bigint
+                              ELSE quota END AS quota
+    FROM (SELECT share ->> 0 AS queue, (share ->> 1)::bigint AS quota, place,
+                 share ->> 0 = ANY (horizon.plain) AS plain, share ->> 0 = ANY (horizon.idle) AS idle
+          FROM horizon CROSS JOIN jsonb_array_elements(:shares::jsonb) WITH ORDINALITY AS share(share, place)
+          WHERE jsonb_typeof(share) = 'array') AS given
 ), claimed AS (
     UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
                                     worker = :worker, started_at = :now, lease_until = :until, progress = NULL
     WHERE job.ctid = ANY (ARRAY(
         SELECT pick.place
-        FROM horizon CROSS JOIN jsonb_array_elements(:shares::jsonb) AS share
+        FROM horizon CROSS JOIN shares
         CROSS JOIN LATERAL (
             SELECT waiting.ctid AS place FROM headrace_jobs AS waiting
-            WHERE waiting.state = 'pending' AND waiting.queue = share ->> 0 AND waiting.lane = ''
+            WHERE waiting.state = 'pending' AND waiting.queue = shares.queue AND waiting.lane = ''
               AND coalesce(waiting.expires_at, :until) > :now
             ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
-            LIMIT (share ->> 1)::bigint
+            LIMIT shares.quota
             FOR UPDATE SKIP LOCKED) AS pick
-        WHERE jsonb_typeof(share) = 'array' AND share ->> 0 = ANY (horizon.plain)
-          AND horizon.notice IS NULL AND horizon.limited IS NOT true
+        WHERE shares.plain AND horizon.notice IS NULL AND horizon.limited IS NOT true
           AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true))
     RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
               job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,

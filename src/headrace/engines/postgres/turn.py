@@ -192,7 +192,7 @@ def _complete(
 
 class Taken(NamedTuple):
     """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules,
-    and which of the queues with rules have nothing that waits."""
+    and the queues in which nothing waits."""
 
     claims: list[Claim]
     due: int | None
@@ -292,7 +292,7 @@ def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: di
 
 @functools.lru_cache(maxsize=16)
 def _settings_in(told: str) -> tuple[tuple[str, ...], Rulebook, frozenset[str]]:
-    """The open queues, the rules, and who has rules and is idle: nearly always those of the claim before."""
+    """The open queues, the rules, and the idle ones: nearly always those of the claim before."""
     is_open, known, tasks = _settings.decode(told)
     queues = known or []
     ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
