@@ -104,7 +104,6 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "p": [(n, *msgspec.structs.astuple(new_job(f"new-{n}", tags=("t",)))) for n in numbers],
         "c": [(f"key-{n}", [[["pending"], None, None]]) for n in numbers],
         "s": [("step", "charge", 1, NOW, "7", 7)],
-        "topics": ["done", "work"],
         "b": [Burial(n, "crash_loop", "WorkerLost", "words", "a fingerprint") for n in numbers],
         "t": [Told(n, "words") for n in numbers],
         "dead": ["w1"] if name == "lock_overdue" else [],  # who knows of dead workers does not ask first

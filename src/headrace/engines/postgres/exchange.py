@@ -96,7 +96,7 @@ class Exchange:
         if self._meets_kin:
             ledger.ask("beside_others_with_kin")
         turn.note(ledger, notes)
-        if outcomes and self._minds_rules:
+        if self._frees_a_place(outcomes):
             ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
         hastily = self._meets_kin and outcomes and not careful and all(map(turn.is_plain, outcomes))
         settle = turn.settle_hastily if hastily else turn.settle
@@ -120,25 +120,28 @@ class Exchange:
         def ledger(db: Connection) -> PostgresLedger:
             return PostgresLedger(db, self._sql, self._channel)
 
-        topics = ("done", "work") if self._minds_rules else ("done",)
-        left = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel, groups, topics))
+        left, effects = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel, groups))
         if not left:
-            return Settled([], Effects())
+            return Settled([], effects)
 
         def settle_rest(db: Connection) -> Settled:
             ledger(db).ask("beside_others_with_kin")
-            if self._minds_rules:
-                ledger(db).ask("ring", messages=as_json(["work"]), channel=self._channel)
             return turn.settle_rest(ledger(db), left, worker, self._channel, now, groups)
 
-        return self._server.transact(settle_rest)
+        rest = self._server.transact(settle_rest)
+        rest.effects.add(effects)
+        return rest
 
     def _told(self, outcomes: Sequence[Outcome], settled: Settled) -> set[str]:
-        """Whom this concerns. Where rules are minded, whatever ends may let somebody else's job begin."""
+        """Whom this concerns."""
         topics = {*turn.topics_of(outcomes), *settled.effects.topics()}
         if outcomes:
             self._meets_kin, self._some_wait = settled.met_kin, settled.some_wait
-        return topics | {"work"} if outcomes and self._minds_rules else topics
+        return topics | {"work"} if self._frees_a_place(outcomes) else topics
+
+    def _frees_a_place(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether somebody else's job may begin because of these; of successes, the store tells more precisely."""
+        return self._minds_rules and any(outcome.event is not Event.SUCCEED for outcome in outcomes)
 
     def _mind_rules(self, want: Want, taken: Taken, now: int) -> Taken:
         """Claim what has to be claimed with care; what room is left then, others may have."""

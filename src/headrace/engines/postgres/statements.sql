@@ -79,6 +79,7 @@ ON CONFLICT DO NOTHING;
 
 -- Settling. By id and version alone; no other predicate decides. Jobs that have kin are left for a second look.
 
+-- What held a place in a lane, or in a queue or a task with rules, may let somebody else's job begin.
 -- name: complete (each o: Completion)
 WITH done AS (
     UPDATE headrace_jobs AS job SET state = 'completed', version = job.version + 1, result = o.result,
@@ -86,10 +87,14 @@ WITH done AS (
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
     WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND job.kin <= :kin AND jsonb_typeof(o.value) = 'array'
-    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin > 0 THEN job.seq END AS kin
+    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin > 0 THEN job.seq END AS kin,
+              job.lane > '' OR EXISTS (SELECT FROM headrace_tasks)
+                  OR job.queue = ANY (ARRAY(SELECT name FROM headrace_queues
+                                            WHERE rules::jsonb -> 'concurrency' IS NOT NULL)) AS frees
 ), called AS (
-    SELECT pg_notify(:channel, topic) FROM jsonb_array_elements_text(:topics::jsonb) AS topic
-    WHERE EXISTS (SELECT FROM done)
+    SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
+    UNION ALL
+    SELECT pg_notify(:channel, 'work') FROM (SELECT FROM done WHERE frees LIMIT 1) AS any_free
 ), told AS (
     INSERT INTO headrace_events (at, size, page, true_of)
     SELECT :at, :size, :page::text, CASE WHEN count(*) < :endings THEN coalesce(json_agg(id), '[]')::text END
@@ -98,7 +103,8 @@ WITH done AS (
 SELECT json_build_array(
            CASE WHEN count(*) <> :expected THEN
                (SELECT coalesce(json_agg(json_build_array(id, version)), '[]') FROM done) END,
-           CASE WHEN count(kin) > 0 THEN (SELECT json_agg(kin) FROM done WHERE kin > 0) END)::text,
+           CASE WHEN count(kin) > 0 THEN (SELECT json_agg(kin) FROM done WHERE kin > 0) END,
+           coalesce(bool_or(frees), false))::text,
        (SELECT count(*) FROM called)
 FROM done;
 

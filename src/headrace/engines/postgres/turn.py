@@ -26,14 +26,13 @@ from headrace.engines.sql import as_json
 _settings = msgspec.json.Decoder(
     tuple[bool, list[tuple[str, bool, bool, bool, QueueRules | None]] | None, list[tuple[str, TaskRules]] | None]
 )
-_completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None])
+_completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None, bool])
 _leases = msgspec.json.Decoder(list[Lease])
 BATCH_OF_TIME = 5000
 _LOOK_AGAIN = 200
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 4), itemgetter(7), itemgetter(6)
 _ID = 3
-_DONE = ("done",)
 
 
 def note(ledger: Ledger, notes: Sequence[Note]) -> None:
@@ -56,19 +55,18 @@ class Settled(NamedTuple):
 
 
 def complete(
-    ledger: Ledger,
-    outcomes: Sequence[Outcome],
-    channel: str,
-    groups: Sequence[Group] = (),
-    topics: Sequence[str] = _DONE,
-) -> list[Outcome]:
+    ledger: Ledger, outcomes: Sequence[Outcome], channel: str, groups: Sequence[Group] = ()
+) -> tuple[list[Outcome], Effects]:
     """Settle plain successes, and tell it, in one statement; what is left is stale, or of jobs that have kin."""
     first, again = _first_and_again(outcomes)
     done = [o for o in first if not o.spawned]
     if not done and groups:
         events.tell(ledger, page(narrowed(groups, ())))
-    applied = _complete(ledger, done, channel, 0, groups, len(outcomes), topics)[0] if done else set()
-    return [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
+    if not done:
+        return [*first, *again], Effects()
+    applied, _, frees = _complete(ledger, done, channel, 0, groups, len(outcomes))
+    left = [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
+    return left, Effects(work=frees)
 
 
 def settle(
@@ -81,11 +79,15 @@ def settle(
 ) -> Settled:
     """Settle what is not stale; file and tell what is."""
     first, again = _first_and_again(outcomes)
-    left = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel, groups)
+    left, effects = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel, groups)
     if unusual := [o for o in first if o.event is not Event.SUCCEED]:
         left += _without(_settle(ledger, unusual, channel, 0), unusual)
     left += again
-    return settle_rest(ledger, left, worker, channel, now, groups) if left else Settled([], Effects())
+    if not left:
+        return Settled([], effects)
+    rest = settle_rest(ledger, left, worker, channel, now, groups)
+    rest.effects.add(effects)
+    return rest
 
 
 def settle_hastily(
@@ -103,8 +105,9 @@ def settle_hastily(
     first, again = _first_and_again(outcomes)
     # Whoever locks several jobs at once does so in the order of their age, which is nearly that of their ids.
     in_order = sorted(first, key=attrgetter("id"))
-    applied, kin = _complete(ledger, in_order, channel, 1, groups, len(outcomes))
+    applied, kin, frees = _complete(ledger, in_order, channel, 1, groups, len(outcomes))
     effects = kinship.follow_completed(ledger, kin, now) if kin else Effects()
+    effects.work |= frees
     if topics := effects.topics():
         ledger.run("ring", messages=as_json(topics), channel=channel)
     if len(applied) == len(outcomes):
@@ -123,7 +126,9 @@ def settle_rest(
     groups: Sequence[Group] = (),
 ) -> Settled:
     """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
-    settled = kinship.settle(ledger, left, _Scribe(ledger, channel, groups), now)
+    scribe = _Scribe(ledger, channel, groups)
+    settled = kinship.settle(ledger, left, scribe, now)
+    settled.effects.work |= scribe.frees
     if topics := settled.effects.topics():
         ledger.run("ring", messages=as_json(topics), channel=channel)
     stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
@@ -139,10 +144,12 @@ class _Scribe:
         self._ledger = ledger
         self._channel = channel
         self._groups = groups
+        self.frees = False  # a place for somebody else's job
 
     def complete(self, outcomes: list[Outcome]) -> None:
         ended = endings(self._groups, {outcome.id for outcome in outcomes})
-        _complete(self._ledger, outcomes, self._channel, 1, ended, len(outcomes))
+        *_, frees = _complete(self._ledger, outcomes, self._channel, 1, ended, len(outcomes))
+        self.frees |= frees
 
     def settle(self, outcomes: list[Outcome]) -> None:
         _settle(self._ledger, outcomes, self._channel, 1)
@@ -173,21 +180,16 @@ def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[O
 
 
 def _complete(
-    ledger: Ledger,
-    outcomes: list[Outcome],
-    channel: str,
-    kin: int,
-    groups: Sequence[Group],
-    endings: int,
-    topics: Sequence[str] = _DONE,
-) -> tuple[set[Lease], list[int]]:
-    """Those that were applied, and the numbers of the jobs among them that have kin."""
+    ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[Group], endings: int
+) -> tuple[set[Lease], list[int], bool]:
+    """Those that were applied, the numbers of those that have kin, and if any held a place that others may want."""
     done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
     tale = told(page(groups) if groups else None)
-    whom = {"channel": channel, "topics": as_json(topics)}
-    answer = ledger.ask("complete", o=as_json(done), expected=len(done), kin=kin, endings=endings, **whom, **tale)
-    applied, seqs = _completed.decode(answer)
-    return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or []
+    answer = ledger.ask(
+        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, endings=endings, **tale
+    )
+    applied, seqs, frees = _completed.decode(answer)
+    return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees
 
 
 class Taken(NamedTuple):

@@ -35,12 +35,21 @@ local function take_shares(others, shares, lease_until)
   end
 end
 
+-- Whether what has ended held a place that somebody else's job may wait for: in a lane, or in a queue or a task with rules.
+local function lets_others_begin()
+  if frees_others or (next(freed) and call('EXISTS', TASKS) == 1) then return true end
+  for queue in pairs(freed) do
+    if call('SISMEMBER', RULED, queue) == 1 then return true end
+  end
+  return false
+end
+
 if limit > 0 and not must_wait then
   take_shares(ARGV[6] == '1', cmsgpack.unpack(ARGV[7]), text(now + tonumber(ARGV[5])))
 end
 local next_at, weights, remembered = must_wait and now or due, {}, {}
 if gatekeeper then next_at, weights, remembered = gatekeeper.told(next_at) end
-if minded and outcome_count > 0 then messages.work = true end
+if minded and lets_others_begin() then messages.work = true end
 if is_news then ring(messages) end
 local told_at = next_at and text(next_at) or false
 return {refused, as_array(claims, claim_count), told_at, open, weights, remembered}

@@ -39,7 +39,7 @@ end
 local limit = tonumber(ARGV[4])
 if limit > 0 then let_time_pass() else minded = outcome_count > 0 and is_minded() end
 -- Whether there are rules or lanes where the worker may take from. Making the gatekeeper takes half as long as a claim
--- of one job, so rules of other queues must not call for it.
+-- of one job, so rules of other queues must not call for it, nor those of a queue in which nothing waits.
 local function asks_care()
   if limit == 0 or not minded then return false end
   if call('EXISTS', TASKS) == 1 then return true end
@@ -47,10 +47,11 @@ local function asks_care()
   if ARGV[6] ~= '1' then
     for i = 1, #shares, 2 do served[#served + 1] = shares[i] end
   end
-  for _, key in ipairs({RULED, LANED}) do
-    for _, is_member in ipairs(ask_in_parts('SMISMEMBER', key, served, #served)) do
-      if is_member == 1 then return true end
-    end
+  for _, is_laned in ipairs(ask_in_parts('SMISMEMBER', LANED, served, #served)) do
+    if is_laned == 1 then return true end
+  end
+  for i, is_ruled in ipairs(ask_in_parts('SMISMEMBER', RULED, served, #served)) do
+    if is_ruled == 1 and call('EXISTS', named('in:pending', served[i])) == 1 then return true end
   end
   return false
 end

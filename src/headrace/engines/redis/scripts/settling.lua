@@ -50,14 +50,19 @@ local function settle(count, ids, outcomes)
       finished_at = finished_at or at
       if others > 0 then
         unusual().settle_waiting(member, record, at, finished_at, result, result_checksum, others)
-        waiting[#waiting + 1] = member
+        waiting[#waiting + 1], frees_others = member, true
       else
         _, _, _, _, held_by, queue, lane = take(record, 6, behind)
         keep(member,
           pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
         drop(LEASES, member)
         drop(named('in:running', queue), member)
-        if lane ~= '' then for_each_hold(lane, drop, member) end
+        if lane == '' then
+          freed[queue] = true
+        else
+          for_each_hold(lane, drop, member)
+          frees_others = true
+        end
         add(named('in:completed', queue), text(finished_at), member)
         add(named('state', 'completed'), member, member)
         add(named('worker', held_by), member, member)
@@ -66,7 +71,7 @@ local function settle(count, ids, outcomes)
         if kin and is_kin[i] == 1 then ended[#ended + 1] = {member = member, state = 'completed'} end
       end
     else
-      settled[member] = true
+      settled[member], frees_others = true, true
       local j = unusual().settle(member, record, {
         at = at, event = event, state = state, run_at = run_at, refund = refund, result = result,
         result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,

@@ -3,6 +3,7 @@
 local now, worker, salt = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local outcome_count, note_count, nursing = tonumber(ARGV[8]), tonumber(ARGV[11]), ARGV[15] == '1'
 local messages, is_news = {}, false
+local freed, frees_others = {}, false -- queues in which a plain job has completed; whether something else has ended
 local claims, claim_count = {}, 0
 
 -- Add many to a set that is seldom large. The server keeps one of up to 128 entries as a list, and goes through it for
