@@ -162,6 +162,11 @@ class Glance:
         with contextlib.suppress(HeadraceError):  # a store that is away is the first visit's to tell
             self._queues.glimpse(0.0)
 
+    def prepare(self, read: Callable[..., T], *given: object, fresh: float = _FRESH) -> None:
+        """Begin with what will be asked for `soon`, while the visit looks at something else."""
+        self._until = self._until or time.monotonic() + _PATIENCE
+        self._other(read, given, fresh).glimpse(0.0)
+
     def queues(self) -> list[QueueStats]:
         seen: list[QueueStats] = self._see(self._queues)
         return list(seen)

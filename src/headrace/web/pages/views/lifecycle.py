@@ -22,7 +22,11 @@ _DOES = {"dead": "go to the dead letters", "fail": "fail", "review": "stay, for 
 
 def show(visit: Visit) -> Mapping[str, Any]:
     cycle = visit.app.lifecycle
-    found = visit.glance.soon(_stale(visit), fresh=_RARELY)
+    detect = _stale(visit)
+    visit.glance.prepare(detect, fresh=_RARELY)
+    archive = visit.glance.shared(cycle.stats, fresh=_RARELY)
+    partitions = visit.glance.shared(cycle.partitions, fresh=_RARELY)
+    found = visit.glance.soon(detect, fresh=_RARELY)
     stale = found or []
     return {
         "is_known": found is not None,
@@ -31,8 +35,8 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "nearly": sum(not one.is_stale for one in stale),
         "more": len(stale) >= _MOST,
         "does": _DOES,
-        "archive": visit.glance.shared(cycle.stats, fresh=_RARELY),
-        "partitions": visit.glance.shared(cycle.partitions, fresh=_RARELY),
+        "archive": archive,
+        "partitions": partitions,
         "terms": [(kind, name, terms) for (kind, name), terms in cycle.terms_by_name().items()],
         "spans": SPANS,
         "stays": sum(name.startswith("max_") for name in SPANS),
