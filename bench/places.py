@@ -13,6 +13,7 @@ import os
 import secrets
 import shutil
 import sqlite3
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Literal, Protocol
@@ -21,6 +22,7 @@ from urllib.parse import urlsplit
 Engine = Literal["sqlite", "postgres", "redis"]
 ENGINES: tuple[Engine, ...] = ("sqlite", "postgres", "redis")
 _DATABASE_OF_PEERS = 15
+_PATIENCE = 60.0
 
 
 class Place(Protocol):
@@ -153,7 +155,9 @@ class RedisPrefixes:
         self._servers.drop(url)
 
     def rest(self, url: str) -> None:
-        pass  # what it writes in the background it writes for every store of it
+        client, until = self._servers.redis_connection(url), time.monotonic() + _PATIENCE
+        while client.info("persistence")["aof_rewrite_in_progress"] and time.monotonic() < until:
+            time.sleep(0.1)
 
     @contextlib.contextmanager
     def for_peer(self) -> Iterator[str]:
