@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
     from headrace.engines.redis.wire import Value
 
-_LOOKS = 1000  # jobs that one script looks at; about 2 ms
+_LOOKS = 300  # jobs that one script looks at; 2 ms, and 4 where all are stale, for which every other client waits
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
 _terms, _aged, _judge = load("terms"), load("aged"), load("judge")
 
