@@ -12,6 +12,7 @@ from collections.abc import Callable
 
 import pytest
 
+from headrace.core.kinship import Bond
 from headrace.core.limits import Gate, allows
 from headrace.core.model import Claim, Filter, Outcome, Share, Want
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
@@ -410,19 +411,24 @@ def test_a_full_queue_says_no_time_for_only_a_ring_can_tell(engine: Engine) -> N
     assert look(engine).next_at is None
 
 
-@pytest.mark.parametrize("end", ["settle", "cancel", "reap"])
+@pytest.mark.parametrize("end", ["settle", "wait", "fail", "cancel", "reap"])
 def test_whoever_waits_for_a_slot_is_woken_when_one_is_free(store: StoreUnderTest, end: str) -> None:
     working, waiting = store.open(), store.open()
     working.insert(numbered(9), now=NOW)
     at_once(working, 1)
     (claimed,) = look(working).claims
+    if end == "wait":  # its success is not its end, and yet it holds its place no longer
+        later = new_job("later", state=State.SCHEDULED, run_at=NOW + HOUR)
+        working.plant([later], [Bond("later", claimed.id)], now=NOW)
     bell = waiting.listen("work")
     try:
         while bell.wait(0.1):  # what is still on its way from before
             pass
         assert started(waiting) == []
-        if end == "settle":
+        if end in ("settle", "wait"):
             settle(working, succeed(claimed))
+        elif end == "fail":
+            settle(working, fail(claimed))
         elif end == "cancel":
             working.desk.move(Filter(ids=(claimed.id,)), Event.CANCEL, 1, now=NOW)
         else:

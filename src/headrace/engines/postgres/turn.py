@@ -153,6 +153,8 @@ class _Scribe:
 
     def settle(self, outcomes: list[Outcome]) -> None:
         _settle(self._ledger, outcomes, self._channel, 1)
+        # A success that has to wait for others is not the end of its job, but of its run.
+        self.frees |= any(outcome.event is Event.SUCCEED for outcome in outcomes)
 
 
 def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:

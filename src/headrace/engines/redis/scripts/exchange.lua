@@ -35,7 +35,7 @@ local function take_shares(others, shares, lease_until)
   end
 end
 
--- Whether what has ended held a place that somebody else's job may wait for: in a lane, or in a queue or a task with rules.
+-- Whether what has ended held a place that somebody else's job may wait for: in a lane, or where there are rules.
 local function lets_others_begin()
   if frees_others or (next(freed) and call('EXISTS', TASKS) == 1) then return true end
   for queue in pairs(freed) do
