@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from headrace import Headrace, current_job
+from headrace import Headrace, Job, current_job
 from tests.patience import PATIENCE
 from tests.runtime.kit import eventually
 
@@ -17,6 +18,11 @@ from tests.runtime.kit import eventually
 def app(url: str) -> Iterator[Headrace]:
     with Headrace(url, shutdown_timeout=5.0) as app:
         yield app
+
+
+def times_it_made_way(job: Job[Any]) -> int:
+    """Fetched ahead behind the urgent job, it may be given back once more, not begun: that's another matter."""
+    return sum("more urgent" in (entry.message or "") for entry in job.history() if entry.event == "release")
 
 
 def test_the_urgent_job_runs_at_once_and_the_other_one_again(app: Headrace) -> None:
@@ -35,8 +41,7 @@ def test_the_urgent_job_runs_at_once_and_the_other_one_again(app: Headrace) -> N
         assert began.wait(PATIENCE)
         assert urgent.enqueue().wait(PATIENCE) == "completed"
         assert job.result(PATIENCE) == 1  # no attempt was spent
-    (release,) = (entry for entry in job.history() if entry.event == "release")
-    assert "more urgent" in (release.message or "")
+    assert times_it_made_way(job) == 1
 
 
 @pytest.mark.parametrize(
@@ -86,7 +91,7 @@ def test_the_slot_goes_to_the_job_it_was_made_for(app: Headrace) -> None:
         assert began.wait(PATIENCE)
         assert urgent.enqueue().wait(PATIENCE) == "completed"
         assert job.wait(PATIENCE) == "completed"
-    assert len([entry for entry in job.history() if entry.event == "release"]) == 1
+    assert times_it_made_way(job) == 1
 
 
 def test_a_paused_worker_ends_no_run(app: Headrace) -> None:
