@@ -70,7 +70,7 @@ def _unpack(subject: Subject, pattern: JobRow, jobs: int) -> None:
         # The oldest first, as they would have come; a batch shares a moment.
         at = now - _DAYS + _DAYS * numbers[0] // jobs
         times = {"rank": at, "created_at": at, "run_at": at, "started_at": at, "finished_at": at}
-        made = ids.new_ids(time.time_ns() // 1_000_000, len(numbers))
+        made = [ids.new_id(time.time_ns() // 1_000_000) for _ in numbers]
         rows = [msgspec.structs.replace(pattern, id=job_id, **times) for job_id in made]
         porter.unpack([Parcel(row, [], []) for row in rows])
 

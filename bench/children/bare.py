@@ -25,7 +25,7 @@ def new_jobs(subject: Subject, count: int) -> list[NewJob]:
     now = _now()
     payload = subject.noop.signature.encode((1,), {}, limit=1024)
     shared = ("noop", "default", State.PENDING, 0, now, payload, codec.checksum(payload), now, now, 3)
-    return [NewJob(job_id, *shared) for job_id in ids.new_ids(now, count)]
+    return [NewJob(ids.new_id(now), *shared) for _ in range(count)]
 
 
 def insert(engine: Engine, batches: list[list[NewJob]]) -> int:
