@@ -11,6 +11,7 @@ import pytest
 
 from headrace.core.letters import LetterFilter
 from headrace.core.model import Changes, Filter, Lease, Outcome
+from headrace.core.staleness import everything
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.redis import desk, scripts
 from headrace.engines.redis.engine import RedisEngine
@@ -504,6 +505,23 @@ def test_a_damaged_job_keeps_no_other_from_its_turn(redis_engine: RedisEngine, i
     assert [job.id for job in engine.reap(10, now=NOW + HOUR)] == ["good pending", "good late"]
     with pytest.raises(CorruptPayload):
         engine.desk.get(["bad pending"])
+
+
+@pytest.mark.parametrize("damage", ["garbage", "cut short", "too long", "gone"])
+def test_a_damaged_job_keeps_no_other_from_being_looked_at(
+    redis_engine: RedisEngine, inside: Inside, damage: str
+) -> None:
+    redis_engine.insert([new_job(name) for name in ("first", "bad", "last")], now=NOW)
+    member = inside.client.hget(inside.key("ids"), "bad")
+    record = inside.client.hget(inside.key("jobs"), member)
+    kept = {"garbage": b"\xff\xffgarbage", "cut short": record[:-1], "too long": record + record, "gone": None}[damage]
+    if kept is None:
+        inside.client.hdel(inside.key("jobs"), member)
+    else:
+        inside.client.hset(inside.key("jobs"), member, kept)
+    page = redis_engine.upkeep.aged(everything(NOW), 10)
+    assert [job.id for job in page.jobs if job.id != "bad"] == ["first", "last"]
+    assert page.cursor is None
 
 
 # -- texts

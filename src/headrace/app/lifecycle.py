@@ -160,7 +160,7 @@ class Lifecycles:
         """
         size = check_limit("batch_size", batch_size)
         most = None if limit is None else check_limit("limit", limit)
-        found = sorted(self._findings(task, queue, warnings), key=_by_staleness)[:most]
+        found = sorted(self._findings(task, queue, warnings), key=_staleness, reverse=True)[:most]
         applied: dict[str, bool] = {}
         stale = [finding for finding in found if finding.is_stale] if not dry_run else []
         for start in range(0, len(stale), size):
@@ -173,11 +173,12 @@ class Lifecycles:
         survey = Survey(self._hub.engine, self._settings)
         found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
         while not survey.is_over:
-            for finding in survey.look():
-                job = finding.job
-                if task in (None, job.task) and queue in (None, job.queue) and (warnings or finding.is_stale):
-                    found[job.id] = finding
-        return list(found.values())
+            found |= {finding.job.id: finding for finding in survey.look() if warnings or finding.is_stale}
+        return [
+            finding
+            for finding in found.values()
+            if (task is None or finding.job.task == task) and (queue is None or finding.job.queue == queue)
+        ]
 
     def ages(self) -> list[StateAges]:
         """How long jobs have been where they are, for each open state and queue that has any."""
@@ -209,8 +210,8 @@ class Lifecycles:
     aages = twin(ages)
 
 
-def _by_staleness(finding: Finding) -> tuple[bool, float, str]:
-    return not finding.is_stale, -finding.lasted / finding.threshold, finding.job.id
+def _staleness(finding: Finding) -> float:
+    return finding.lasted / finding.threshold
 
 
 def declared_by(task: Task[..., Any, Any]) -> Terms:

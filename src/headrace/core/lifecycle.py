@@ -176,7 +176,7 @@ class TermsBook:
         self._rows = {(row.kind, row.name): row for row in rows}
         self._settings = settings
         self._known: dict[tuple[str, str], Terms] = {}
-        self._limits: dict[tuple[str, str], dict[str, Limit]] = {}
+        self._limits: dict[tuple[str, str, str], tuple[Limit | None, Limit | None]] = {}
 
     def of(self, task: str, queue: str) -> Terms:
         """What holds for the jobs of this task in this queue: every field is set."""
@@ -186,21 +186,25 @@ class TermsBook:
             self._known[task, queue] = known
         return known
 
-    def limits(self, task: str, queue: str) -> dict[str, Limit]:
-        """The thresholds that such a job has, by their names, and what becomes of it if it is over one of them.
-
-        A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended.
-        """
-        known = self._limits.get((task, queue))
+    def limits(self, task: str, queue: str, name: str) -> tuple[Limit | None, Limit | None]:
+        """What limits such a job by the threshold of this name, and by that of its age; None for no limit."""
+        known = self._limits.get((task, queue, name))
         if known is None:
-            said = self.row("task", task).said.over(self.row("queue", queue).said)
-            terms, usual = self.of(task, queue), self._settings.on_stale
-            known = self._limits[task, queue] = {
-                name: Limit(most, usual if getattr(said, name) is UNSET and said.on_stale is UNSET else action)
-                for name in THRESHOLDS
-                if isinstance(most := getattr(terms, name), int) and (action := terms.on_stale) is not UNSET
-            }
+            known = self._limits[task, queue, name] = (
+                self._limit(task, queue, name),
+                self._limit(task, queue, "max_age"),
+            )
         return known
+
+    def _limit(self, task: str, queue: str, name: str) -> Limit | None:
+        """A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended."""
+        said, holding = self.row("task", task).said.over(self.row("queue", queue).said), self.of(task, queue)
+        most, action = getattr(holding, name), holding.on_stale
+        if not isinstance(most, int) or action is UNSET:
+            return None
+        return Limit(
+            most, self._settings.on_stale if getattr(said, name) is UNSET and said.on_stale is UNSET else action
+        )
 
     def row(self, kind: Kind, name: str) -> TermsRow:
         return self._rows.get((kind, name)) or TermsRow(kind, name)

@@ -3,19 +3,19 @@
 A job's own clock is told by its row: when a scheduled, pending or retrying one was due, when a running one started,
 when a waiting one was submitted or its own run was over. Whatever led it to its state later, such as the death of a
 worker or the end of a parent, was filed, and starts that clock anew: a long run that is recovered has not been pending
-long. Every engine tells it as `aged_of` does.
+long. Every engine tells it as `aged_of` does, or by it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Literal
+from typing import Literal, Protocol
 
 from msgspec import UNSET, Struct
 
 from headrace.core.fingerprint import fingerprint
 from headrace.core.lifecycle import Limit, OnStale, Terms, TermsBook, TermsRow, usual_terms
-from headrace.core.model import Filing, JobRow
+from headrace.core.model import Filing
 from headrace.core.settings import Settings
 from headrace.core.states import OPEN, State
 
@@ -100,18 +100,17 @@ def _least(said: Sequence[Terms], name: str) -> int | None:
 
 def verdict(job: Aged, book: TermsBook, now: int) -> Finding | None:
     """Whether the job is stale or, from three quarters of a threshold on, nearly stale; None if it is neither."""
-    limits = book.limits(job.task, job.queue)
-    by_state = _over(job, "state", now - job.since, limits.get(LIMITED[job.state]))
-    by_age = _over(job, "age", now - job.due, limits.get("max_age"))
+    in_state, in_all = book.limits(job.task, job.queue, LIMITED[job.state])
+    by_state = in_state and _over(job, "state", now - job.since, in_state)
+    by_age = in_all and _over(job, "age", now - job.due, in_all)
     if by_state is None or by_age is None:
         return by_state or by_age
     return max(by_state, by_age, key=_gravity)
 
 
-def _over(job: Aged, what: Literal["state", "age"], lasted: int, limit: Limit | None) -> Finding | None:
-    if limit is None or lasted < WARNING_AT * limit.most:
-        return None
-    return Finding(job, what, lasted, limit.most, limit.action, lasted > limit.most)
+def _over(job: Aged, what: Literal["state", "age"], lasted: int, limit: Limit) -> Finding | None:
+    most, action = limit
+    return None if lasted < WARNING_AT * most else Finding(job, what, lasted, most, action, lasted > most)
 
 
 def _gravity(found: Finding) -> tuple[bool, int, float]:
@@ -125,17 +124,50 @@ def judgment(found: Finding) -> Judgment:
     return Judgment(found.job.id, found.job.version, found.action, f"{found.in_words()} ({told})", print_)
 
 
-def aged_of(job: JobRow, filings: Sequence[Filing]) -> Aged:
-    """The same as the store tells, from a job and its history."""
-    own = {State.RUNNING: job.started_at, State.WAITING: job.finished_at or job.created_at}.get(job.state, job.run_at)
-    moves = [filing for filing in filings if filing.source != filing.target]
-    came = max((filing.at for filing in moves if filing.target == job.state), default=0)
-    last_life = max((place for place, filing in enumerate(moves) if filing.event == "revive"), default=-1)
-    begun = moves[last_life].at if last_life >= 0 else 0
-    runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
-    due = max(job.created_at, begun, min(runs, default=job.run_at))
-    reviewed = any(filing.event == REVIEW and filing.version == job.version for filing in filings)
-    return Aged(job.id, job.task, job.queue, job.state, job.version, max(own or 0, came), due, reviewed)
+class Standing(Protocol):
+    """What a row of a job, whole or not, tells of where it is and since when."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def task(self) -> str: ...
+    @property
+    def queue(self) -> str: ...
+    @property
+    def state(self) -> State: ...
+    @property
+    def version(self) -> int: ...
+    @property
+    def created_at(self) -> int: ...
+    @property
+    def run_at(self) -> int: ...
+    @property
+    def started_at(self) -> int | None: ...
+    @property
+    def finished_at(self) -> int | None: ...
+
+
+def own_clock(job: Standing) -> int:
+    """Since when the job is in its state by its row alone: what was filed may tell of a later time, of no earlier."""
+    if job.state is State.RUNNING:
+        return job.started_at or 0
+    if job.state is State.WAITING:
+        return job.finished_at or job.created_at
+    return job.run_at
+
+
+def aged_of(job: Standing, filings: Sequence[Filing]) -> Aged:
+    """Since when the job is where it is, from its row and its history."""
+    since, due, is_reviewed = own_clock(job), max(job.created_at, job.run_at), False
+    if filings:
+        moves = [filing for filing in filings if filing.source != filing.target]
+        since = max(since, *(filing.at for filing in moves if filing.target == job.state), 0)
+        last_life = max((place for place, filing in enumerate(moves) if filing.event == "revive"), default=-1)
+        begun = moves[last_life].at if last_life >= 0 else 0
+        runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
+        due = max(job.created_at, begun, min(runs, default=job.run_at))
+        is_reviewed = any(filing.event == REVIEW and filing.version == job.version for filing in filings)
+    return Aged(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
 
 
 def in_words(ms: int) -> str:

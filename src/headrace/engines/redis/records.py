@@ -7,13 +7,12 @@ from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
-from msgspec import Struct
+from msgspec import Raw, Struct
 
 from headrace.core.kinship import POLICIES, Bond, FlowRow, FlowTally
 from headrace.core.lifecycle import Terms
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
 from headrace.core.regulation import TaskRules
-from headrace.core.staleness import Aged
 from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence, ScheduleRow
@@ -33,7 +32,6 @@ letter = msgspec.msgpack.Decoder(DeadRow)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
 task_rules = msgspec.json.Decoder(TaskRules)
 terms = msgspec.json.Decoder(Terms)
-aged = msgspec.msgpack.Decoder(list[Aged])
 occurrence = msgspec.msgpack.Decoder(Occurrence)
 
 
@@ -73,6 +71,51 @@ class _Kept(Struct, array_like=True, gc=False):
     lease_until: int | None = None
     flow: str | None = None
     kin: int = 0
+
+
+class Record(Struct, array_like=True, gc=False):
+    """The beginning of a job's record, as far as it tells where the job is and since when."""
+
+    state: State
+    finished_at: int | None
+    result: Raw
+    result_checksum: Raw
+    reason: Raw
+    version: int
+    attempt: Raw
+    progress: Raw
+    started_at: int | None
+    worker: Raw
+    queue: str
+    lane: Raw
+    expires_at: Raw
+    id: str
+    task: str
+    priority: Raw
+    rank: Raw
+    max_attempts: Raw
+    created_at: int
+    run_at: int
+
+
+_record, _records = msgspec.msgpack.Decoder(Record), msgspec.msgpack.Decoder(list[Record])
+_HEAD = b"\xdc\x00\x16"  # of an array of 22 values: a record is kept without
+
+
+def standings(count: int, joined: bytes) -> list[Record] | None:
+    """The jobs of so many records, each but the first behind its head; None if any of them is damaged."""
+    try:
+        return _records.decode(b"\xdd" + count.to_bytes(4, "big") + (_HEAD if count else b"") + joined)
+    except msgspec.DecodeError:
+        return None
+
+
+def standing(kept: bytes | None) -> Record | None:
+    """The job of a record; None if it is gone or damaged."""
+    try:
+        return _record.decode(_HEAD + kept) if kept else None
+    except msgspec.DecodeError:
+        return None
 
 
 _POLICIES = {policy[0].encode(): policy for policy in POLICIES}

@@ -1,29 +1,33 @@
 """How long jobs may stay, in Redis: the terms of tasks and queues, and the jobs that stay long.
 
-A walk takes many scripts, each of a thousand jobs or so, so that nobody else waits for it.
+A walk takes many scripts, each of some hundred jobs, so that nobody else waits for it.
 """
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from headrace.core.lifecycle import Kind, Terms, TermsRow
-from headrace.core.staleness import REASON, Aged, AgedPage, Judgment, Watch
+from headrace.core.staleness import REASON, Aged, AgedPage, Judgment, Watch, aged_of, own_clock
 from headrace.core.states import State
 from headrace.engines.redis import records
+from headrace.engines.redis.records import Record
 from headrace.engines.redis.scripts import load
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
     from headrace.engines.redis.wire import Value
 
-_LOOKS = 300  # jobs that one script looks at; 2 ms, and 4 where all are stale, for which every other client waits
+_LOOKS = 1000  # jobs of which one script reads the records
+_HISTORIES = 200  # jobs of which one script reads all that was filed
+_DIGITS = 12  # of a job's number
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
-_terms, _aged, _judge = load("terms"), load("aged"), load("judge")
+_terms, _aged, _histories, _judge = load("terms"), load("aged"), load("histories"), load("judge")
 
 
 class RedisUpkeep:
@@ -61,16 +65,37 @@ class RedisUpkeep:
             state = _WAYS[step]
             if limit <= 0:
                 return AgedPage(found, f"{state}:{reached}")
-            since, due = watch.since.get(state, ""), "" if watch.due is None else watch.due
+            since, due = watch.since.get(state), watch.due
             last: bytes | None = None
-            if since != "" or due != "":
-                looks = min(limit, _LOOKS)
-                asked = (state.value, reached, looks, since, due)
-                last, looked, jobs = self._office.wire.run(_aged, *asked, repeat=asked)
-                found += records.aged.decode(jobs)
+            if since is not None or due is not None:
+                asked = (state.value, reached, min(limit, _LOOKS))
+                last, looked, numbers, joined = self._office.wire.run(_aged, *asked, repeat=asked)
+                jobs = enumerate(self._standings(looked, numbers, joined))
+                old = [(place, job) for place, job in jobs if job and _may_be_old(job, state, since, due)]
+                found += self._as_filed(old, numbers)
                 limit -= looked
             step, reached = (step + 1, "") if last is None else (step, last.decode())
         return AgedPage(found, None)
+
+    def _standings(self, count: int, numbers: bytes, joined: bytes) -> Sequence[Record | None]:
+        """Jobs by their numbers. One that is damaged must not keep the others from being looked at."""
+        jobs = records.standings(count, joined)
+        if jobs is not None:
+            return jobs
+        members = [numbers[start : start + _DIGITS] for start in range(0, len(numbers), _DIGITS)]
+        return [
+            records.standing(kept)
+            for kept in self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:jobs", *members)
+        ]
+
+    def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> Iterator[Aged]:
+        """The jobs at these places, by what was filed about them too."""
+        for start in range(0, len(jobs), _HISTORIES):
+            some = jobs[start : start + _HISTORIES]
+            asked = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
+            histories = self._office.wire.run(_histories, asked, repeat=(asked,)) or repeat(())
+            for (_, job), history in zip(some, histories, strict=False):
+                yield aged_of(job, [records.filing.decode(entry) for entry in history])
 
     def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
         self._office.prepare()
@@ -84,6 +109,13 @@ class RedisUpkeep:
     def _put(self, whose: Literal["declared", "ordered"], told: Sequence[Value]) -> None:
         self._office.prepare()
         self._office.wire.run(_terms, whose, *told, repeat=(whose, *told))
+
+
+def _may_be_old(job: Record, state: State, since: int | None, due: int | None) -> bool:
+    """By its record alone, which tells of no later times than there are. One of another state has just moved on."""
+    return job.state is state and (
+        (since is not None and own_clock(job) <= since) or (due is not None and job.created_at <= due)
+    )
 
 
 def _told(kind: Kind, name: str, terms: Terms) -> tuple[str, bytes]:
