@@ -16,20 +16,22 @@ from headrace.errors import InvalidJob
 _GIVEN = re.compile(r"[A-Za-z0-9_.:@/=-]{1,128}")
 _UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 _LAST_MS = 2**48 - 1
-_COUNT_END = 2**26
+_LOW_END = 2**48
+_STRIDE = 0x2545F491
 
 
 class _Source:
     """Hands out strictly increasing ids, whatever the clock does.
 
-    Behind the time come 26 bits that count up within a millisecond, from a random start, and then 48 that are random
-    in each id: two processes do not meet. A clock that stands still or steps back only makes the count go on.
+    The ids of one millisecond share a random head; their last 48 bits count up from a random start. With 73
+    random bits at each start, two processes do not meet. A clock that stands still or steps back only makes
+    the count go on.
 
-    Ids that differ in their last digit alone would do as well, were it not for Redis: its Lua finds a text by a hash
-    of every third or fourth letter, and would take most of the records around such ids for one and the same.
+    They count in strides that change every digit. In steps of one they would do as well, were it not for Redis: its Lua
+    finds a text again by every third or fourth letter, and would take most records around such ids for the same.
     """
 
-    __slots__ = ("_count", "_lock", "_ms", "_random", "_time")
+    __slots__ = ("_head", "_lock", "_low", "_ms", "_random")
 
     def __init__(self) -> None:
         self.start_afresh()
@@ -40,23 +42,25 @@ class _Source:
         # Not the random module's own numbers: a user's random.seed() would make all processes alike.
         self._random = Random(os.urandom(32)).getrandbits
         self._ms = -1
-        self._time = ""
-        self._count = _COUNT_END
+        self._head = ""
+        self._low = _LOW_END
 
     def take(self, now_ms: int) -> str:
         with self._lock:
-            if now_ms > self._ms or self._count == _COUNT_END:
+            if now_ms > self._ms or self._low >= _LOW_END:
                 self._open(max(now_ms, self._ms + 1))
-            count, tail = self._count, self._random(48)
-            self._count = count + 1
-            return f"{self._time}{count >> 14:03x}-{0x8000 | count & 0x3FFF:04x}-{tail:012x}"
+            low = self._low
+            self._low = low + _STRIDE
+            return f"{self._head}{low:012x}"
 
     def _open(self, ms: int) -> None:
         if ms > _LAST_MS:
             raise ValueError(f"now_ms is {ms}; an id holds at most {_LAST_MS} milliseconds since 1970")
+        bits = self._random(73)
         # Half of the count's range stays free above its start.
-        self._ms, self._count = ms, self._random(25)
-        self._time = f"{ms >> 16:08x}-{ms & 0xFFFF:04x}-7"
+        self._ms, self._low = ms, bits & 0x7FFF_FFFF_FFFF
+        time, high = f"{ms:012x}", bits >> 47
+        self._head = f"{time[:8]}-{time[8:]}-7{high >> 14:03x}-{0x8000 | high & 0x3FFF:04x}-"
 
 
 _source = _Source()
