@@ -8,7 +8,8 @@ long. Every engine tells it as `aged_of` does, or by it.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from operator import attrgetter
 from typing import Literal, Protocol
 
 from msgspec import UNSET, Struct
@@ -147,18 +148,21 @@ class Standing(Protocol):
     def finished_at(self) -> int | None: ...
 
 
-def own_clock(job: Standing) -> int:
-    """Since when the job is in its state by its row alone: what was filed may tell of a later time, of no earlier."""
-    if job.state is State.RUNNING:
-        return job.started_at or 0
-    if job.state is State.WAITING:
-        return job.finished_at or job.created_at
-    return job.run_at
+_CLOCKS: dict[State, Callable[[Standing], int]] = {
+    State.RUNNING: lambda job: job.started_at or 0,
+    State.WAITING: lambda job: job.finished_at or job.created_at,
+}
+_when_due = attrgetter("run_at")
+
+
+def own_clock(state: State) -> Callable[[Standing], int]:
+    """Tells since when a job is in this state by its row alone: what was filed tells later times, but none before."""
+    return _CLOCKS.get(state, _when_due)
 
 
 def aged_of(job: Standing, filings: Sequence[Filing]) -> Aged:
     """Since when the job is where it is, from its row and its history."""
-    since, due, is_reviewed = own_clock(job), max(job.created_at, job.run_at), False
+    since, due, is_reviewed = own_clock(job.state)(job), max(job.created_at, job.run_at), False
     if filings:
         moves = [filing for filing in filings if filing.source != filing.target]
         since = max(since, *(filing.at for filing in moves if filing.target == job.state), 0)

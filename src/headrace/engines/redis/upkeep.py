@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Iterator, Sequence
-from itertools import repeat
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -26,6 +25,7 @@ if TYPE_CHECKING:
 _LOOKS = 1000  # jobs of which one script reads the records
 _HISTORIES = 200  # jobs of which one script reads all that was filed
 _DIGITS = 12  # of a job's number
+_NEVER = -1
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
 _terms, _aged, _histories, _judge = load("terms"), load("aged"), load("histories"), load("judge")
 
@@ -65,14 +65,11 @@ class RedisUpkeep:
             state = _WAYS[step]
             if limit <= 0:
                 return AgedPage(found, f"{state}:{reached}")
-            since, due = watch.since.get(state), watch.due
             last: bytes | None = None
-            if since is not None or due is not None:
+            if state in watch.since or watch.due is not None:
                 asked = (state.value, reached, min(limit, _LOOKS))
                 last, looked, numbers, joined = self._office.wire.run(_aged, *asked, repeat=asked)
-                jobs = enumerate(self._standings(looked, numbers, joined))
-                old = [(place, job) for place, job in jobs if job and _may_be_old(job, state, since, due)]
-                found += self._as_filed(old, numbers)
+                found += self._as_filed(_old(self._standings(looked, numbers, joined), state, watch), numbers)
                 limit -= looked
             step, reached = (step + 1, "") if last is None else (step, last.decode())
         return AgedPage(found, None)
@@ -93,9 +90,11 @@ class RedisUpkeep:
         for start in range(0, len(jobs), _HISTORIES):
             some = jobs[start : start + _HISTORIES]
             asked = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
-            histories = self._office.wire.run(_histories, asked, repeat=(asked,)) or repeat(())
-            for (_, job), history in zip(some, histories, strict=False):
-                yield aged_of(job, [records.filing.decode(entry) for entry in history])
+            if histories := self._office.wire.run(_histories, asked, repeat=(asked,)):
+                for (_, job), history in zip(some, histories, strict=True):
+                    yield aged_of(job, [records.filing.decode(entry) for entry in history])
+            else:
+                yield from [aged_of(job, ()) for _, job in some]
 
     def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
         self._office.prepare()
@@ -111,11 +110,14 @@ class RedisUpkeep:
         self._office.wire.run(_terms, whose, *told, repeat=(whose, *told))
 
 
-def _may_be_old(job: Record, state: State, since: int | None, due: int | None) -> bool:
-    """By its record alone, which tells of no later times than there are. One of another state has just moved on."""
-    return job.state is state and (
-        (since is not None and own_clock(job) <= since) or (due is not None and job.created_at <= due)
-    )
+def _old(jobs: Sequence[Record | None], state: State, watch: Watch) -> list[tuple[int, Record]]:
+    """Those that may be old by their records alone, and their places. One of another state has just moved on."""
+    since, due, clock = watch.since.get(state, _NEVER), _NEVER if watch.due is None else watch.due, own_clock(state)
+    return [
+        (place, job)
+        for place, job in enumerate(jobs)
+        if job is not None and job.state is state and (clock(job) <= since or job.created_at <= due)
+    ]
 
 
 def _told(kind: Kind, name: str, terms: Terms) -> tuple[str, bytes]:
