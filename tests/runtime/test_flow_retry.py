@@ -88,7 +88,7 @@ def test_a_wide_fan_in_is_revived_in_little_time(app: Headrace, note: AnyTask, m
     assert run.retry() == 3000
     took = time.monotonic() - started
     assert run.counts == {"pending": 3000, "waiting": 1}
-    assert took < 2.0
+    assert took < 20.0  # a tenth of a second where nothing else runs; minutes, if it were
 
 
 def test_the_result_raises_the_error_of_the_job_at_fault_and_of_no_other(app: Headrace, note: AnyTask) -> None:

@@ -39,7 +39,7 @@ from tests.runtime.kit import eventually
 from tests.runtime.lenders import LENDERS, Lender
 
 ROOT = Path(__file__).parents[2]
-AT_ONCE = 5.0  # far below the backstop of a bell, as these tests set it
+AT_ONCE = 15.0  # far below the backstop of a bell, as these tests set it
 
 
 def on(database: str) -> pytest.MarkDecorator:

@@ -131,6 +131,29 @@ def test_rings_from_many_threads_never_leave_the_bell_dumb(bell: SocketBell) -> 
         thread.join()
 
 
+def test_two_threads_that_ring_for_the_first_time_share_a_socket_and_leave_none_open(
+    bell: SocketBell, belfry: Belfry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made, both = list[socket.socket](), threading.Barrier(2)
+    new_socket = socket.socket
+
+    def made_at_the_same_time(*kind: Any) -> socket.socket:
+        both.wait(PATIENCE)
+        made.append(new_socket(*kind))
+        return made[-1]
+
+    monkeypatch.setattr(socket, "socket", made_at_the_same_time)
+    threads = [threading.Thread(target=belfry.ring, args=("work",)) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert bell.wait(PATIENCE)
+    assert sorted(one.fileno() == -1 for one in made) == [False, True]
+    belfry.close()
+    assert [one.fileno() for one in made] == [-1, -1]
+
+
 def test_a_full_buffer_is_rings_enough(bell: SocketBell, belfry: Belfry) -> None:
     for _ in range(2000):
         belfry.ring("work")

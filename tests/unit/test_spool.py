@@ -196,7 +196,10 @@ def test_a_spool_is_done_although_somebody_never_stops_to_enqueue(spool: Spool, 
     assert list(server.stored) == [f"{n:05}" for n in range(number + 1)]
 
 
-def test_a_server_that_hangs_with_the_last_jobs_holds_up_nobody_for_long(spool: Spool, server: Server) -> None:
+def test_a_server_that_hangs_with_the_last_jobs_holds_up_nobody_for_long(
+    spool: Spool, server: Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.runtime.spool_marks._MOMENT", 1.0)
     spool._file.prepare()
     spool._file._set_mark()
     spool._file.marks.set_closing()
@@ -204,7 +207,7 @@ def test_a_server_that_hangs_with_the_last_jobs_holds_up_nobody_for_long(spool: 
         started = time.monotonic()
         for name in "abcdefgh":
             assert spool.insert(jobs(name)) == ["spooled"]
-        assert time.monotonic() - started < 4 * 0.25, "one of them waited, not all"
+        assert time.monotonic() - started < 4 * 1.0, "one of them waited, not all"
 
 
 def test_another_process_stays_behind_as_well(opened: Callable[..., Spool], server: Server) -> None:

@@ -16,7 +16,7 @@ import socket
 import threading
 import time
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from headrace.engines.protocol import Bell
@@ -141,7 +141,7 @@ class Belfry:
         self._folder = str(folder)
         self._sockets = hasattr(socket, "AF_UNIX")
         self._held: int | None = None
-        self._sender: tuple[int, socket.socket] | None = None
+        self._senders: dict[int, socket.socket] = {}  # by process: a fork has those of its parent
         self._seen: tuple[int, list[str]] | None = None
 
     def listen(self, topic: str, changed: Callable[[], bool]) -> Bell:
@@ -197,11 +197,20 @@ class Belfry:
         return f"/proc/self/fd/{self._held}"
 
     def _socket(self) -> socket.socket:
-        if self._sender is None or self._sender[0] != os.getpid():
-            self._sender = (os.getpid(), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM))
-        return self._sender[1]
+        mine = os.getpid()
+        sender = self._senders.get(mine)
+        if sender is None:
+            self._drop(pid for pid in list(self._senders) if pid != mine)
+            made = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            sender = self._senders.setdefault(mine, made)
+            if sender is not made:  # another thread was faster
+                made.close()
+        return sender
 
     def close(self) -> None:
-        if self._sender is not None and self._sender[0] == os.getpid():
-            self._sender[1].close()
-        self._sender = None
+        self._drop(list(self._senders))
+
+    def _drop(self, pids: Iterable[int]) -> None:
+        for pid in pids:
+            if sender := self._senders.pop(pid, None):
+                sender.close()
