@@ -61,8 +61,7 @@ class Survey:
         """What the next stretch of it has of stale and nearly stale jobs."""
         page = self._engine.upkeep.aged(self._watch, _LOOKS, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
-        found = (verdict(job, self._book, self._now) for job in page.jobs)
-        return [finding for finding in found if finding is not None]
+        return [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
 
 
 def apply(engine: Engine, findings: list[Finding]) -> list[bool]:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from headrace.engines.redis.wire import Value
 
 _LOOKS = 1000  # jobs of which one script reads the records
-_HISTORIES = 200  # jobs of which one script reads all that was filed
+_HISTORIES = 500  # jobs of which one script reads all that was filed
 _DIGITS = 12  # of a job's number
 _NEVER = -1
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
