@@ -1,5 +1,5 @@
--- Open jobs of one state by their numbers, each as its record is kept. Who asked reads them: that takes him a tenth of
--- the time that it would take here, where everybody else waits for it.
+-- Open jobs of one state by their numbers, each as its record is kept. It is read by who asked: here everybody else would
+-- wait for it.
 -- ARGV: state, the number reached, how many to look at
 -- Answers: the number reached, or nothing at the end; how many jobs there are; their numbers; their records, each but the
 -- first behind the head of the array that it is
