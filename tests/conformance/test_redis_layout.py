@@ -11,7 +11,7 @@ import pytest
 
 from headrace.core.letters import LetterFilter
 from headrace.core.model import Changes, Filter, Lease, Outcome
-from headrace.core.staleness import everything
+from headrace.core.staleness import aged_of, everything
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.redis import desk, scripts
 from headrace.engines.redis.engine import RedisEngine
@@ -522,6 +522,32 @@ def test_a_damaged_job_keeps_no_other_from_being_looked_at(
     page = redis_engine.upkeep.aged(everything(NOW), 10)
     assert [job.id for job in page.jobs if job.id != "bad"] == ["first", "last"]
     assert page.cursor is None
+
+
+def test_long_histories_are_read_some_at_a_time(
+    redis_engine: RedisEngine, inside: Inside, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.engines.redis.upkeep._ENTRIES", 5)
+    names = [f"j{number}" for number in range(6)]
+    for place, name in enumerate(names):
+        redis_engine.insert([new_job(name)], now=NOW)
+        for turn in range(place):  # none, one, two, ...
+            settle(redis_engine, release(claim(redis_engine, now=NOW + turn)[0], at=NOW + turn + 1))
+        claim(redis_engine, now=NOW + place)
+    asked = list[int]()
+    run = redis_engine.upkeep._office.wire.run
+
+    def listened_to(script: Any, *args: Any, **named: Any) -> Any:
+        answer = run(script, *args, **named)
+        if script.name == "histories":
+            asked.append(sum(map(len, answer)))
+        return answer
+
+    monkeypatch.setattr(redis_engine.upkeep._office.wire, "run", listened_to)
+    found = {job.id: job for job in redis_engine.upkeep.aged(everything(NOW + HOUR), 100).jobs}
+    assert found == {name: aged_of(row(redis_engine, name), redis_engine.desk.history(name)) for name in names}
+    assert len(asked) > 1
+    assert max(asked) < 5 + 6, "it stops after the history that was enough"
 
 
 # -- texts

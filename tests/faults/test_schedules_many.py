@@ -13,7 +13,7 @@ from tests.faults.conftest import until
 
 SCHEDULES = 40
 ROUNDS = 6
-LATEST = 1.0  # seconds, for most of them; a few hundredths where nothing else runs
+LATEST = 1.0  # seconds, for all of a usual round; a few hundredths where nothing else runs
 
 
 def _app(url: str) -> Headrace:
@@ -61,7 +61,8 @@ def test_several_processes_fire_many_schedules_each_occurrence_once_and_none_ear
         until(lambda: _all_fired(app), what="all occurrences are fired")
         late = _check_each_occurrence(app)
         assert min(late) >= 0, "early"
-        assert median(late) < LATEST
+        worst = [max(late[round_::ROUNDS]) for round_ in range(ROUNDS)]
+        assert median(worst) < LATEST  # of the rounds: the machine may pause in some of them
         until(lambda: app.jobs.count(state="completed") == SCHEDULES * ROUNDS, what="all have run")
 
 

@@ -82,13 +82,15 @@ def test_a_wide_fan_in_is_revived_in_little_time(app: Headrace, note: AnyTask, m
     total: AnyTask = app.task(name="total")(len)
     run = group(note.bind("x") for _ in range(3000)).then(total.bind()).enqueue()
     parents = [job.id for job in run.jobs[:-1]]
-    assert app.jobs.cancel(ids=parents) >= 3000
-    assert run.refresh().jobs[-1].reason == "parent_failed"
-    started = time.monotonic()
-    assert run.retry() == 3000
-    took = time.monotonic() - started
-    assert run.counts == {"pending": 3000, "waiting": 1}
-    assert took < 20.0  # a tenth of a second where nothing else runs; minutes, if it were
+    took = []
+    for _ in range(3):  # a slow moment of the machine is not a bug
+        assert app.jobs.cancel(ids=parents) >= 3000
+        assert run.refresh().jobs[-1].reason == "parent_failed"
+        started = time.monotonic()
+        assert run.retry() == 3000
+        took.append(time.monotonic() - started)
+        assert run.counts == {"pending": 3000, "waiting": 1}
+    assert min(took) < 2.0
 
 
 def test_the_result_raises_the_error_of_the_job_at_fault_and_of_no_other(app: Headrace, note: AnyTask) -> None:

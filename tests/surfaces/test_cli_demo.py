@@ -12,7 +12,7 @@ import pytest
 
 from tests.surfaces.command_line import Shell, finish, open_shell
 
-LONGEST = 60.0  # seconds; it promises 20 on a machine that does nothing else
+LONGEST = 40.0  # seconds; it promises 20 on a machine that does nothing else
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ _PAGES = 20
 _TICKS = 5000
 _BEATS = 3
 _LETTERS, _RATE = 6, 10
+_TAKEN_OVER = 20.0  # seconds, well below the lease: nobody is to wait for it
 _LATEST = 10.0  # seconds; it is a few milliseconds, unless the machine itself pauses
 
 
@@ -181,7 +182,7 @@ class _Tour:
         first, pid = job.worker, self._pid_of(job.worker)
         self._code(f"kill -9 {pid}    # at {job.progress:.0%}", prompt="$")
         self._stage.kill(pid)
-        took = wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job over")
+        took = wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job over", _TAKEN_OVER)
         self._out(f"the other worker noticed and took over within {took:.1f} s")
         _expect(job.result(PATIENCE), 15, "the frames rendered")
         _expect((job.refresh().attempt, job.worker != first), (2, True), "second attempt, by another worker")

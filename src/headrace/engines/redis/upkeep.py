@@ -1,6 +1,6 @@
 """How long jobs may stay, in Redis: the terms of tasks and queues, and the jobs that stay long.
 
-A walk takes many scripts, each of some hundred jobs, so that nobody else waits for it for long.
+A walk takes many scripts, each of a thousand jobs at most, so that nobody else waits for it for long.
 """
 
 from __future__ import annotations
@@ -22,9 +22,10 @@ if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
     from headrace.engines.redis.wire import Value
 
-_LOOKS = 1000  # jobs of which one script reads the records: 2 ms or so, for which every other client waits
+_LOOKS = 1000  # jobs of which one script reads the records: some 3 ms, for which every other client waits
 _LOOKS_AT_RESULTS = 100  # of those that may have one, which may be large
-_HISTORIES = 500  # jobs of which one script reads all that was filed
+_HISTORIES = 500  # jobs of which one script reads what was filed
+_ENTRIES = 2000  # after so many it reads no further
 _DIGITS = 12  # of a job's number
 _NEVER = -1
 _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
@@ -89,14 +90,14 @@ class RedisUpkeep:
 
     def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> Iterator[Aged]:
         """The jobs at these places, by what was filed about them too."""
-        for start in range(0, len(jobs), _HISTORIES):
-            some = jobs[start : start + _HISTORIES]
-            asked = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
-            if histories := self._office.wire.run(_histories, asked, repeat=(asked,)):
-                for (_, job), history in zip(some, histories, strict=True):
-                    yield aged_of(job, [records.filing.decode(entry) for entry in history])
-            else:
-                yield from [aged_of(job, ()) for _, job in some]
+        while jobs:
+            some = jobs[:_HISTORIES]
+            numbers_of_some = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
+            asked = (numbers_of_some, _ENTRIES)
+            histories = self._office.wire.run(_histories, *asked, repeat=asked) or [()] * len(some)
+            for (_, job), history in zip(some, histories, strict=False):
+                yield aged_of(job, [records.filing.decode(entry) for entry in history])
+            jobs = jobs[len(histories) :]
 
     def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
         self._office.prepare()
