@@ -162,15 +162,17 @@ def own_clock(state: State) -> Callable[[Standing], int]:
 
 def aged_of(job: Standing, filings: Sequence[Filing]) -> Aged:
     """Since when the job is where it is, from its row and its history."""
-    since, due, is_reviewed = own_clock(job.state)(job), max(job.created_at, job.run_at), False
-    if filings:
-        moves = [filing for filing in filings if filing.source != filing.target]
-        since = max(since, *(filing.at for filing in moves if filing.target == job.state), 0)
-        last_life = max((place for place, filing in enumerate(moves) if filing.event == "revive"), default=-1)
-        begun = moves[last_life].at if last_life >= 0 else 0
-        runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
-        due = max(job.created_at, begun, min(runs, default=job.run_at))
-        is_reviewed = any(filing.event == REVIEW and filing.version == job.version for filing in filings)
+    since, created_at = own_clock(job.state)(job), job.created_at
+    if not filings:  # as of most jobs
+        due = max(created_at, job.run_at)
+        return Aged(job.id, job.task, job.queue, job.state, job.version, since, due)
+    moves = [filing for filing in filings if filing.source != filing.target]
+    since = max(since, *(filing.at for filing in moves if filing.target == job.state), 0)
+    last_life = max((place for place, filing in enumerate(moves) if filing.event == "revive"), default=-1)
+    begun = moves[last_life].at if last_life >= 0 else 0
+    runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
+    due = max(created_at, begun, min(runs, default=job.run_at))
+    is_reviewed = any(filing.event == REVIEW and filing.version == job.version for filing in filings)
     return Aged(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
 
 

@@ -40,8 +40,8 @@ WITH looked AS MATERIALIZED (
     ORDER BY queue, lane, priority DESC, rank, seq LIMIT :limit)
 SELECT json_build_array(
     (SELECT count(*) FROM looked),
-    (SELECT json_build_array(queue, lane, priority, rank, seq) FROM looked
-     ORDER BY queue DESC, lane DESC, priority, rank DESC, seq DESC LIMIT 1),
+    (SELECT json_build_array(queue, lane, priority, rank, seq) FROM (
+         SELECT * FROM looked ORDER BY queue DESC, lane DESC, priority, rank DESC, seq DESC LIMIT 1) AS last),
     (SELECT coalesce(json_agg(seq), '[]') FROM looked
      WHERE abs(rank) <= :pending::bigint
         OR (:due::bigint IS NOT NULL
@@ -55,8 +55,8 @@ WITH looked AS MATERIALIZED (
     ORDER BY run_at, queue, state, seq LIMIT :limit)
 SELECT json_build_array(
     (SELECT count(*) FROM looked),
-    (SELECT json_build_array(run_at, queue, state, seq) FROM looked
-     ORDER BY run_at DESC, queue DESC, state DESC, seq DESC LIMIT 1),
+    (SELECT json_build_array(run_at, queue, state, seq) FROM (
+         SELECT * FROM looked ORDER BY run_at DESC, queue DESC, state DESC, seq DESC LIMIT 1) AS last),
     (SELECT coalesce(json_agg(seq), '[]') FROM looked
      WHERE run_at <= CASE WHEN state = 'scheduled' THEN :scheduled::bigint ELSE :retrying::bigint END
         OR (:due::bigint IS NOT NULL
@@ -68,7 +68,8 @@ WITH looked AS MATERIALIZED (
     WHERE state = 'waiting' AND (queue, seq) > (:queue, :seq) ORDER BY queue, seq LIMIT :limit)
 SELECT json_build_array(
     (SELECT count(*) FROM looked),
-    (SELECT json_build_array(queue, seq) FROM looked ORDER BY queue DESC, seq DESC LIMIT 1),
+    (SELECT json_build_array(queue, seq) FROM (
+         SELECT * FROM looked ORDER BY queue DESC, seq DESC LIMIT 1) AS last),
     (SELECT coalesce(json_agg(seq), '[]') FROM looked
      WHERE created_at <= :waiting::bigint OR created_at <= :due::bigint))::text;
 

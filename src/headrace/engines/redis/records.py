@@ -74,26 +74,29 @@ class _Kept(Struct, array_like=True, gc=False):
 
 
 class Record(Struct, array_like=True, gc=False):
-    """The beginning of a job's record, as far as it tells where the job is and since when."""
+    """The beginning of a job's record, as far as it tells where the job is and since when.
+
+    What may be large is left as it is; to leave all that nobody asks for takes longer than to read it.
+    """
 
     state: State
     finished_at: int | None
     result: Raw
-    result_checksum: Raw
-    reason: Raw
+    result_checksum: int | None
+    reason: str | None
     version: int
-    attempt: Raw
+    attempt: int
     progress: Raw
     started_at: int | None
-    worker: Raw
+    worker: str | None
     queue: str
-    lane: Raw
-    expires_at: Raw
+    lane: str
+    expires_at: int | None
     id: str
     task: str
-    priority: Raw
-    rank: Raw
-    max_attempts: Raw
+    priority: int
+    rank: int
+    max_attempts: int
     created_at: int
     run_at: int
 

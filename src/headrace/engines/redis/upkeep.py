@@ -6,7 +6,7 @@ A walk takes many scripts, each of a thousand jobs at most, so that nobody else 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -88,16 +88,20 @@ class RedisUpkeep:
             for kept in self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:jobs", *members)
         ]
 
-    def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> Iterator[Aged]:
+    def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> list[Aged]:
         """The jobs at these places, by what was filed about them too."""
+        found: list[Aged] = []
         while jobs:
             some = jobs[:_HISTORIES]
             numbers_of_some = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
             asked = (numbers_of_some, _ENTRIES)
-            histories = self._office.wire.run(_histories, *asked, repeat=asked) or [()] * len(some)
+            histories = self._office.wire.run(_histories, *asked, repeat=asked)
+            if not histories:
+                found += [aged_of(job, ()) for _, job in some]
             for (_, job), history in zip(some, histories, strict=False):
-                yield aged_of(job, [records.filing.decode(entry) for entry in history])
-            jobs = jobs[len(histories) :]
+                found.append(aged_of(job, [records.filing.decode(entry) for entry in history]))
+            jobs = jobs[len(histories) or len(some) :]
+        return found
 
     def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
         self._office.prepare()

@@ -42,8 +42,8 @@ WITH looked AS MATERIALIZED (
     ORDER BY queue, lane, priority DESC, rank, seq LIMIT :limit)
 SELECT json_array(
     (SELECT count(*) FROM looked),
-    json((SELECT json_array(queue, lane, priority, rank, seq) FROM looked
-          ORDER BY queue DESC, lane DESC, priority, rank DESC, seq DESC LIMIT 1)),
+    json((SELECT json_array(queue, lane, priority, rank, seq) FROM (
+          SELECT * FROM looked ORDER BY queue DESC, lane DESC, priority, rank DESC, seq DESC LIMIT 1))),
     json((SELECT json_group_array(seq) FROM looked
           WHERE abs(rank) <= :pending
              OR (:due IS NOT NULL AND (SELECT created_at FROM headrace_jobs AS job WHERE job.seq = looked.seq) <= :due))));
@@ -56,8 +56,8 @@ WITH looked AS MATERIALIZED (
     ORDER BY run_at, queue, state, seq LIMIT :limit)
 SELECT json_array(
     (SELECT count(*) FROM looked),
-    json((SELECT json_array(run_at, queue, state, seq) FROM looked
-          ORDER BY run_at DESC, queue DESC, state DESC, seq DESC LIMIT 1)),
+    json((SELECT json_array(run_at, queue, state, seq) FROM (
+          SELECT * FROM looked ORDER BY run_at DESC, queue DESC, state DESC, seq DESC LIMIT 1))),
     json((SELECT json_group_array(seq) FROM looked
           WHERE run_at <= iif(state = 'scheduled', :scheduled, :retrying)
              OR (:due IS NOT NULL AND (SELECT created_at FROM headrace_jobs AS job WHERE job.seq = looked.seq) <= :due))));
@@ -68,7 +68,8 @@ WITH looked AS MATERIALIZED (
     WHERE state = 'waiting' AND (queue, seq) > (:queue, :seq) ORDER BY queue, seq LIMIT :limit)
 SELECT json_array(
     (SELECT count(*) FROM looked),
-    json((SELECT json_array(queue, seq) FROM looked ORDER BY queue DESC, seq DESC LIMIT 1)),
+    json((SELECT json_array(queue, seq) FROM (
+          SELECT * FROM looked ORDER BY queue DESC, seq DESC LIMIT 1))),
     json((SELECT json_group_array(seq) FROM looked WHERE created_at <= :waiting OR created_at <= :due)));
 
 -- What runs is never much: it is sorted here, as no index has it in an order that lasts.
