@@ -124,6 +124,12 @@ def test_wrong_use_ends_with_2_and_says_where_help_is(shell: Shell, arguments: t
     assert second.endswith("--help")
 
 
+def test_an_app_named_without_its_option_is_answered_with_the_command_that_works(shell: Shell) -> None:
+    ran = shell("worker", "shop.jobs:app")
+    assert ran.code == 2
+    assert ran.err.splitlines()[1] == "try: headrace worker --app shop.jobs:app"
+
+
 def test_an_error_of_ours_is_one_line_and_its_origin_is_shown_on_demand(
     shell: Shell, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import sys
 import traceback
 from collections.abc import Sequence
@@ -19,6 +20,7 @@ from headrace.cli.show import clean
 from headrace.errors import ConfigError, HeadraceError, InvalidAlert, InvalidJob, SchemaMismatch
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
+_APP_WITHOUT_ITS_OPTION = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # as other tools are told of one
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -54,7 +56,8 @@ def _tell(error: Exception, session: Session) -> int:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     click.echo(f"error: {clean(_in_words(error))}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        click.echo(f"try: {error.ctx.command_path} --help", err=True)
+        app = _APP_WITHOUT_ITS_OPTION.search(error.message)
+        click.echo(f"try: {error.ctx.command_path} {f'--app {app[1]}' if app else '--help'}", err=True)
     return _code_of(error)
 
 
