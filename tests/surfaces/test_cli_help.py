@@ -107,6 +107,7 @@ def test_the_version_is_told(shell: Shell) -> None:
         (("queues", "peek"), "NAME"),
         (("why",), "ID"),
         (("why", "a", "b"), "b"),
+        (("why", "a", "b:c"), "b:c"),
         (("worker", "-c", "many"), "many"),
         (("jobs", "list", "--limit", "0"), "limit"),
         (("bench", "--seconds", "0"), "seconds"),

@@ -20,7 +20,7 @@ from headrace.cli.show import clean
 from headrace.errors import ConfigError, HeadraceError, InvalidAlert, InvalidJob, SchemaMismatch
 
 DONE, FAILED, WRONG_USE = 0, 1, 2
-_APP_WITHOUT_ITS_OPTION = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # as other tools are told of one
+_APP_WITHOUT_ITS_OPTION = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # as other tools are told
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -56,9 +56,14 @@ def _tell(error: Exception, session: Session) -> int:
         click.echo("".join(traceback.format_exception(error)), err=True, nl=False)
     click.echo(f"error: {clean(_in_words(error))}", err=True)
     if isinstance(error, click.UsageError) and error.ctx is not None:
-        app = _APP_WITHOUT_ITS_OPTION.search(error.message)
-        click.echo(f"try: {error.ctx.command_path} {f'--app {app[1]}' if app else '--help'}", err=True)
+        click.echo(f"try: {error.ctx.command_path} {_advice(error, error.ctx.command)}", err=True)
     return _code_of(error)
+
+
+def _advice(error: click.UsageError, command: click.Command) -> str:
+    app = _APP_WITHOUT_ITS_OPTION.search(error.message)
+    takes_none = not any(isinstance(param, click.Argument) for param in command.params)
+    return f"--app {app[1]}" if app and takes_none else "--help"
 
 
 def _in_words(error: Exception) -> str:

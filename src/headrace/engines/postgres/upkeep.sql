@@ -19,7 +19,8 @@ DELETE FROM headrace_terms WHERE declared = '{}' AND ordered = '{}';
 
 -- Jobs that stay long. A walk looks at some jobs of one place after the other, in the order of that place's index, and
 -- tells how many these were, the last of them, and which may have been there too long by what is cheap to know: a row
--- is read only for those. The `where_after_` ones are where a walk of the pending goes on.
+-- is read only for those. Of the last one the place is written out after it was found: before, it would be for
+-- each of them. The `where_after_` ones are where a walk of the pending goes on.
 
 -- name: where_after_job
 queue = :queue AND lane = :lane AND priority = :priority AND (rank, seq) > (:rank, :seq)
