@@ -57,14 +57,45 @@ def test_never_more_than_allowed(watch: Watch) -> None:
     assert nothing.ahead == 0
 
 
-def test_one_slow_moment_counts_at_once_and_recovery_is_gradual(watch: Watch) -> None:
+def test_one_slow_moment_counts_in_full_and_recovery_is_gradual(watch: Watch) -> None:
     pace = Pace(1, 1000)
     work(pace, watch, jobs=50, seconds=0.01)
     fast = pace.ahead
-    work(pace, watch, jobs=1, seconds=0.05, times=1)
+    work(pace, watch, jobs=1, seconds=0.06, times=1)
     assert pace.ahead <= 1
     work(pace, watch, jobs=50, seconds=0.01, times=1)
     assert 0 < pace.ahead < fast
+
+
+def test_a_moment_too_short_to_tell_slows_nothing_down(watch: Watch) -> None:
+    pace = Pace(1, 1000)
+    work(pace, watch, jobs=50, seconds=0.01)
+    fast = pace.ahead
+    work(pace, watch, jobs=1, seconds=0.01, times=4)
+    assert pace.ahead == fast
+    work(pace, watch, jobs=1, seconds=0.01, times=1)
+    assert pace.ahead <= 5  # five jobs in what is now long enough
+
+
+def test_a_slow_store_is_asked_for_more_at_once_but_for_a_fifth_of_a_second_at_most(watch: Watch) -> None:
+    pace = Pace(4, 10_000)
+    work(pace, watch, jobs=50, seconds=0.01)
+    quick = pace.ahead
+    for _ in range(10):
+        pace.turned(0.01)
+    assert pace.ahead == quick
+    for _ in range(10):
+        pace.turned(0.025)
+    assert quick * 1.9 < pace.ahead < quick * 2.1
+    pace.turned(30.0)
+    assert pace.ahead <= 5000 * 0.2
+
+
+def test_long_jobs_are_not_fetched_ahead_however_slow_the_store_is(watch: Watch) -> None:
+    pace = Pace(4, 1000)
+    pace.turned(5.0)
+    work(pace, watch, jobs=1, seconds=0.1)
+    assert pace.ahead == 0
 
 
 def test_time_without_jobs_says_nothing_about_their_length(watch: Watch) -> None:

@@ -69,7 +69,9 @@ class TowerBell:
         return rung
 
     def ring(self) -> None:
-        self._event.set()
+        # Each of many short jobs may ring, and to look is far cheaper. A ring that is not heard yet serves this one too.
+        if not self._event.is_set():
+            self._event.set()
 
     def close(self) -> None:
         self._tower.leave(self)

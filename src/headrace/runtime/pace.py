@@ -1,35 +1,49 @@
-"""How far ahead a worker fetches: only while jobs prove short, so that a long one never holds others behind it."""
+"""How far ahead a worker fetches: only while jobs prove short, so that a long one never holds others behind it.
+
+A stock is for the time that a turn with the store takes, and for turns to be worth what each of them costs: a store
+that is slow, or far away, is asked for more at once.
+"""
 
 from __future__ import annotations
 
 import time
 
-_HORIZON = 0.05  # seconds of work to have at hand
-_SHORT = 0.05  # what still counts as a short job
+_SHORT = 0.05  # seconds: what still counts as a short job
+_LEAST, _MOST = 0.05, 0.2  # seconds of work to have at hand
+_TURNS = 4  # turns that the work at hand should last for
+_TOO_SOON = 0.002  # seconds that tell nothing
 
 
 class Pace:
-    """Measures how fast jobs finish."""
+    """Measures how fast jobs finish, and how long the store takes."""
 
     def __init__(self, concurrency: int, most: int) -> None:
         self._concurrency = concurrency
         self._most = most
         self._rate = 0.0
+        self._turn = 0.0
         self._since = time.monotonic()
         self._finished = 0
+
+    def turned(self, seconds: float) -> None:
+        """So long the store took to settle and to give more."""
+        self._turn = (self._turn + seconds) / 2
 
     def finished(self, jobs: int, *, short_of_work: bool = False) -> None:
         """So many since the last time; if runners had nothing to do meanwhile, jobs are at least as short as that."""
         self._finished += jobs
         now = time.monotonic()
         elapsed = now - self._since
-        if elapsed >= 0.002 and self._finished:
-            rate = self._finished / elapsed
-            if rate > self._rate:
-                self._rate = (self._rate + rate) / 2
-            elif not short_of_work:
-                self._rate = rate
-            self._since, self._finished = now, 0
+        if elapsed < _TOO_SOON or not self._finished:
+            return
+        rate = self._finished / elapsed
+        if rate > self._rate:
+            self._rate = (self._rate + rate) / 2
+        elif elapsed < _SHORT:
+            return  # runners that were just woken have not shown yet what they can
+        elif not short_of_work:
+            self._rate = rate
+        self._since, self._finished = now, 0
 
     def idle(self) -> None:
         """Nothing to do: the time until the next job says nothing about its length."""
@@ -45,4 +59,5 @@ class Pace:
         """How many jobs to hold beyond those that run."""
         if self._rate * _SHORT < self._concurrency:
             return 0
-        return min(self._most, int(self._rate * _HORIZON))
+        horizon = min(max(self._turn * _TURNS, _LEAST), _MOST)
+        return min(self._most, int(self._rate * horizon))

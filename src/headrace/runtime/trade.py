@@ -103,6 +103,7 @@ class Trade:
         if self.first is not None and room > 0:
             shares, self.first = (Share(self.first, 1), *shares), None
         want = Want(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy)
+        asked = time.monotonic()
         try:
             groups = self._teller.news(done, notes)
             answer = self._engine.exchange(in_their_flows(self._engine.desk, done), want, notes, groups=groups)
@@ -120,6 +121,8 @@ class Trade:
         if groups or done:
             self._teller.told(done)
         self._last_turn = time.monotonic()
+        if room > 0:
+            self._pace.turned(self._last_turn - asked)
         log.debug("settled %d jobs, claimed %d of %d, more at %s", len(done), len(answer.claims), room, answer.next_at)
         come_again = answer.next_at is not None and answer.next_at <= crew.now()
         self.store_is_empty = room > 0 and not answer.claims and not come_again
@@ -220,6 +223,8 @@ class Trade:
             self._rota.took(Counter([claim.queue for claim in claims]))
             if not self._crew.waiting:  # the time that nothing waited is no stall of what waits from now on
                 self._progress = (self._crew.began, time.monotonic())
+                if len(self._crew.running) < self._concurrency:
+                    self._pace.idle()  # nor did it take the jobs any longer
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
