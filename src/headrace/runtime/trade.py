@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from typing import TypeVar
 
 from headrace.core import outcomes
-from headrace.core.model import Claim, JobRow, Lease, Outcome, Share, Want
+from headrace.core.model import Claim, Exchanged, JobRow, Lease, Outcome, Share, Want
 from headrace.core.recovery import Recovery
 from headrace.core.rota import Rota
 from headrace.core.settings import Settings
@@ -124,14 +124,8 @@ class Trade:
         if room > 0:
             self._pace.turned(self._last_turn - asked)
         log.debug("settled %d jobs, claimed %d of %d, more at %s", len(done), len(answer.claims), room, answer.next_at)
-        come_again = answer.next_at is not None and answer.next_at <= crew.now()
-        self.store_is_empty = room > 0 and not answer.claims and not come_again
         self._settled(done, answer.refused)
-        self._took(answer.claims, room)
-        if self._serves_all and answer.queues:
-            self._rota.serve(answer.queues)
-        if room > 0:
-            self._rota.weigh(answer.weights)
+        self._took(answer, room)
         return answer.claims, answer.next_at
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
@@ -214,17 +208,24 @@ class Trade:
         settled = (row.version, row.state, row.worker, row.finished_at)
         return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
 
-    def _took(self, claims: list[Claim], room: int) -> None:
+    def _took(self, answer: Exchanged, room: int) -> None:
         self.recovery.answered(room)
+        claims = answer.claims
         for claim in claims:
             self.held[claim.id, claim.version] = claim
         self.claimed += len(claims)
+        come_again = answer.next_at is not None and answer.next_at <= self._crew.now()
+        self.store_is_empty = room > 0 and not claims and not come_again
         if claims:
             self._rota.took(Counter([claim.queue for claim in claims]))
             if not self._crew.waiting:  # the time that nothing waited is no stall of what waits from now on
                 self._progress = (self._crew.began, time.monotonic())
                 if len(self._crew.running) < self._concurrency:
                     self._pace.idle()  # nor did it take the jobs any longer
+        if self._serves_all and answer.queues:
+            self._rota.serve(answer.queues)
+        if room > 0:
+            self._rota.weigh(answer.weights)
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
