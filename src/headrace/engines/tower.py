@@ -69,7 +69,7 @@ class TowerBell:
         return rung
 
     def ring(self) -> None:
-        # Each of many short jobs may ring, and to look is far cheaper. A ring that nobody heard yet serves this one too.
+        # Each of many short jobs may ring, and to look is far cheaper. One that nobody heard yet serves this one too.
         if not self._event.is_set():
             self._event.set()
 
