@@ -1,15 +1,16 @@
-"""What was fetched ahead and gets no turn is given back, but not before it had the time to."""
+"""What a worker fetches ahead lasts for its turns with the store. What gets no turn is given back, in good time."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import pytest
 
 from headrace import Headrace
 from headrace.core.clock import SystemClock
 from headrace.core.settings import Settings
+from headrace.runtime import pace as pacing
 from headrace.runtime import trade as trading
 from headrace.runtime.context import Line
 from headrace.runtime.crew import Crew
@@ -44,3 +45,41 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
     monotonic += STALLED
     turn()
     assert crew.waiting == 0, "now another worker may have it"
+
+
+@pytest.mark.parametrize(("turn_takes", "least", "most"), [(0.001, 230, 270), (0.02, 370, 430)])
+def test_the_stock_lasts_for_as_long_as_the_store_takes(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, turn_takes: float, least: int, most: int
+) -> None:
+    task = app.task(name="nothing")(lambda: None)
+    app.enqueue_many([task.bind() for _ in range(5000)])
+    clock = SystemClock()
+    crew = Crew(1, clock, lambda: None, cast(Line, SimpleNamespace(now=clock.now)))
+    monotonic = 1000.0
+    for module in (trading, pacing):
+        monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: monotonic))
+    trade = Trade("somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None)
+    answer = app.engine.exchange
+
+    def run_one() -> None:
+        nonlocal monotonic
+        claim, plan = crew.ready.popleft()
+        run = crew.begin(claim, plan, 0)
+        monotonic += 0.0002
+        crew.end(run, plan.success(claim, None, clock.now()))
+
+    def exchange(*args: Any, **more: Any) -> Any:
+        nonlocal monotonic
+        over = monotonic + turn_takes
+        while crew.ready and monotonic < over:
+            run_one()
+        monotonic = max(monotonic, over)
+        return answer(*args, **more)
+
+    monkeypatch.setattr(app.engine, "exchange", exchange)
+    for _ in range(30):
+        while not (room := trade.room()):
+            run_one()
+        claims, _ = trade.exchange(room)
+        crew.place(trade.planned(claims))
+    assert least <= 2 * crew.low_water <= most

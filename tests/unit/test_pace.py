@@ -77,6 +77,25 @@ def test_a_moment_too_short_to_tell_slows_nothing_down(watch: Watch) -> None:
     assert pace.ahead <= 5  # five jobs in what is now long enough
 
 
+def test_time_in_which_runners_had_no_work_slows_nothing_down(watch: Watch) -> None:
+    pace = Pace(1, 1000)
+    work(pace, watch, jobs=50, seconds=0.01)
+    fast = pace.ahead
+    pace.starved()
+    work(pace, watch, jobs=1, seconds=0.1, times=1)
+    assert pace.ahead == fast
+    work(pace, watch, jobs=1, seconds=0.1, times=1)  # this time there was work
+    assert pace.ahead == 0
+
+
+def test_jobs_of_many_short_turns_are_counted_together(watch: Watch) -> None:
+    pace = Pace(1, 1000)
+    for _ in range(100):
+        pace.starved()
+        work(pace, watch, jobs=1, seconds=0.0005, times=1)
+    assert 50 <= pace.ahead <= 100
+
+
 def test_a_slow_store_is_asked_for_more_at_once_but_for_a_fifth_of_a_second_at_most(watch: Watch) -> None:
     pace = Pace(4, 10_000)
     work(pace, watch, jobs=50, seconds=0.01)

@@ -22,15 +22,14 @@ class Pace:
         self._most = most
         self._rate = 0.0
         self._turn = 0.0
-        self._since = time.monotonic()
-        self._finished = 0
+        self.idle()
 
     def turned(self, seconds: float) -> None:
         """So long the store took to settle and to give more."""
         self._turn = (self._turn + seconds) / 2
 
-    def finished(self, jobs: int, *, short_of_work: bool = False) -> None:
-        """So many since the last time; if runners had nothing to do meanwhile, jobs are at least as short as that."""
+    def finished(self, jobs: int) -> None:
+        """So many since the last time."""
         self._finished += jobs
         now = time.monotonic()
         elapsed = now - self._since
@@ -41,13 +40,17 @@ class Pace:
             self._rate = (self._rate + rate) / 2
         elif elapsed < _SHORT:
             return  # runners that were just woken have not shown yet what they can
-        elif not short_of_work:
+        elif not self._starved:
             self._rate = rate
-        self._since, self._finished = now, 0
+        self.idle()
+
+    def starved(self) -> None:
+        """Runners had nothing to do for a part of the time: jobs are at least as short as it looks."""
+        self._starved = True
 
     def idle(self) -> None:
         """Nothing to do: the time until the next job says nothing about its length."""
-        self._since, self._finished = time.monotonic(), 0
+        self._since, self._finished, self._starved = time.monotonic(), 0, False
 
     def stalled(self) -> None:
         """What was fetched ahead did not get its turn: jobs are no longer short."""

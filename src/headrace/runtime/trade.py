@@ -97,8 +97,8 @@ class Trade:
         if self._unanswered:
             self._find_receipts()
         done, notes = _take_all(crew.done), _take_all(crew.notes)
-        short_of_work = not crew.waiting and len(crew.running) < self._concurrency
-        self._pace.finished(len(done), short_of_work=short_of_work)
+        self._mind_starvation()
+        self._pace.finished(len(done))
         shares = self._rota.shares(room)
         if self.first is not None and room > 0:
             shares, self.first = (Share(self.first, 1), *shares), None
@@ -218,14 +218,17 @@ class Trade:
         self.store_is_empty = room > 0 and not claims and not come_again
         if claims:
             self._rota.took(Counter([claim.queue for claim in claims]))
+            self._mind_starvation()
             if not self._crew.waiting:  # the time that nothing waited is no stall of what waits from now on
                 self._progress = (self._crew.began, time.monotonic())
-                if len(self._crew.running) < self._concurrency:
-                    self._pace.idle()  # nor did it take the jobs any longer
         if self._serves_all and answer.queues:
             self._rota.serve(answer.queues)
         if room > 0:
             self._rota.weigh(answer.weights)
+
+    def _mind_starvation(self) -> None:
+        if not self._crew.waiting and len(self._crew.running) < self._concurrency:
+            self._pace.starved()
 
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
