@@ -39,6 +39,12 @@ def until(condition: Callable[[], object], seconds: float = PATIENCE, what: str 
         time.sleep(0.01)
 
 
+def stop(process: subprocess.Popen[bytes]) -> None:
+    """SIGSTOP, and wait for it: until one thread has taken the signal, the others go on for some milliseconds."""
+    process.send_signal(signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)
+
+
 @pytest.fixture
 def url(engine_name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """An empty store of this engine, which the worker processes find as well."""

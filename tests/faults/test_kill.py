@@ -15,7 +15,7 @@ from typing import Any
 
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
-from tests.faults.conftest import until
+from tests.faults.conftest import stop, until
 from tests.patience import PATIENCE
 
 
@@ -98,7 +98,7 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
         job = app.enqueue("hold", str(tmp_path))
         stopped = fleet.start(lease=3, heartbeat=0.5)
         until((tmp_path / "began-1").exists)
-        stopped.send_signal(signal.SIGSTOP)
+        stop(stopped)
         (tmp_path / "go-1").touch()
         fleet.start(lease=3, heartbeat=0.5)
         until((tmp_path / "began-2").exists, what="the second attempt")

@@ -6,7 +6,6 @@ import contextlib
 import os
 import random
 import shutil
-import signal
 import sqlite3
 import subprocess
 import sys
@@ -22,7 +21,7 @@ from headrace import EngineUnavailable, Headrace, State
 from headrace.core.model import Exchanged, Filter, Note, Outcome, Want
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.testing import VirtualClock
-from tests.faults.conftest import ROOT
+from tests.faults.conftest import ROOT, stop
 from tests.patience import PATIENCE
 
 
@@ -212,7 +211,7 @@ def test_a_process_stopped_while_it_writes_makes_others_fail_not_hang(url: str) 
     with _python(_WRITER, url) as process, _killing(process):
         assert process.stdout is not None
         assert process.stdout.readline() == b"holding\n"
-        process.send_signal(signal.SIGSTOP)
+        stop(process)
         with Headrace(url) as app:
             _engine(app).store._patience = 0.5
             _engine(app).store._turnstile._patience = 0.5
