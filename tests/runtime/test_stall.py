@@ -47,7 +47,7 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
     assert crew.waiting == 0, "now another worker may have it"
 
 
-@pytest.mark.parametrize(("turn_takes", "least", "most"), [(0.001, 230, 270), (0.02, 370, 430)])
+@pytest.mark.parametrize(("turn_takes", "least", "most"), [(0.001, 230, 270), (0.02, 370, 430), (0.5, 400, 1000)])
 def test_the_stock_lasts_for_as_long_as_the_store_takes(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, turn_takes: float, least: int, most: int
 ) -> None:

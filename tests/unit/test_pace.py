@@ -110,6 +110,15 @@ def test_a_slow_store_is_asked_for_more_at_once_but_for_a_fifth_of_a_second_at_m
     assert pace.ahead <= 5000 * 0.2
 
 
+def test_a_store_far_away_does_not_make_jobs_look_long(watch: Watch) -> None:
+    pace = Pace(4, 1000)
+    for _ in range(20):
+        work(pace, watch, jobs=4, seconds=0.001, times=1)
+        watch.now += 0.1
+        pace.turned(0.1, all_idle=True)
+    assert 500 <= pace.ahead <= 800  # of 4000 a second
+
+
 def test_long_jobs_are_not_fetched_ahead_however_slow_the_store_is(watch: Watch) -> None:
     pace = Pace(4, 1000)
     pace.turned(5.0)

@@ -24,9 +24,11 @@ class Pace:
         self._turn = 0.0
         self.idle()
 
-    def turned(self, seconds: float) -> None:
-        """So long the store took to settle and to give more."""
+    def turned(self, seconds: float, *, all_idle: bool = False) -> None:
+        """So long the store took to settle and to give more; if no job ran meanwhile, that says nothing about jobs."""
         self._turn = (self._turn + seconds) / 2
+        if all_idle:
+            self._since += seconds
 
     def finished(self, jobs: int) -> None:
         """So many since the last time."""

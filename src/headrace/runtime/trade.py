@@ -99,6 +99,7 @@ class Trade:
         done, notes = _take_all(crew.done), _take_all(crew.notes)
         self._mind_starvation()
         self._pace.finished(len(done))
+        all_idle = not crew.waiting and not crew.running
         shares = self._rota.shares(room)
         if self.first is not None and room > 0:
             shares, self.first = (Share(self.first, 1), *shares), None
@@ -122,7 +123,7 @@ class Trade:
             self._teller.told(done)
         self._last_turn = time.monotonic()
         if room > 0:
-            self._pace.turned(self._last_turn - asked)
+            self._pace.turned(self._last_turn - asked, all_idle=all_idle)
         log.debug("settled %d jobs, claimed %d of %d, more at %s", len(done), len(answer.claims), room, answer.next_at)
         self._settled(done, answer.refused)
         self._took(answer, room)
