@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import msgspec
 import pytest
 
@@ -63,6 +65,37 @@ def test_every_field_comes_back_as_it_was_given(engine: Engine, companions: int)
     engine.insert([job, *(new_job(f"other{number}") for number in range(companions))], now=NOW)
     stored = msgspec.structs.asdict(row(engine))
     assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
+
+
+def test_jobs_of_a_batch_that_differ_in_one_field_keep_it_to_themselves(engine: Engine) -> None:
+    """A store may write what jobs have in common once for all of them."""
+    differences: list[dict[str, Any]] = [
+        {"task": "send"},
+        {"queue": "mail"},
+        {"state": State.WAITING},
+        {"priority": 9},
+        {"rank": NOW - 5},
+        {"payload": '["x"]'},
+        {"checksum": 8},
+        {"created_at": NOW - 1},
+        {"run_at": NOW - 2},
+        {"max_attempts": 9},
+        {"expires_at": NOW + HOUR},
+        {"options": '{"timeout":5}'},
+        {"tags": '["x"]'},
+        {"metadata": '{"tenant":1}'},
+        {"version": NOW},
+        {"unique_key": "key"},
+        {"lane": '["c:task work"]'},
+    ]
+    plain = new_job()
+    unlike = [msgspec.structs.replace(plain, **fields) for fields in differences]
+    jobs = [job for one in unlike for job in (one, plain)]  # it ends with that job, too
+    jobs = [msgspec.structs.replace(job, id=f"{place:02}") for place, job in enumerate(jobs)]
+    engine.insert(jobs, now=NOW)
+    for job in jobs:
+        stored = msgspec.structs.asdict(row(engine, job.id))
+        assert {name: stored[name] for name in NewJob.__struct_fields__} == msgspec.structs.asdict(job)
 
 
 @pytest.mark.parametrize("companions", [0, 1])

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.core import ids
-from headrace.core.ids import check_id, new_id, time_of
+from headrace.core.ids import check_id, new_id, new_ids, time_of
 from headrace.errors import InvalidJob
 
 NOW = 1_800_000_000_000
@@ -21,10 +21,6 @@ NOW = 1_800_000_000_000
 def fresh() -> None:
     """The times in these tests jump about; each test starts as a new process does."""
     ids._source.start_afresh()
-
-
-def new_ids(now: int, count: int) -> list[str]:
-    return [new_id(now) for _ in range(count)]
 
 
 @given(st.lists(st.integers(0, 2**48 - 2), min_size=1, max_size=30))
@@ -55,6 +51,14 @@ def test_ids_made_at_once_differ_in_every_one_of_their_last_letters() -> None:
     """Redis's Lua looks at every third or fourth letter to tell texts apart: it has to find some that differ there."""
     made = new_ids(NOW, 1000)
     assert all(len({job_id[place] for job_id in made}) == 16 for place in range(-9, 0))
+
+
+def test_ids_made_together_are_those_made_one_by_one() -> None:
+    [first] = new_ids(NOW, 1)
+    together = new_ids(NOW, 3)
+    ids._source._low = int(first[-12:], 16)
+    assert [first, *together] == [new_id(NOW) for _ in range(4)]
+    assert new_ids(NOW, 0) == []
 
 
 def test_when_a_millisecond_is_used_up_the_next_one_is_borrowed() -> None:

@@ -53,6 +53,17 @@ class _Source:
             self._low = low + _STRIDE
             return f"{self._head}{low:012x}"
 
+    def take_many(self, now_ms: int, count: int) -> list[str]:
+        made: list[str] = []
+        while len(made) < count:
+            made.append(self.take(now_ms))
+            with self._lock:
+                end = min(self._low + (count - len(made)) * _STRIDE, _LOW_END)
+                lows = range(self._low, end, _STRIDE)
+                self._low += len(lows) * _STRIDE
+                made += [f"{self._head}{low:012x}" for low in lows]
+        return made
+
     def _open(self, ms: int) -> None:
         if ms > _LAST_MS:
             raise ValueError(f"now_ms is {ms}; an id holds at most {_LAST_MS} milliseconds since 1970")
@@ -71,6 +82,11 @@ if hasattr(os, "register_at_fork"):
 def new_id(now_ms: int) -> str:
     """An id greater than every id this process made before."""
     return _source.take(now_ms)
+
+
+def new_ids(now_ms: int, count: int) -> list[str]:
+    """As many ids, each greater than every one this process made before it."""
+    return _source.take_many(now_ms, count)
 
 
 def time_of(job_id: str) -> int | None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import TYPE_CHECKING, Any, cast
 from weakref import WeakKeyDictionary
 
@@ -324,7 +325,7 @@ class Submitter:
     def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, Rule], list[Bond]]:
         """The jobs, by their places the rules of those that have one, and what they wait for."""
         now = self._clock.now()
-        drafts = [self._new(call, now) for call in calls]
+        drafts = list(map(self._new, calls, repeat(now), ids.new_ids(now, len(calls))))
         rules = {place: rule for place, (_, rule, _) in enumerate(drafts) if rule is not None}
         bonds = [bond for _, _, some in drafts for bond in some]
         if rules and bonds:

@@ -1,7 +1,7 @@
 -- Jobs that are submitted: one by one, or as a batch that is an array of NewJob.
 
 local PENDING, STATE_PENDING = 'pending', named('state', 'pending')
-local known_queues, beginnings, tells, has_orders = {}, {}, true, call('EXISTS', TASKS) == 1
+local known_queues, tells, has_orders = {}, true, call('EXISTS', TASKS) == 1
 local coming = {} -- queue -> how many jobs more it will have; fewer than none if they go elsewhere
 
 -- Whether the job of this number was stored by this very call, whose answer was lost on its way.
@@ -10,18 +10,31 @@ local function is_own(member, mark)
   return body and select(7, take(body, 6)) == mark
 end
 
+-- The parts of a record and of a body that a job has in common with the one before it, as the jobs of a batch mostly
+-- have: to pack a value costs more than to compare it.
+local last = {}
+local before_id, behind_id, behind_payload
+
 local function submit(member, mark, id, task, queue, state, priority, rank, payload, checksum, created_at, run_at,
   max_attempts, expires_at, options, tags, metadata, version, unique_key, lane, flow)
   if has_orders then lane = detours().lane_for(task, lane) end
-  local beginning = version == 1 and beginnings[state]
-  if not beginning then
-    beginning = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil)
-    if version == 1 then beginnings[state] = beginning end
+  local l = last
+  if l.state ~= state or l.version ~= version or l.queue ~= queue or l.lane ~= lane or l.expires_at ~= expires_at then
+    l.state, l.version, l.queue, l.lane, l.expires_at = state, version, queue, lane, expires_at
+    before_id = pack(state, nil, nil, nil, nil, version, 0, nil, nil, nil, queue, lane, expires_at)
   end
-  local record = beginning
-    .. pack(queue, lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, 0, 0)
-  bear(member, id, task, queue, tags, created_at, record,
-    pack(payload, checksum, options, tags, metadata, mark, unique_key))
+  if l.task ~= task or l.priority ~= priority or l.rank ~= rank or l.max_attempts ~= max_attempts
+    or l.created_at ~= created_at or l.run_at ~= run_at then
+    l.task, l.priority, l.rank, l.max_attempts, l.created_at, l.run_at =
+      task, priority, rank, max_attempts, created_at, run_at
+    behind_id = pack(task, priority, rank, max_attempts, created_at, run_at, 0, 0)
+  end
+  if l.mark ~= mark or l.options ~= options or l.tags ~= tags or l.metadata ~= metadata or l.unique_key ~= unique_key then
+    l.mark, l.options, l.tags, l.metadata, l.unique_key = mark, options, tags, metadata, unique_key
+    behind_payload = pack(options, tags, metadata, mark, unique_key)
+  end
+  bear(member, id, task, queue, tags, created_at, before_id .. pack(id) .. behind_id,
+    pack(payload, checksum) .. behind_payload)
   if state == PENDING and lane == '' then
     add(named('in:pending', queue), standing(priority, rank), member)
     add(STATE_PENDING, member, member)

@@ -28,7 +28,7 @@ local function numbers(count)
   any_number = true
   return function()
     seq = seq + 1
-    return string.format('%012.0f', seq)
+    return string.format('%012d', seq)
   end
 end
 
