@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import os
 import re
 import sys
@@ -26,8 +27,8 @@ _APP_WITHOUT_ITS_OPTION = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # a
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, by default the one of this process, and return its exit code."""
     for stream in (sys.stdout, sys.stderr):
-        with contextlib.suppress(AttributeError):  # a terminal that lacks a character gets an escape, not a crash
-            stream.reconfigure(errors="backslashreplace")  # type: ignore[union-attr]
+        if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character gets an escape, not a crash
+            stream.reconfigure(errors="backslashreplace")
     session = Session()
     try:
         return _run(arguments, session)

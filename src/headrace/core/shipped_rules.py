@@ -5,15 +5,16 @@ Shares are of at least some attempts, so that one failure in a quiet night is no
 
 from __future__ import annotations
 
+from typing import Any
+
 from headrace.core.alerts import Rule
 
 _MINUTE = 60_000
 _HOUR = 60 * _MINUTE
 
 
-def _rule(name: str, when: str, summary: str, **more: object) -> Rule:
-    known: dict[str, object] = {"cooldown": _HOUR, **more}
-    return Rule(name=name, when=when, summary=summary, **known)  # type: ignore[arg-type]
+def _rule(name: str, when: str, summary: str, **more: Any) -> Rule:
+    return Rule(name=name, when=when, summary=summary, **{"cooldown": _HOUR, **more})
 
 
 SHIPPED = {

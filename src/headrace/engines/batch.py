@@ -33,7 +33,7 @@ class Answer(Generic[R]):
     def get(self) -> R:
         if self.error is not None:
             raise self.error
-        return self.value  # type: ignore[return-value]
+        return self.value  # type: ignore[return-value]  # without an error there is one
 
 
 def flush_each(flush: Flush[T, R], items: Sequence[T]) -> list[Answer[R]]:

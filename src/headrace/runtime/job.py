@@ -335,7 +335,7 @@ class Job(Generic[R]):
         if row.state is State.FAILED:
             raise self._failure()
         if row.result is None:
-            return None  # type: ignore[return-value]
+            return None  # type: ignore[return-value]  # it is what the task returned
         codec.verify(row.result, row.result_checksum or 0)
         text = self._hub.opened(row.result, "result", self.id)
         if text.startswith(f'{{"{LOST_RESULT}"'):

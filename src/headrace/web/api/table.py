@@ -49,11 +49,11 @@ class Endpoint(Struct, frozen=True, kw_only=True):
 
     @property
     def summary(self) -> str:
-        return inspect.getdoc(self.handle).partition("\n\n")[0].replace("\n", " ")  # type: ignore[union-attr]
+        return (inspect.getdoc(self.handle) or "").partition("\n\n")[0].replace("\n", " ")
 
     @property
     def description(self) -> str:
-        return inspect.getdoc(self.handle).partition("\n\n")[2]  # type: ignore[union-attr]
+        return (inspect.getdoc(self.handle) or "").partition("\n\n")[2]
 
     @property
     def home(self) -> str:
