@@ -248,6 +248,24 @@ def test_sigusr1_prints_every_stack_and_the_work_goes_on(fleet: SimpleNamespace,
         assert worker.wait(PATIENCE) == 0
 
 
+def test_a_busy_worker_may_be_asked_where_it_is_any_number_of_times(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with _app(url) as app:
+        jobs = app.enqueue_many({"task": "touch", "args": [n]} for n in range(3000))
+        with (tmp_path / "told").open("wb") as stderr:
+            worker = fleet.start(stderr=stderr, concurrency=4)
+        jobs[0].result(PATIENCE)
+        asked = 0
+        while jobs[-1].refresh().state != "completed" or asked < 100:
+            worker.send_signal(signal.SIGUSR1)
+            asked += 1
+            assert worker.poll() is None, f"died of the {asked}th question"
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(PATIENCE) == 0
+        assert {job.refresh().attempt for job in jobs} == {1}
+
+
 def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNamespace, url: str) -> None:
     with _app(url) as app:
         supervisor = fleet.start(max_jobs=5, concurrency=1, prefetch=0)

@@ -64,18 +64,22 @@ class _signals:  # noqa: N801  (reads as a function)
         for number in (signal.SIGTERM, signal.SIGINT, *([self._hurry] if self._hurry else [])):
             self._before[number] = signal.signal(number, self._handle)
         if hasattr(signal, "SIGUSR1"):
-            with contextlib.suppress(ValueError, AttributeError, OSError):  # stderr may be no real file
-                faulthandler.register(signal.SIGUSR1, all_threads=True)
+            self._before[signal.SIGUSR1] = signal.signal(signal.SIGUSR1, _tell_where_threads_are)
 
     def __exit__(self, *_: object) -> None:
         for number, handler in self._before.items():
-            signal.signal(number, handler)  # type: ignore[arg-type]
-        if self._before and hasattr(signal, "SIGUSR1"):
-            faulthandler.unregister(signal.SIGUSR1)
+            signal.signal(number, handler)  # type: ignore[arg-type]  # it is what signal() returned
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
         self._seen += 1
         self._stop(number == self._hurry if self._hurry else self._seen > 1)
+
+
+def _tell_where_threads_are(number: int, frame: FrameType | None) -> None:
+    # Not with faulthandler.register(): it would read the stacks of threads that run on meanwhile, and a worker that was
+    # only asked where it is would now and then die of it.
+    with contextlib.suppress(ValueError, AttributeError, OSError, RuntimeError):  # stderr may be no real file
+        faulthandler.dump_traceback(all_threads=True)
 
 
 class _Seat:
