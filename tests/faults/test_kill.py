@@ -252,7 +252,7 @@ def test_a_busy_worker_may_be_asked_where_it_is_any_number_of_times(
     fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:
     with _app(url) as app:
-        jobs = app.enqueue_many({"task": "touch", "args": [n]} for n in range(3000))
+        jobs: list[Job[int]] = app.enqueue_many({"task": "touch", "args": [n]} for n in range(3000))
         with (tmp_path / "told").open("wb") as stderr:
             worker = fleet.start(stderr=stderr, concurrency=4)
         jobs[0].result(PATIENCE)

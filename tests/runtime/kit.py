@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -71,8 +72,8 @@ def as_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
 
 def eventually(holds: Callable[[], Any], what: str = "it") -> None:
     """Wait for a fact that no event tells, such as a row that another thread is about to write."""
-    pause = threading.Event()
-    for _ in range(int(PATIENCE / 0.005)):
+    pause, deadline = threading.Event(), time.monotonic() + PATIENCE
+    while time.monotonic() < deadline:
         if holds():
             return
         pause.wait(0.005)

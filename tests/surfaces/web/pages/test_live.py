@@ -91,13 +91,17 @@ def test_a_form_that_is_being_filled_in_outlives_a_look(visit: Callable[[str], P
     assert sum(text.startswith("text") for text in texts) > 2
 
 
+@pytest.mark.parametrize("is_there_first", [False, True])
 def test_a_log_is_followed_until_somebody_scrolls_up(
-    app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page]
+    app: Headrace, tasks: dict[str, Any], visit: Callable[[str], Page], is_there_first: bool
 ) -> None:
     job = tasks["chat"].enqueue(60)
     at_end = "(log) => log.scrollHeight - log.scrollTop - log.clientHeight < 24"
+    page = visit(f"/jobs/{job.id}")
     with app.worker(concurrency=1):
-        page = visit(f"/jobs/{job.id}")
+        if is_there_first:
+            eventually(lambda: len(job.logs()) >= 60, "the log")
+            page = visit(f"/jobs/{job.id}")
         expect(page.locator("#log")).to_contain_text("line 59")
         eventually(lambda: page.locator("#log").evaluate(at_end), "the log is followed")
         page.locator("#log").evaluate("(log) => log.scrollTo(0, 0)")

@@ -20,7 +20,7 @@ export function startLive() {
   document.addEventListener("visibilitychange", () => (document.hidden ? rest() : wake()));
   window.addEventListener("pagehide", rest);
   window.addEventListener("pageshow", (event) => event.persisted && wake());
-  document.querySelectorAll("[data-tail]").forEach(follow);
+  tails().forEach(follow);
   wake(false);
   if (isAwaited()) later(LEAST);
 }
@@ -129,24 +129,28 @@ function take(html) {
   if (!main) return;
   tellTimes(fresh);
   const here = document.querySelector(".here")?.id;
-  const followed = [...document.querySelectorAll("[data-tail]")].filter(isAtEnd).map((log) => log.id);
+  const read = new Set([...tails()].filter((log) => !isAtEnd(log)).map((log) => log.id));
   for (const id of ["nav", "main"]) {
     const part = fresh.getElementById(id);
     if (part) morph(document.getElementById(id), part);
   }
   if (here) document.getElementById(here)?.classList.add("here");
-  followed.forEach((id) => follow(document.getElementById(id)));
+  tails().forEach((log) => read.has(log.id) || follow(log));
   if (fresh.title) document.title = fresh.title;
   document.dispatchEvent(new CustomEvent("headrace:fresh"));
 }
 
-// A log is followed while its end is in sight; who scrolled up is reading.
+function tails() {
+  return document.querySelectorAll("[data-tail]");
+}
+
+// A log is followed from its first line on while its end is in sight; who scrolled up is reading.
 function isAtEnd(log) {
   return log.scrollHeight - log.scrollTop - log.clientHeight < 24;
 }
 
 function follow(log) {
-  if (log) log.scrollTop = log.scrollHeight;
+  log.scrollTop = log.scrollHeight;
 }
 
 const WORDS = { live: "live", polling: `asking every ${POLL / 1000} s`, lost: "no connection", off: "static page" };
