@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from headrace.core.kinship import Bond
 from headrace.core.letters import (
     LetterFilter,
     Requeue,
@@ -17,6 +18,7 @@ from tests.conformance.build import (
     HOUR,
     NOW,
     SECOND,
+    candidate,
     claim_one,
     fail,
     ids,
@@ -27,7 +29,7 @@ from tests.conformance.build import (
     succeed,
     together,
 )
-from tests.conformance.kin import plant_chain, the
+from tests.conformance.kin import child, plant_chain, the
 from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
 from tests.conformance.stores import StoreUnderTest
 from tests.patience import PATIENCE
@@ -204,3 +206,19 @@ def test_what_waited_for_a_requeued_job_waits_again(engine: Engine) -> None:
     assert states(engine) == {"first": State.PENDING, "second": State.WAITING}
     settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
     assert ids([claim_one(engine, now=LATER)]) == ["second"]
+
+
+def test_a_job_with_a_key_is_requeued_like_any_other(engine: Engine) -> None:
+    letter = dead(engine, unique_key="key")
+    (done,) = engine.letters.requeue([Requeue(letter.id)], now=LATER)
+    assert done == Requeued(letter.id, "job", "requeued", 1)
+    assert (row(engine).state, row(engine).unique_key) == (State.PENDING, "key")
+    assert [verdict.id for verdict in engine.admit([candidate("twin", key="key")], now=LATER)] == ["job"]
+
+
+def test_what_waited_for_a_requeued_job_may_have_a_key(engine: Engine) -> None:
+    engine.plant([new_job("first"), child("second", unique_key="key")], [Bond("first", "second", "cancel")], now=NOW)
+    settle(engine, fail(claim_one(engine)))
+    assert states(engine) == {"first": State.FAILED, "second": State.CANCELLED}
+    engine.letters.requeue([Requeue(pending(engine, "first").id)], now=LATER)
+    assert states(engine) == {"first": State.PENDING, "second": State.WAITING}

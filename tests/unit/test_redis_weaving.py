@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -11,6 +12,14 @@ from headrace.engines.redis import scripts
 from headrace.engines.redis.weaving import Chamber, Piece, chamber_if, chamber_when_called, statements, weave
 
 _GIVEN = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
+_DEFINED = re.compile(r"^local function (\w+)", re.MULTILINE)
+_OWN = re.compile(r"function \w*\(([^)]*)\)|local (?!function)([\w, ]+)|for ([\w, ]+) in")
+_CALLED = re.compile(r"(?<![\w.:])(\w+)\(")
+_FILES = {path.stem: path.read_text() for path in Path(scripts.__file__).with_name("scripts").glob("*.lua")}
+_PARTS = {part for parts in scripts._PARTS.values() for part in parts}
+_PARTS |= {part for parts, _ in scripts._IF_NEEDED.values() for part in parts}
+_PARTS |= {part for parts in scripts._WHEN_CALLED.values() for part in parts}
+_FUNCTIONS = {name for text in _FILES.values() for name in _DEFINED.findall(text)}
 
 
 def test_what_nothing_uses_is_left_out() -> None:
@@ -99,6 +108,25 @@ def _passed_names(pieces: Sequence[Piece], known: set[str]) -> list[str]:
             passed += [name for name in names if name in known]
             known.update(names)
     return twice
+
+
+@pytest.mark.parametrize("name", sorted(set(_FILES) - set(_PARTS)))
+def test_every_function_that_is_called_is_in_sight(name: str) -> None:
+    """A function of a chamber is nothing outside of it; the server would tell only when the line is reached."""
+    assert _out_of_sight(_pieces_of(name), set()) == []
+
+
+def _out_of_sight(pieces: Sequence[Piece], seen: set[str]) -> list[str]:
+    missing: list[str] = []
+    for piece in pieces:
+        if isinstance(piece, Chamber):
+            missing += _out_of_sight(piece.inside, seen.copy())
+            seen.update(_DEFINED.findall(piece.opening))
+        else:
+            seen.update(_DEFINED.findall(piece.text))
+            own = {name for found in _OWN.findall(piece.text) for name in re.split(r"[,\s]+", " ".join(found))}
+            missing += [called for called in _CALLED.findall(piece.text) if called in _FUNCTIONS - seen - own]
+    return missing
 
 
 def _pieces_of(name: str) -> list[Piece]:

@@ -45,7 +45,7 @@ _PARTS = {
     "shelf_drop": ("papers",),
     "letters_purge": ("letters", "unlettering"),
     "letters_remove": ("letters", "unlettering"),
-    "letters_requeue": ("letters", "births", "detours", "arrivals", "kinship", "reopening"),
+    "letters_requeue": ("letters", "uniques", "births", "detours", "arrivals", "kinship", "reopening"),
     "census": ("kinship",),
     "own_page": ("kinship",),
     "cap": ("search",),
