@@ -28,11 +28,14 @@ _BY_KIND = {
     **dict.fromkeys(("AskError", "ASK", "TryAgainError", "TRYAGAIN"), _RESHARDING),
 }
 # The server's words, which also stand inside the text of an error that a script met.
-_AWAY = {
+_NO_CHANGES = {
     "OOM command": _MEMORY,
-    "READONLY": _REPLICA,
     "MISCONF": "Redis can't write to its disk, so it takes no changes; see its log",
     "NOREPLICAS": "Redis waits for its replicas (min-replicas-to-write); see INFO replication",
+}
+_AWAY = {
+    **_NO_CHANGES,
+    "READONLY": _REPLICA,
     "BUSY Redis": "a script of somebody has kept Redis busy for seconds; SCRIPT KILL ends it",
     "max number of clients": "raise maxclients, or use fewer processes",
 }
@@ -55,6 +58,11 @@ def translated(error: Exception, where: str, prefix: str) -> Exception:
     if away := _outage(error):
         return EngineUnavailable(f"{where}: {error}; {away}")
     return error
+
+
+def is_there(error: Exception) -> bool:
+    """Whether the server refused a change only: it may be asked, and with luck be given what makes room."""
+    return type(error).__name__ == "OutOfMemoryError" or _advice(_NO_CHANGES, error) is not None
 
 
 def _wrong_setting(error: Exception, prefix: str) -> str | None:

@@ -22,7 +22,7 @@ from headrace.engines.breaker import Breaker
 from headrace.engines.redis.address import Address
 from headrace.engines.redis.routes import Connection, Route
 from headrace.engines.redis.scripts import Script
-from headrace.engines.redis.trouble import translated
+from headrace.engines.redis.trouble import is_there, translated
 from headrace.errors import EngineUnavailable
 
 Value: TypeAlias = "str | bytes | int"
@@ -51,20 +51,12 @@ class Wire:
 
     def run(self, script: Script, *args: Value, repeat: Sequence[Value] | None = None) -> Any:
         """The script's answer. `repeat` are the arguments for a second try if the answer to the first is lost."""
-        try:
-            return self._ask(*self._calls("EVALSHA", script.sha, args, repeat))
-        except NoScriptError:  # a new server, or one that was told to forget
-            return self._ask(*self._calls("EVAL", script.text, args, repeat))
+        call = ("EVALSHA", script.sha, 1, self._tag)
+        return self._ask((*call, *args), None if repeat is None else (*call, *repeat), script)
 
     def ask(self, *command: Value) -> Any:
         """The answer to a command that may as well be given twice."""
         return self._ask(command, command)
-
-    def _calls(
-        self, verb: str, script: str, args: Sequence[Value], repeat: Sequence[Value] | None
-    ) -> tuple[Sequence[Value], Sequence[Value] | None]:
-        first = (verb, script, 1, self._tag, *args)
-        return first, None if repeat is None else (verb, script, 1, self._tag, *repeat)
 
     def connect(self) -> Connection:
         """A new connection that belongs to the caller."""
@@ -77,18 +69,20 @@ class Wire:
             raise
         return connection
 
-    def _ask(self, command: Sequence[Value], repeat: Sequence[Value] | None) -> Any:
+    def _ask(self, command: Sequence[Value], repeat: Sequence[Value] | None, script: Script | None = None) -> Any:
         if self._pid != os.getpid():
             self._leave_to_the_parent()
         self._breaker.check()
         try:
-            answer = self._ask_twice(command, repeat)
-        except (NoScriptError, UnicodeEncodeError):
+            answer = self._ask_twice(command, repeat, script)
+        except UnicodeEncodeError:
             self._breaker.succeeded()
             raise
         except (redis.RedisError, RedisClusterException, OSError) as error:
             told = translated(error, self.address.shown, self.address.prefix)
-            if isinstance(told, EngineUnavailable):
+            if is_there(error):
+                self._breaker.succeeded()
+            elif isinstance(told, EngineUnavailable):
                 self._breaker.failed(str(told))
             if told is error:
                 raise
@@ -96,9 +90,9 @@ class Wire:
         self._breaker.succeeded()
         return answer
 
-    def _ask_twice(self, command: Sequence[Value], repeat: Sequence[Value] | None) -> Any:
+    def _ask_twice(self, command: Sequence[Value], repeat: Sequence[Value] | None, script: Script | None) -> Any:
         try:
-            return self._ask_once(command)
+            return self._ask_once(command, script)
         except _Unsent as unsent:
             again = command
             first = unsent.cause
@@ -109,11 +103,11 @@ class Wire:
         self._forget_idle()  # whatever befell this one hardly spared the others
         self._route.lost()
         try:
-            return self._ask_once(again)
+            return self._ask_once(again, script)
         except _Unsent as unsent:
             raise unsent.cause from first
 
-    def _ask_once(self, command: Sequence[Value]) -> Any:
+    def _ask_once(self, command: Sequence[Value], script: Script | None) -> Any:
         if not self._room.acquire(timeout=self.address.timeout):
             raise EngineUnavailable(
                 f"{self.address.shown}: all {self.address.max_connections} connections are in use; ?max_connections= "
@@ -121,6 +115,11 @@ class Wire:
             )
         try:
             return self._converse(self._borrow(), command)
+        except NoScriptError:
+            if script is None:
+                raise
+            # A new server, or one that was told to forget: it is told, with the arguments of this very try.
+            return self._converse(self._borrow(), ("EVAL", script.text, *command[2:]))
         finally:
             self._room.release()
 
