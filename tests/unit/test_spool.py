@@ -47,6 +47,7 @@ class Server:
         self.away: Exception | None = None
         self.loses_replies = False
         self.refuses: Callable[[NewJob], bool] = lambda _: False
+        self.room: dict[str, int] = {}  # how many jobs more each queue has room for, if it is not for all
         self.stored: dict[str, NewJob] = {}
         self.batches: list[int] = []
         self.asked = threading.Semaphore(0)  # once for each insert that found it away
@@ -59,6 +60,11 @@ class Server:
                 raise self.away
             if any(map(self.refuses, jobs)):
                 raise ValueError("what is this?")
+            for queue, room in self.room.items():
+                if sum(job.queue == queue for job in jobs) > room:
+                    raise QueueFull(f"queue {queue!r} is full")
+            for job in jobs:
+                self.room.update({job.queue: self.room[job.queue] - 1} if job.queue in self.room else {})
             fresh = [job.id not in self.stored for job in jobs]
             if whole and not all(fresh):
                 raise DuplicateJob(jobs[fresh.index(False)].id)
@@ -414,6 +420,24 @@ def test_what_no_job_is_to_blame_for_is_waited_for(spool: Spool, server: Server,
     drained(spool)
     assert list(server.stored) == ["a", "b"]
     assert spool.stats().error is None
+
+
+def test_of_a_full_queue_as_much_is_forwarded_as_fits_and_other_queues_do_not_wait(
+    spool: Spool, server: Server
+) -> None:
+    server.go()
+    spool.insert([job(f"small-{number}", queue="small") for number in range(5)])
+    spool.insert(jobs("a", "b"))
+    server.room = {"small": 3}
+    server.come_back()
+    eventually(lambda: spool.stats().waiting == 2, "that what fits is forwarded")
+    assert sorted(server.stored) == ["a", "b", "small-0", "small-1", "small-2"]
+    server.room["small"] = 1
+    eventually(lambda: spool.stats().waiting == 1, "that one more is forwarded")
+    assert list(server.stored)[-1] == "small-3"
+    server.room["small"] = 1
+    drained(spool)
+    assert list(server.stored)[-1] == "small-4"
 
 
 def test_a_store_that_moved_is_followed_by_whoever_has_its_new_url(opened: Callable[..., Spool]) -> None:

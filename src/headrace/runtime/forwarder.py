@@ -200,19 +200,44 @@ class Forwarder:
             over = self._archived(jobs)
             jobs = [job for job in jobs if job.id not in over]
             fresh = self._engine.insert(jobs) if jobs else []
+        except QueueFull:
+            if len(batch) == 1:
+                raise
+            self._forward_what_fits(batch)
+            return
         except _NOT_NOW:
             raise
         except Exception as error:
             if len(batch) == 1:
                 self._blame(batch[0], error)
                 return
-            middle = len(batch) // 2
-            self._forward(batch[:middle])
-            self._forward(batch[middle:])
+            self._forward_halves(batch)
             return
         taken = [job for job, is_new in zip(jobs, fresh, strict=True) if not is_new]
         self._file.remove(batch, duplicates=len(self._of_others(taken)) if taken else 0)
         self._forwarded += len(batch)
+
+    def _forward_halves(self, batch: list[Spooled]) -> None:
+        middle = len(batch) // 2
+        self._forward(batch[:middle])
+        self._forward(batch[middle:])
+
+    def _forward_what_fits(self, batch: list[Spooled]) -> None:
+        """Send the jobs of each queue apart, and of a full one the first that fit. QueueFull if any are left."""
+        queues: dict[str | None, list[Spooled]] = {}
+        for spooled in batch:
+            queues.setdefault(spooled.job.queue if spooled.job else None, []).append(spooled)
+        if len(queues) == 1:
+            self._forward_halves(batch)
+            return
+        full: QueueFull | None = None
+        for part in queues.values():
+            try:
+                self._forward(part)
+            except QueueFull as error:
+                full = error
+        if full is not None:
+            raise full
 
     def _archived(self, jobs: list[NewJob]) -> set[str]:
         """Those that were sent before by somebody who did not live to tell, and are over and gone from the store.
