@@ -1,10 +1,12 @@
-"""A supervisor notices how its workers end, whatever the process it runs in makes of SIGCHLD."""
+"""A supervisor notices how its workers end, whatever the process it runs in makes of SIGCHLD, and stops them all."""
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import signal
+import time
 from collections.abc import Iterator
 from typing import Any, cast
 
@@ -24,6 +26,14 @@ class Fleeting:
     def start(self) -> None: ...
 
     def join(self, timeout: float) -> bool:
+        return True
+
+
+class Lasting(Fleeting):
+    """A worker that ends only when it is told to, or after seconds."""
+
+    def join(self, timeout: float) -> bool:
+        time.sleep(10)
         return True
 
 
@@ -78,3 +88,31 @@ def test_a_worker_whose_end_somebody_else_took_note_of_counts_as_ended(
     monkeypatch.setattr(os, "waitpid", too_late)
     assert supervisor.run() == 0
     assert "ended, nobody knows how" in ends.said[0]
+
+
+def test_a_signal_that_comes_before_the_child_is_a_worker_is_not_lost(
+    ends: StopAtFirstEnd, supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(supervisor, "_make_worker", Lasting)
+    fork = os.fork
+
+    def fork_and_signal() -> int:
+        if pid := fork():
+            os.kill(pid, signal.SIGTERM)
+        return pid
+
+    monkeypatch.setattr(os, "fork", fork_and_signal)
+    assert supervisor.run() == 0
+    assert "was killed by signal 15" in ends.said[0]
+    assert signal.SIGTERM not in signal.pthread_sigmask(signal.SIG_BLOCK, ())
+
+
+def test_without_room_for_a_process_it_is_tried_again(
+    ends: StopAtFirstEnd, supervisor: Supervisor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> int:
+        raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
+
+    monkeypatch.setattr(os, "fork", refuse)
+    assert supervisor.run() == 0
+    assert "it is tried again in 0.2 s" in ends.said[0]

@@ -24,6 +24,7 @@ _LOOK = 0.2
 _BACKOFF_FIRST, _BACKOFF_LONGEST = 0.2, 30.0
 _HEALTHY_AFTER = 60.0
 _GRACE = 5.0
+_PASSED_ON = tuple(getattr(signal, name) for name in ("SIGTERM", "SIGINT", "SIGUSR2") if hasattr(signal, name))
 
 
 def run_here(worker: Worker, *, supervised: bool = False) -> int:
@@ -137,20 +138,31 @@ class Supervisor:
             self._ended(seat, os.waitstatus_to_exitcode(status))
 
     def _start(self, seat: _Seat) -> None:
-        seat.pid = os.fork()
         seat.started = time.monotonic()
-        if seat.pid == 0:
-            _be_a_worker(self._make_worker)
+        # A signal that is passed on to the child before it has its own handlers would be lost in copies of ours.
+        before = signal.pthread_sigmask(signal.SIG_BLOCK, _PASSED_ON)
+        try:
+            seat.pid = os.fork()
+            if seat.pid == 0:
+                _be_a_worker(self._make_worker, before)
+        except OSError as error:  # no memory, too many processes: those that are there go on
+            self._put_off(seat)
+            log.error("a worker process can't be started: %s; it is tried again in %.1f s", error, seat.backoff)
+        finally:
+            signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
     def _ended(self, seat: _Seat, code: int | None) -> None:
         pid, seat.pid = seat.pid, None
         if self._stopping or code == RECYCLED:
             seat.start_at = time.monotonic()
             return
+        self._put_off(seat)
+        log.error("worker process %s %s; a new one starts in %.1f s", pid, _told(code), seat.backoff)
+
+    def _put_off(self, seat: _Seat) -> None:
         healthy = time.monotonic() - seat.started > _HEALTHY_AFTER
         seat.backoff = _BACKOFF_FIRST if healthy else min(max(seat.backoff * 2, _BACKOFF_FIRST), _BACKOFF_LONGEST)
         seat.start_at = time.monotonic() + seat.backoff
-        log.error("worker process %s %s; a new one starts in %.1f s", pid, _told(code), seat.backoff)
 
     def _pass_on_signals(self) -> None:
         if not self._stopping:
@@ -189,12 +201,13 @@ def _children_awaited() -> Iterator[None]:
         signal.signal(signal.SIGCHLD, signal.SIG_DFL if before is None else before)
 
 
-def _be_a_worker(make_worker: Callable[[], Worker]) -> NoReturn:
+def _be_a_worker(make_worker: Callable[[], Worker], mask: set[signal.Signals | int]) -> NoReturn:
     """The child's whole life. It must never return into its parent's code."""
     code = 1
     try:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in _PASSED_ON:
             signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, mask)
         code = run_here(make_worker(), supervised=True)
     except BaseException:
         log.exception("a worker process could not start")
