@@ -14,6 +14,7 @@ import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any, TypeAlias
+from weakref import WeakSet
 
 import redis
 from redis.exceptions import ConnectionError, NoScriptError, RedisClusterException, ResponseError, TimeoutError
@@ -39,10 +40,10 @@ class Wire:
         self.address = address
         self._tag = f"{{{address.prefix}}}"
         self._route = Route(address, self._tag)
-        self._start_afresh()
+        self._begin()
+        _wires.add(self)
 
-    def _start_afresh(self) -> None:
-        self._pid = os.getpid()
+    def _begin(self) -> None:
         self._idle: deque[Connection] = deque()
         self._room = threading.BoundedSemaphore(self.address.max_connections)
         self._breaker = Breaker()
@@ -70,8 +71,6 @@ class Wire:
         return connection
 
     def _ask(self, command: Sequence[Value], repeat: Sequence[Value] | None, script: Script | None = None) -> Any:
-        if self._pid != os.getpid():
-            self._leave_to_the_parent()
         self._breaker.check()
         try:
             answer = self._ask_twice(command, repeat, script)
@@ -167,16 +166,28 @@ class Wire:
             while True:
                 self._idle.pop().disconnect()
 
-    def _leave_to_the_parent(self) -> None:
+    def start_afresh(self) -> None:
+        """In a forked child: leave the connections to the parent."""
         inherited = self._idle
-        self._start_afresh()
+        self._begin()
         for connection in inherited:
             connection.disconnect()  # our copy alone: the client knows by its process that the other end is in use
 
     def close(self) -> None:
         """Close what is not in use; the next question opens a connection again."""
-        if self._pid == os.getpid():
-            self._forget_idle()
+        self._forget_idle()
+
+
+_wires: WeakSet[Wire] = WeakSet()
+
+
+def _start_all_afresh() -> None:
+    for wire in list(_wires):
+        wire.start_afresh()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_all_afresh)
 
 
 class _Unsent(Exception):
