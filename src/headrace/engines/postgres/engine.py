@@ -197,6 +197,9 @@ class PostgresEngine:
             if not self._mine(jobs).issuperset(job.id for job in jobs):
                 raise
             effects = Effects(work=True, done=True)
+        except DuplicateJob:
+            self._refuse_if_moved()
+            raise
         for topic in {*(f"work:{job.queue}" for job in jobs), *effects.topics()}:
             self._tower.ring(topic)
 

@@ -138,12 +138,14 @@ WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                        WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
                          AND state || '' = 'pending' FOR UPDATE SKIP LOCKED));
 
+-- The look before it was a transaction of its own, and may have seen no notice yet.
 -- name: claim_chosen
 UPDATE headrace_jobs SET state = 'running', version = version + 1, attempt = attempt + 1, worker = :worker,
                          started_at = :now, lease_until = :until, progress = NULL
 WHERE seq = ANY (ARRAY(SELECT seq FROM headrace_jobs
                        WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
                          AND state || '' = 'pending' AND coalesce(expires_at, :until) > :now
+                         AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
                        FOR UPDATE SKIP LOCKED));
 
 -- Numbers between which every job is.

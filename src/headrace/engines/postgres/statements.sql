@@ -548,6 +548,11 @@ DELETE FROM headrace_store WHERE name = 'notice';
 LOCK TABLE headrace_jobs IN SHARE MODE;
 INSERT INTO headrace_store (name, value) VALUES ('door', 'closed') ON CONFLICT DO NOTHING;
 
+-- Whoever closes the door waits from now on until this transaction has ended; if it is closed already, the statements
+-- that follow see it. By itself, only a write to the table is waited for, and what was read before it may be past.
+-- name: hold_door
+LOCK TABLE headrace_jobs IN ROW EXCLUSIVE MODE;
+
 -- name: open_door
 DELETE FROM headrace_store WHERE name = 'door';
 

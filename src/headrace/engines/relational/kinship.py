@@ -256,7 +256,7 @@ class Scribe(Protocol):
 def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int) -> Settlement:
     """Settle those outcomes whose job has kin, and decide what that means to others."""
     places: dict[int, int] = {}
-    shut = any(outcome.spawned for outcome in outcomes) and has_moved(ledger.ask("notice"))
+    shut = any(outcome.spawned for outcome in outcomes) and _is_shut(ledger)
     asked = [Question(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
     for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(asked)))):
         # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
@@ -282,6 +282,13 @@ def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int
     lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
     effects.add(run(follow(list(completed), lost, now, loose), ledger))
     return Settlement({place for place, _ in kin.values()}, effects, bool(loose))
+
+
+def _is_shut(ledger: Ledger) -> bool:
+    """Whether no job can be stored here any more. If not, it stays so until the transaction ends."""
+    # First: whoever closes the door waits for our writes, but for nothing that we only read before.
+    ledger.run("hold_door")
+    return has_moved(ledger.ask("notice"))
 
 
 def _meant(outcome: Outcome, blocks: int) -> Outcome:

@@ -64,6 +64,7 @@ class SqlTimetable:
 
     def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
         def fire_them(ledger: Ledger) -> list[bool]:
+            ledger.run("hold_door")  # what is told of the notice is to be true until the jobs are stored
             if ledger.ask("notice") is not None:  # put up since they were found to be due
                 return [False] * len(firings)
             # Of one schedule only the first can apply; the version says no to the others.

@@ -351,6 +351,10 @@ DELETE FROM headrace_store WHERE name = 'notice';
 CREATE TRIGGER IF NOT EXISTS headrace_moved BEFORE INSERT ON headrace_jobs
 BEGIN SELECT RAISE(ABORT, 'headrace: this store has moved'); END;
 
+-- There is one writer at a time.
+-- name: hold_door
+SELECT 1;
+
 -- name: open_door
 DROP TRIGGER IF EXISTS headrace_moved;
 

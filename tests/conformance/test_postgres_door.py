@@ -1,0 +1,123 @@
+"""PostgreSQL: whoever is about to store jobs while the store moves away either is in time, or is told so.
+
+Whoever puts up the notice waits for a caller's open transaction, and others who write queue up behind it, with what
+they read before. Acted out with connections of their own, each known to wait before the next one begins.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, TypeVar
+
+import psycopg
+import pytest
+
+from headrace.core.kinship import Bond
+from headrace.core.model import Notice
+from headrace.core.regulation import QueueRules
+from headrace.core.states import State
+from headrace.engines.postgres import turn
+from headrace.engines.protocol import Engine
+from headrace.errors import StoreMoved
+from tests import servers
+from tests.conformance.build import NOW, claim, firing, new_job, row, schedule, settle, states, submit_and_claim
+from tests.conformance.kin import child, spawning
+from tests.conformance.stores import StoreUnderTest
+from tests.patience import PATIENCE
+
+pytestmark = pytest.mark.engines("postgres")
+
+MOVED = Notice("moved", "redis://elsewhere/0", NOW)
+T = TypeVar("T")
+
+# By the schema of the table: other tests are at work on the same server.
+WAITING = """
+SELECT count(*) FROM pg_locks JOIN pg_class ON pg_class.oid = relation
+WHERE relname = 'headrace_jobs' AND relnamespace = to_regnamespace(%s) AND mode = %s AND NOT granted
+"""
+
+
+class Door:
+    """A store that somebody is about to close, as soon as a caller's transaction has ended."""
+
+    def __init__(self, store: StoreUnderTest) -> None:
+        self.engine = store.open()
+        self.engine.insert([new_job("known")], now=NOW)
+        claim(self.engine)
+        self._store = store
+        self._schema = store.address.rpartition("schema=")[2]
+        self._watch = servers.postgres_connection(store.address)
+        self._caller = psycopg.connect(servers._without(store.address, "schema"))
+        self._crew = ThreadPoolExecutor(2)
+
+    def close_behind(self, act: Callable[[Engine], T]) -> T:
+        """What comes of an act that began before the store had moved, and went on after."""
+        self.engine.joined(self._caller).insert([new_job("a caller's")])
+        closing = self._crew.submit(self.engine.porter.post, MOVED)
+        self._until_one_waits_for("ShareLock")
+        acting = self._crew.submit(act, self._store.open())
+        self._until_one_waits_for("RowExclusiveLock")
+        self._caller.commit()
+        closing.result(PATIENCE)
+        return acting.result(PATIENCE)
+
+    def _until_one_waits_for(self, mode: str) -> None:
+        deadline = time.monotonic() + PATIENCE
+        while self._watch.execute(WAITING, [self._schema, mode]).fetchone() != (1,):
+            assert time.monotonic() < deadline, f"nobody waits for a {mode}"
+            time.sleep(0.005)
+
+    def leave(self) -> None:
+        self._caller.close()  # whoever still waits for it goes on
+        self._crew.shutdown()
+
+
+@pytest.fixture
+def door(store: StoreUnderTest) -> Iterator[Door]:
+    door = Door(store)
+    yield door
+    door.leave()
+
+
+def test_a_success_that_leaves_jobs_behind_is_refused_with_them(door: Door) -> None:
+    """It is the same as a lost lease: where the job is now it runs again, and leaves them there."""
+    held = submit_and_claim(door.engine, "parent")
+    outcome = spawning(held, [child("one"), new_job("two")], [Bond("parent", "one")])
+    assert door.close_behind(lambda engine: settle(engine, outcome)) == [outcome]
+    assert (row(door.engine, "parent").state, row(door.engine, "parent").version) == (State.RUNNING, held.version)
+    assert states(door.engine).keys() == {"known", "a caller's", "parent"}
+
+
+def test_a_schedule_does_not_fire(door: Door) -> None:
+    tick = schedule()
+    assert door.engine.timetable.put(tick, new=True)
+    assert door.close_behind(lambda engine: engine.timetable.fire([firing(tick, new_job("fired"))], now=NOW)) == [False]
+    assert door.engine.timetable.all() == [tick]
+    assert door.engine.timetable.occurrences(tick.id) == []
+
+
+def test_a_plant_is_refused_for_what_it_is(door: Door) -> None:
+    jobs, bonds = [new_job("parent"), child("one")], [Bond("parent", "one")]
+    with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
+        door.close_behind(lambda engine: engine.plant(jobs, bonds, now=NOW))
+    assert states(door.engine).keys() == {"known", "a caller's"}
+
+
+def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    worker, operator = store.open(), store.open()
+    operator.desk.rule_queue("default", QueueRules(concurrency=3))
+    worker.insert([new_job("job")], now=NOW)
+    take = turn.claim_carefully
+
+    def take_late(*given: Any) -> turn.Taken:
+        operator.porter.post(MOVED)
+        return take(*given)
+
+    monkeypatch.setattr(turn, "claim_carefully", take_late)
+    assert claim(worker) == []
+    assert operator.porter.notice() == MOVED
+    assert states(operator) == {"job": State.PENDING}
