@@ -150,6 +150,18 @@ def test_even_a_small_store_is_not_read_whole_for_a_few_jobs(new: Store, name: s
     assert new.fresh(name, 1).walks() == []
 
 
+@pytest.mark.parametrize("name", ["complete", "note_progress", "renew"])
+def test_the_jobs_of_a_batch_are_locked_in_the_order_in_which_they_are_given(
+    new: Store, young: Store, name: str
+) -> None:
+    """Two who lock some of the same jobs rely on it. `settle` says so itself, by its ORDER BY."""
+    for plan in (new.kept(name), young.kept(name), *(young.fresh(name, size) for size in SIZES)):
+        steps = [step["Node Type"] for step in plan.steps]
+        join = steps.index("Nested Loop")
+        assert steps[join : join + 3] == ["Nested Loop", "Function Scan", "Index Scan"]
+        assert not plan.kinds() & SORTS
+
+
 def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: Store) -> None:
     assert_front_of_queue(store.kept("claim"))
 

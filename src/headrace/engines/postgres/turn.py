@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import functools
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter, itemgetter
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 import msgspec
 
@@ -33,13 +33,25 @@ _LOOK_AGAIN = 200
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 4), itemgetter(7), itemgetter(6)
 _ID = 3
+_BY_ID = attrgetter("id")
+R = TypeVar("R", Note, Outcome, Lease)
+
+
+def in_order(records: Iterable[R]) -> list[R]:
+    """What is to be written about several jobs, as whoever locks several at once goes about it: by age, which is nearly
+    the order of their ids.
+
+    A batch is looked up one by one, and so is locked as it is given. Renewals come while others are handed in: in
+    another order, each could have what the other one waits for.
+    """
+    return sorted(records, key=_BY_ID)
 
 
 def note(ledger: Ledger, notes: Sequence[Note]) -> None:
     """Store progress and log lines of runs that still hold their lease."""
     progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
     if progress:
-        ledger.run("note_progress", n=as_json(list(progress.values())))
+        ledger.run("note_progress", n=as_json(in_order(progress.values())))
     if lines := [note for note in notes if note.message is not None]:
         ledger.run("note_logs", n=as_json(lines))
 
@@ -103,9 +115,7 @@ def settle_hastily(
     Raises HasToWait, with nothing settled that may stay, if one of them waits for others itself.
     """
     first, again = _first_and_again(outcomes)
-    # Whoever locks several jobs at once does so in the order of their age, which is nearly that of their ids.
-    in_order = sorted(first, key=attrgetter("id"))
-    applied, kin, frees = _complete(ledger, in_order, channel, 1, groups, len(outcomes))
+    applied, kin, frees = _complete(ledger, first, channel, 1, groups, len(outcomes))
     effects = kinship.follow_completed(ledger, kin, now) if kin else Effects()
     effects.work |= frees
     if topics := effects.topics():
@@ -162,7 +172,7 @@ def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
 
 
 def _settle(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
-    applied = set(_leases.decode(ledger.ask("settle", o=as_json(outcomes), kin=kin)))
+    applied = set(_leases.decode(ledger.ask("settle", o=as_json(in_order(outcomes)), kin=kin)))
     steps.wake_if_come(ledger, outcomes)
     if topics := topics_of(outcomes):
         ledger.run("ring", messages=as_json(topics), channel=channel)
@@ -185,7 +195,7 @@ def _complete(
     ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[Group], endings: int
 ) -> tuple[set[Lease], list[int], bool]:
     """Those that were applied, the numbers of those that have kin, and if any held a place that others may want."""
-    done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
+    done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
     tale = told(page(groups) if groups else None)
     answer = ledger.ask(
         "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, endings=endings, **tale
