@@ -6,13 +6,15 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from typing import Any
+from pathlib import Path
+from typing import Any, cast
 
 import psycopg
 import pytest
 
 from headrace import Headrace
 from headrace.core.states import Event, State
+from headrace.engines.postgres.care import PostgresCare
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.server import Connection, Server
 from tests import servers
@@ -109,6 +111,51 @@ def test_nothing_is_set_for_a_session(engine: PostgresEngine, store: StoreUnderT
     direct = open_engine(f"{store.address}&statement_timeout=77")
     assert asked(direct, "SHOW statement_timeout") == "77s"
     assert asked(direct, "SHOW idle_in_transaction_session_timeout") == "1min"
+
+
+def test_a_view_of_one_moment_leaves_the_session_as_it_was(
+    store: StoreUnderTest, open_engine: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    usual = "options=-c%20idle_in_transaction_session_timeout%3D77s"  # as if it were the server's own
+    engine = open_engine(f"{store.address}&pooler=on&{usual}")
+    told: list[object] = []
+
+    def look(db: Connection) -> None:
+        told.extend(db.execute("SHOW idle_in_transaction_session_timeout").fetchone() or ())
+
+    hang_up = Server.hang_up
+
+    def look_and_hang_up(server: Server, db: Connection) -> None:
+        look(db)
+        hang_up(server, db)
+
+    monkeypatch.setattr(Server, "hang_up", look_and_hang_up)
+    engine.care.backup(Path("nowhere"), lambda view: look(cast(Any, view)._ledger._db))
+    assert told == ["0", "77s"], "it may take its time, and only it"
+
+
+def test_no_limit_of_a_session_is_lifted_or_put_back_by_a_vacuum(engine: PostgresEngine) -> None:
+    """A pooler may keep what its clients set: to put back the default would take it from them."""
+    asked(engine, "SELECT set_config('statement_timeout', '77s', false)")
+    engine.care.optimize()
+    assert asked(engine, "SHOW statement_timeout") == "77s"
+
+
+def test_without_a_pooler_a_vacuum_has_all_the_time_it_needs(
+    store: StoreUnderTest, open_engine: Open, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    direct = open_engine(f"{store.address}&statement_timeout=77")
+    told: list[object] = []
+    tables = PostgresCare._tables
+
+    def look(care: PostgresCare, db: Connection) -> list[str]:
+        told.extend(db.execute("SHOW statement_timeout").fetchone() or ())
+        return tables(care, db)
+
+    monkeypatch.setattr(PostgresCare, "_tables", look)
+    direct.care.optimize()
+    assert told == ["0"]
+    assert asked(direct, "SHOW statement_timeout") == "77s"
 
 
 def test_nothing_is_prepared(engine: PostgresEngine, store: StoreUnderTest, open_engine: Open) -> None:

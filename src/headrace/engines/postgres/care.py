@@ -75,15 +75,26 @@ class PostgresCare:
 
         def vacuum(db: Connection) -> None:
             how = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
-            db.execute("SET statement_timeout = 0")  # a large table takes its time, and holds up nobody
-            try:
+            with self._all_the_time(db):
                 for table in self._tables(db):
                     db.execute(how.format(sql.Identifier(schema, table)))
-            finally:
-                db.execute("RESET statement_timeout")
 
         self._engine.server.run(vacuum)
         return {"size_before": before, "size_after": self._size()}
+
+    @contextlib.contextmanager
+    def _all_the_time(self, db: Connection) -> Iterator[None]:
+        """Lift the limit of our own connections: a large table takes its time, and holds up nobody."""
+        # A pooler's session has no limit of ours, and may be another one with each statement: to set it would change it
+        # for others. SET LOCAL is no way out, since VACUUM can't run in a transaction.
+        if self._engine.address.pooler:
+            yield
+            return
+        db.execute("SET statement_timeout = 0")
+        try:
+            yield
+        finally:
+            db.execute("RESET statement_timeout")
 
     def _size(self) -> int:
         address = self._engine.address
@@ -103,9 +114,10 @@ class PostgresCare:
     def _one_moment(self) -> Iterator[_Moment]:
         db = self._engine.server.connect()
         try:
-            # A page that is on its way to a slow disk is no reason to cut the whole of it off.
-            db.execute("SET idle_in_transaction_session_timeout = 0")
             db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            # A page that is on its way to a slow disk is no reason to cut the whole of it off. LOCAL: behind a pooler
+            # the session is somebody else's afterwards.
+            db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
             yield _Moment(self._engine, db)
             db.execute("COMMIT")
         finally:
