@@ -10,6 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
+from headrace.core.letters import Requeue
 from headrace.core.model import DeadRow, Filter, JobRow, Lease, Notice, Parcel, QueueRow
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.protocol import Engine
@@ -41,6 +42,7 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
+from tests.conformance.mail import dead, one
 from tests.conformance.stores import StoreUnderTest
 from tests.patience import PATIENCE
 
@@ -108,6 +110,18 @@ def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: 
             producer.insert(jobs, whole=whole, now=NOW)
         assert refused.value.other == "redis://elsewhere/0"
     assert states(engine) == {"before": State.PENDING}
+
+
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_nobody_requeues_at_a_store_that_has_moved(engine: Engine, is_gone: bool) -> None:
+    letter = dead(engine)
+    if is_gone:
+        engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    before = states(engine)
+    engine.porter.post(MOVED)
+    with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
+        engine.letters.requeue([Requeue(letter.id)], now=NOW)
+    assert (states(engine), one(engine, letter.id).status) == (before, "pending")
 
 
 @pytest.mark.parametrize("after", [None, ARRIVING], ids=["none", "arriving"])

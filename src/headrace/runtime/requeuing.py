@@ -12,6 +12,7 @@ from headrace.core.clock import to_ms
 from headrace.core.letters import LetterFilter, Requeue
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
+from headrace.errors import StoreMoved
 
 log = logging.getLogger("headrace.keeper")
 
@@ -54,5 +55,8 @@ class Requeuing:
         if not letters:
             return 0, 0
         orders = [Requeue(letter.id, boost=0, most=self._limit) for letter in letters]
-        done = self._engine.letters.requeue(orders, BY, None, DETAIL)
+        try:
+            done = self._engine.letters.requeue(orders, BY, None, DETAIL)
+        except StoreMoved:  # who works there now has the letters as well
+            return 0, 0
         return len(letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)

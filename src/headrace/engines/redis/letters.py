@@ -24,6 +24,7 @@ from headrace.core.letters import (
 )
 from headrace.core.model import DeadRow
 from headrace.engines.redis import records
+from headrace.engines.redis.intake import raise_refusal
 from headrace.engines.redis.scripts import Script, load
 
 if TYPE_CHECKING:
@@ -138,6 +139,8 @@ class RedisLetters:
         answer = self._office.wire.run(
             _requeue, at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), records.encode(told)
         )
+        if answer[0] == b"moved":
+            raise_refusal(*answer)
         kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
             msgspec.convert((order.id, job_id.decode(), verdict.decode(), requeues), Requeued)

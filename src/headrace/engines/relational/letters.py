@@ -24,7 +24,7 @@ from headrace.core.letters import (
 )
 from headrace.core.model import DeadRow
 from headrace.core.states import Event, State
-from headrace.engines.relational import steps
+from headrace.engines.relational import admission, steps
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reviving import revive
 from headrace.engines.sql import as_json
@@ -146,6 +146,8 @@ class _Requeuing:
         self._gone: list[tuple[DeadRow, Requeue]] = []
 
     def all_of(self, orders: Sequence[Requeue]) -> list[Requeued]:
+        self._ledger.run("hold_door")
+        admission.run(admission.refuse_if_moved(), self._ledger)
         self._ledger.ask("alone_with_kin")
         ids = as_json([order.id for order in orders])
         job_ids = [letter.job_id for letter in _letters.decode(self._ledger.ask("letters", ids=ids))]
