@@ -28,14 +28,17 @@ def wait_for_a_word() -> None:
     sys.stdin.readline()
 
 
-def hold(engine: Engine, worker: str, jobs: str, begun: str, ended: str = "0") -> None:
-    """Sign on, claim some jobs, begin a few of them, end a few of these, and sit there."""
+def hold(engine: Engine, worker: str, jobs: str, begun: str, settled: str = "0", ended: str = "0") -> None:
+    """Sign on, claim some jobs, begin a few of them, settle or only end a few of these, and sit there."""
     presence = engine.attend(worker_row(worker, concurrency=max(int(jobs), 1)))
     claims = claim(engine, int(jobs), worker=worker)
-    for slot, claimed in enumerate(claims[: int(begun)]):
-        presence.starting(slot, claimed.ref)
-    for slot in range(int(ended)):
-        presence.starting(slot, 0)
+    places = [presence.begin(claimed.ref) for claimed in claims[: int(begun)]]
+    for number, place in enumerate(places[: int(settled) + int(ended)]):
+        assert place is not None
+        if number < int(settled):
+            presence.settled(place)
+        else:
+            presence.ended(place, claims[number].ref)
     say([claimed.id for claimed in claims])
     wait_for_a_word()
 

@@ -331,6 +331,24 @@ def test_a_slot_that_was_cleared_no_longer_counts_as_begun(store: StoreUnderTest
     assert [row(engine, f"j{number}").attempt for number in range(3)] == [0, 1, 0]
 
 
+def test_what_had_ended_under_a_dead_worker_runs_again_without_a_loss_or_if_it_may_not_has_failed(
+    store: StoreUnderTest,
+) -> None:
+    engine = store.open()
+    engine.insert([new_job("again"), new_job("once", max_attempts=1), new_job("runs")], now=NOW)
+    worker = store.send("hold", "victim", 3, 3, 0, 2)
+    worker.hear()
+    worker.kill()
+    engine.reap(10, 1, now=NOW)
+    found = [row(engine, name) for name in ("again", "once", "runs")]
+    assert [(job.state, job.attempt, job.crashes) for job in found] == [
+        (State.PENDING, 0, 0),
+        (State.FAILED, 1, 1),
+        (State.FAILED, 1, 1),
+    ]
+    assert [entry.detail for entry in engine.desk.history("again")] == ["its worker died before its end was stored"]
+
+
 def test_a_dead_worker_without_jobs_is_buried_quietly(store: StoreUnderTest) -> None:
     engine = store.open()
     worker = store.send("hold", "victim", 5, 0)

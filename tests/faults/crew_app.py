@@ -35,6 +35,15 @@ def poison() -> None:
     os.kill(os.getpid(), 9)
 
 
+@app.task(retry=0)
+def once(folder: str, number: int, deadly: int) -> None:
+    """Leaves a trace, and kills its worker when so many have."""
+    with Path(folder, "traces").open("a") as file:
+        file.write(f"{number}\n")
+    if len(Path(folder, "traces").read_text().split()) == deadly:
+        os.kill(os.getpid(), 9)
+
+
 @app.task(isolation="process", timeout=60)
 def boxed(folder: str) -> str:
     Path(folder, "child").write_text(str(os.getpid()))

@@ -91,6 +91,24 @@ def test_a_killed_workers_job_is_finished_by_another_within_moments(
         assert job.errors[0].type == "WorkerLost"
 
 
+def test_a_job_that_may_run_once_runs_once_though_its_worker_dies_before_its_end_is_stored(
+    fleet: SimpleNamespace, url: str, tmp_path: Path
+) -> None:
+    with _app(url) as app:
+        calls = [{"task": "once", "args": [str(tmp_path), number, 60]} for number in range(200)]
+        jobs: list[Job[None]] = app.enqueue_many(calls)
+        assert fleet.start(concurrency=2).wait(PATIENCE) == -signal.SIGKILL
+        fleet.start(concurrency=2)
+        for job in jobs:
+            job.wait(PATIENCE)
+        ran = (tmp_path / "traces").read_text().split()
+        assert len(ran) == len(set(ran)), "none of them ran twice"
+        failed = [job for job in jobs if job.state is State.FAILED]
+        assert {job.row.reason for job in failed} == {"worker_lost"}
+        unheard = {str(number) for number, job in enumerate(jobs) if job.state is State.COMPLETED} - set(ran)
+        assert not unheard, "none completed that did not run"
+
+
 def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
     fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:

@@ -55,6 +55,45 @@ def with_claims(_: Sequence[Outcome], answer: Exchanged) -> bool:
     return bool(answer.claims)
 
 
+@pytest.mark.parametrize("ends_meanwhile", [True, False])
+def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_a_lost_claim(
+    url: str, monkeypatch: pytest.MonkeyPatch, ends_meanwhile: bool
+) -> None:
+    gate, is_away = Gate(), threading.Event()
+    with Headrace(url, lease=1.0, heartbeat=0.3, shutdown_timeout=5.0) as app:
+        for name in ("exchange", "renew", "reap", "disown"):
+            monkeypatch.setattr(app.engine, name, _unless(is_away, getattr(app.engine, name)))
+        runs: list[int] = []
+
+        @app.task(retry=0)
+        def work() -> None:
+            runs.append(1)
+            gate.pass_through()
+
+        job = work.enqueue()
+        with app.worker(concurrency=2) as worker:
+            gate.wait_until_reached()
+            is_away.set()
+            if ends_meanwhile:
+                gate.open()
+            eventually(lambda: not worker._trade.held, "that the leases are given up")
+            is_away.clear()
+            eventually(lambda: not worker._trade._in_doubt, "that lost claims are given back")
+            gate.open()
+            job.wait(PATIENCE)
+            assert (len(runs), job.attempt) == (1, 1)
+            assert "release" not in [entry.event for entry in filings(app, job.id)]
+
+
+def _unless(is_away: threading.Event, act: Callable[..., Any]) -> Callable[..., Any]:
+    def ask(*args: Any, **named: Any) -> Any:
+        if is_away.is_set():
+            raise EngineUnavailable("away")
+        return act(*args, **named)
+
+    return ask
+
+
 @pytest.fixture
 def app(url: str) -> Any:
     with Headrace(url, lease=LEASE, heartbeat=2.0, shutdown_timeout=5.0) as app:

@@ -27,21 +27,40 @@ except ImportError:  # Windows: no such locks, so the lease alone decides
 _SUFFIX = ".alive"
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0)
 _REF = struct.Struct("=q")
+# More than any worker holds: it fetches at most 10,000 claims ahead. What is never written takes no room on the disk.
+_PLACES = 65_536
 
 
 class LockedPresence:
-    """The lock a worker holds as long as it lives, and its list of begun claims."""
+    """The lock a worker holds as long as it lives, and its list of claims that are begun and not settled."""
 
-    def __init__(self, folder: Path, worker_id: str, slots: int) -> None:
+    def __init__(self, folder: Path, worker_id: str) -> None:
         self._path = folder / f"{worker_id}{_SUFFIX}"
         self._fd = os.open(self._path, os.O_RDWR | os.O_CREAT | _NO_LINK, 0o600)
         if locks is not None:
             fcntl.flock(self._fd, fcntl.LOCK_EX)
-        os.ftruncate(self._fd, slots * _REF.size)
-        self._begun = mmap.mmap(self._fd, slots * _REF.size)
+        os.ftruncate(self._fd, _PLACES * _REF.size)
+        self._begun = mmap.mmap(self._fd, _PLACES * _REF.size)
+        self._free: list[int] = []
+        self._fresh = iter(range(_PLACES))
 
-    def starting(self, slot: int, ref: int) -> None:
-        _REF.pack_into(self._begun, slot * _REF.size, ref)
+    def begin(self, ref: int) -> int | None:
+        # Many threads begin: whatever is done here to what they share is one step of the interpreter.
+        try:
+            place = self._free.pop()
+        except IndexError:
+            place = next(self._fresh, -1)
+        if place < 0:
+            return None
+        _REF.pack_into(self._begun, place * _REF.size, ref)
+        return place
+
+    def ended(self, place: int, ref: int) -> None:
+        _REF.pack_into(self._begun, place * _REF.size, -ref)
+
+    def settled(self, place: int) -> None:
+        _REF.pack_into(self._begun, place * _REF.size, 0)
+        self._free.append(place)
 
     def close(self) -> None:
         with contextlib.suppress(FileNotFoundError):
@@ -88,7 +107,7 @@ def _begun_if_dead(path: Path) -> set[int] | None:
 
 
 def find_dead(folder: Path) -> dict[str, set[int]]:
-    """The workers that died without signing off, each with the claims it had begun."""
+    """The workers that died without signing off, each with the claims it had begun; negative, those that had ended."""
     dead: dict[str, set[int]] = {}
     for name in _signs_of_life(folder) if locks is not None else ():
         with contextlib.suppress(OSError):

@@ -41,8 +41,16 @@ class Bell(Protocol):
 class Presence(Protocol):
     """A worker's sign of life, which the store may use to notice its death before the lease runs out."""
 
-    def starting(self, slot: int, ref: int) -> None:
-        """Remember, beyond a kill -9, that the claim `ref` was begun in this slot (0 clears it)."""
+    def begin(self, ref: int) -> int | None:
+        """Remember, beyond a kill -9, that the claim `ref` was begun: in this place, if there was one."""
+        ...
+
+    def ended(self, place: int, ref: int) -> None:
+        """Remember that it has ended, and that the store does not know it yet."""
+        ...
+
+    def settled(self, place: int) -> None:
+        """Forget it: the store knows what became of it."""
         ...
 
     def close(self) -> None: ...

@@ -37,6 +37,7 @@ class Run:
         "deadline",
         "lost",
         "number",
+        "place",
         "plan",
         "slot",
         "started",
@@ -49,6 +50,7 @@ class Run:
         self.claim = claim
         self.plan = plan
         self.slot = slot
+        self.place: int | None = None  # in the presence
         self.started = time.monotonic()
         timeout = plan.timeout
         self.deadline = NEVER if timeout is None else self.started + timeout
@@ -87,6 +89,9 @@ class Crew:
         self.begun: deque[Run] = deque()
         self.slots: list[int] = list(range(concurrency))
         self.presence: Presence | None = None
+        # By id and version, what is begun and not settled, each with its place in the presence. Not all of it is held:
+        # what a run with a lost lease still brings is handed in.
+        self.unsettled: dict[tuple[str, int], int | None] = {}
         self.low_water = 0
         self.began = 0
         self.cut_off: set[int] = set()  # coroutines that were ended and have not ended; only their loop changes it
@@ -104,7 +109,8 @@ class Crew:
         self.begun.append(run)
         self.began += 1
         if self.presence is not None:
-            self.presence.starting(slot, claim.ref)
+            run.place = self.presence.begin(claim.ref)
+        self.unsettled[claim.id, claim.version] = run.place
         if run.deadline < self.next_check:
             self.check_soon()
         if self.done and self.waiting <= self.low_water:
@@ -121,16 +127,26 @@ class Crew:
             if run.lost and outcome is not None:
                 self.done.append(outcome)
                 self.ring()
+            elif run.lost:
+                self.settled(run.claim)
             return False
         if run.trace is not None:
             ended(run.trace, outcome)
         if outcome is not None:
+            if run.place is not None and self.presence is not None:
+                self.presence.ended(run.place, run.claim.ref)
             self.done.append(outcome)
-        if self.presence is not None:
-            self.presence.starting(run.slot, 0)
+        elif not run.lost:
+            self.settled(run.claim)
         if self.waiting <= self.low_water:
             self.ring()
         return True
+
+    def settled(self, lease: Claim | Outcome) -> None:
+        """Nothing is to be told of this run any more: the store knows it, or has refused it."""
+        place = self.unsettled.pop((lease.id, lease.version), None)
+        if place is not None and self.presence is not None:
+            self.presence.settled(place)
 
     # -- slots: a run needs one, so that `concurrency` is a true bound for threads and coroutines together
 

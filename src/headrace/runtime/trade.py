@@ -185,8 +185,8 @@ class Trade:
             self._pace.stalled()
 
     def _disown(self) -> None:
-        """Give back what was claimed for us in a turn whose answer never came."""
-        held = [Lease(claim.id, claim.version) for claim in list(self.held.values())]
+        """Give back what was claimed for us in a turn whose answer never came: nothing that we have, or have begun."""
+        held = [Lease(*key) for key in {**self.held, **self._crew.unsettled}]
         for job_id in self._engine.disown(self._worker_id, held):
             log.warning("job %s: given back, its claim was lost on the way to this worker", job_id)
         self._in_doubt = False
@@ -234,6 +234,7 @@ class Trade:
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
             claim = self.held.pop((outcome.id, outcome.version), None)
+            self._crew.settled(outcome)
             if outcome.state is State.COMPLETED:
                 self.completed += 1
             elif outcome.state in (State.FAILED, State.RETRYING):

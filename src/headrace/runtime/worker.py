@@ -310,6 +310,7 @@ class Worker:
         self._next_upkeep = time.monotonic() + _UPKEEP
         for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
+            self._trade.store_is_empty = False
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             self._make_way()
         if self._worn_out():

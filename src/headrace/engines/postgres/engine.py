@@ -272,7 +272,7 @@ class PostgresEngine:
 
     def attend(self, worker: WorkerRow) -> presence.LockedPresence:
         self.prepare()
-        held = presence.LockedPresence(self._folder(), worker.id, worker.concurrency)
+        held = presence.LockedPresence(self._folder(), worker.id)
         self.renew(worker, (), 0)
         return held
 

@@ -185,7 +185,7 @@ class RedisEngine:
         self.prepare()
         folder = self._folder()
         try:
-            held = presence.LockedPresence(folder, worker.id, worker.concurrency)
+            held = presence.LockedPresence(folder, worker.id)
         except OSError as error:
             raise EngineUnavailable(f"{folder}: {error}; workers leave their signs of life there") from error
         try:

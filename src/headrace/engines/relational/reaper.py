@@ -54,14 +54,15 @@ def reap(office: Office, folder: Path, limit: int, max_crashes: int | None, now:
 def _reap(
     office: Office, dead: Mapping[str, set[int]], limit: int, max_crashes: int | None, now: int
 ) -> tuple[list[Reaped], kinship.Effects]:
-    """What a dead worker had not begun is released, its attempt given back."""
+    """What a dead worker had not begun is released, its attempt given back; also what had ended and may run again."""
     question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
 
     def take_away(ledger: Ledger) -> tuple[list[Reaped], kinship.Effects]:
         ledger.ask("alone_with_kin")
         rows = _overdue.decode(ledger.ask("lock_overdue", **question))
-        released, again, failed, looping = _sort(rows, dead, max_crashes)
-        _release(ledger, [row.seq for row in released], "its worker died before it began", now)
+        unbegun, unsettled, again, failed, looping = _sort(rows, dead, max_crashes)
+        _release(ledger, [row.seq for row in unbegun], "its worker died before it began", now)
+        _release(ledger, [row.seq for row in unsettled], "its worker died before its end was stored", now)
         _expire(ledger, again, State.PENDING, now, "recovered")
         _expire(ledger, failed, State.FAILED, now, "attempts used up", WORKER_LOST)
         _expire(ledger, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP)
@@ -91,21 +92,22 @@ def disown(office: Office, worker: str, held: Sequence[Lease], now: int) -> list
     return given_back
 
 
-def _sort(
-    rows: list[Overdue], dead: Mapping[str, set[int]], max_crashes: int | None
-) -> tuple[list[Overdue], list[Overdue], list[Overdue], list[Overdue]]:
-    """Those that were not begun, those that are to run again, those that may not, and those that kill their workers."""
-    released, again, failed, looping = [], [], [], []
+def _sort(rows: list[Overdue], dead: Mapping[str, set[int]], max_crashes: int | None) -> tuple[list[Overdue], ...]:
+    """Those that were not begun; that had ended; that are to run again; that may not; and that kill their workers."""
+    unbegun, unsettled, again, failed, looping = [], [], [], [], []
     for row in rows:
-        if row.worker in dead and row.seq not in dead[row.worker]:
-            released.append(row)
+        begun = dead.get(row.worker)
+        if begun is not None and row.seq not in begun and -row.seq not in begun:
+            unbegun.append(row)
+        elif begun is not None and -row.seq in begun and row.has_attempts:
+            unsettled.append(row)  # it did no harm to its worker
         elif max_crashes is not None and row.crashes + 1 >= max_crashes:
             looping.append(row)
         elif row.has_attempts:
             again.append(row)
         else:
             failed.append(row)
-    return released, again, failed, looping
+    return unbegun, unsettled, again, failed, looping
 
 
 def _expire(

@@ -249,7 +249,7 @@ class SqliteEngine:
         self.prepare()
         with explained(self.store.path):
             self.store.make_folder()
-            held = presence.LockedPresence(self.store.folder, worker.id, worker.concurrency)
+            held = presence.LockedPresence(self.store.folder, worker.id)
         self.renew(worker, (), 0)
         return held
 

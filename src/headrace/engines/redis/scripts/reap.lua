@@ -1,6 +1,7 @@
--- Take jobs from workers that died or let their lease run out. What a dead worker had not begun gets its attempt back.
--- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, ...), how many workers may be
--- lost under a job, or 0 for any number
+-- Take jobs from workers that died or let their lease run out. What a dead worker had not begun gets its attempt back,
+-- and so does what had ended, if it may run again.
+-- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, negative if they had ended, ...),
+-- how many workers may be lost under a job, or 0 for any number
 -- Answers: the jobs (array of Reaped)
 
 local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
@@ -79,8 +80,11 @@ for i, member in ipairs(members) do
     drop(LEASES, member)
   elseif begun or not any_dead or tonumber(leases[i]) <= now then
     local worker = j.worker
-    if begun and not begun[tonumber(member)] then
+    local seq = tonumber(member)
+    if begun and not begun[seq] and not begun[-seq] then
       release(member, j, now, 'its worker died before it began')
+    elseif begun and begun[-seq] and j.attempt < j.max_attempts then
+      release(member, j, now, 'its worker died before its end was stored')
     else
       expire(member, j)
     end
