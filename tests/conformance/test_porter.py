@@ -6,6 +6,7 @@ import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -13,6 +14,7 @@ import pytest
 from headrace.core.letters import Requeue
 from headrace.core.model import DeadRow, Filter, JobRow, Lease, Notice, Parcel, QueueRow
 from headrace.core.states import FINAL, Event, State
+from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, StoreMoved
 from tests.conformance.build import (
@@ -40,6 +42,7 @@ from tests.conformance.build import (
     states,
     submit_and_claim,
     succeed,
+    want,
     worker_row,
 )
 from tests.conformance.mail import dead, one
@@ -222,6 +225,50 @@ def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, notice: 
     assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.PENDING}
     assert [line.message for line in engine.desk.logs("lost")] == ["still here"]
     presence.close()
+
+
+@pytest.mark.parametrize("paused", [False, True])
+@every_notice
+def test_time_stands_still_while_a_notice_hangs(store: StoreUnderTest, notice: Notice, paused: bool) -> None:
+    """What a job's end means to others can't be decided before everything has arrived; and nobody comes at once for
+    what is not done."""
+    engine, worker = store.open(), store.open()
+    engine.insert([new_job("due", run_at=LATER), new_job("lapsed", expires_at=LATER)], now=NOW)
+    engine.desk.pause_queue("default", paused)
+    engine.porter.post(notice)
+    before = rows(engine)
+    for wanted in (NOTHING, want()):
+        answer = worker.exchange([], wanted, now=LATER)
+        assert (answer.claims, answer.next_at, answer.queues) == ([], None, ())
+    assert rows(engine) == before
+    engine.porter.post(None)
+    assert ids(claim(worker, now=LATER)) == ([] if paused else ["due"])
+    assert states(engine) == {"due": State.PENDING if paused else State.RUNNING, "lapsed": State.CANCELLED}
+
+
+@pytest.mark.engines("postgres")
+def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_late(
+    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """There, to see it and to do it are two transactions, and jobs may arrive between them."""
+    engine, worker = store.open(), store.open()
+    engine.insert([new_job("lapsed", expires_at=LATER)], now=NOW)
+    see = turn.claim
+
+    def see_and_dawdle(*args: Any, **more: Any) -> turn.Taken:
+        seen = see(*args, **more)
+        if engine.porter.notice() is None:
+            assert seen.lapses == LATER
+            engine.porter.post(ARRIVING)
+        return seen
+
+    monkeypatch.setattr(turn, "claim", see_and_dawdle)
+    assert worker.exchange([], want(), now=LATER).next_at is None
+    assert states(engine) == {"lapsed": State.PENDING}
+    monkeypatch.undo()
+    engine.porter.post(None)
+    assert claim(worker, now=LATER) == []
+    assert states(engine) == {"lapsed": State.CANCELLED}
 
 
 @every_notice

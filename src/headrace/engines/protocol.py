@@ -106,7 +106,8 @@ class HotEngine(Protocol):
         A claim first lets lapse what expired and promotes what is due, skips paused queues, and takes jobs in the
         order priority (high first), due time, submission, or in the order that the worker or the queue's rules ask
         for. It takes no more than the rules of queues and tasks allow at this moment, over all workers, and nothing
-        through a gate that is shut; lanes that wait for the same get their turns one after the other.
+        through a gate that is shut; lanes that wait for the same get their turns one after the other. While a notice
+        hangs at the door it does nothing of all that, and does not tell when to come again: the notice's end is rung.
 
         The end of a job, here or by any other operation, decides in the same commit over those that wait for it: see
         `core.kinship`. A success of a job that has to wait for others itself leads to waiting, and to completed with

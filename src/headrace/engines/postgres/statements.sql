@@ -200,10 +200,12 @@ ORDER BY n.key;
 
 -- Claiming.
 
+-- A notice may have been put up since the claim that saw them: whoever waits for these jobs may not have arrived yet.
 -- name: lock_lapsed
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT seq FROM headrace_jobs
     WHERE expires_at <= :now AND expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')
+      AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
     LIMIT :limit FOR UPDATE SKIP LOCKED) AS lapsed;
 
 -- name: promote

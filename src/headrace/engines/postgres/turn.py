@@ -293,7 +293,10 @@ def asks_care(want: Want, taken: Taken) -> bool:
 def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
     rows = db.execute(sql, {**values, "shares": as_json(shares)}).fetchall()
     told, due, lapses = rows[0][:_ID]
-    horizon = (due, lapses, *_settings_in(told))
+    is_open, queues, book, idle = _settings_in(told)
+    if not is_open:  # time stands still: whoever waits for a job that would lapse may not have arrived yet
+        due = lapses = None
+    horizon = (due, lapses, queues, book, idle)
     if rows[0][_ID] is None:
         return Taken([], *horizon)
     rows.sort(key=_RANK_AND_SEQ)
@@ -305,14 +308,14 @@ def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: di
 
 
 @functools.lru_cache(maxsize=16)
-def _settings_in(told: str) -> tuple[tuple[str, ...], Rulebook, frozenset[str]]:
-    """The open queues, the rules, and the idle ones: nearly always those of the claim before."""
+def _settings_in(told: str) -> tuple[bool, tuple[str, ...], Rulebook, frozenset[str]]:
+    """If no notice hangs, the open queues, the rules, and the idle ones: nearly always those of the claim before."""
     is_open, known, tasks = _settings.decode(told)
     queues = known or []
     ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
     book = rulebook_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
     idle = frozenset(name for name, _, _, is_idle, _ in queues if is_idle)
-    return tuple(name for name, paused, *_ in queues if is_open and not paused), book, idle
+    return is_open, tuple(name for name, paused, *_ in queues if is_open and not paused), book, idle
 
 
 def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:

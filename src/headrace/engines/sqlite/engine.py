@@ -190,8 +190,11 @@ class SqliteEngine:
 
     def _claim(self, db: sqlite3.Connection, want: Want, now: int, effects: Effects) -> Exchanged:
         due, lapses, names, told = db.execute(SQL["horizon"]).fetchone()
-        queues, book = _names.decode(names), rulebook(told)
+        book = rulebook(told)
         self._minds_rules = book.is_minded
+        if names is None:  # whoever waits for a job that would lapse may not have arrived; nor is it time to come again
+            return Exchanged([], [], None, (), book.weights)
+        queues = _names.decode(names)
         if _is_past(lapses, now):
             effects.add(reaper.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)[1])
             due, lapses, *_ = db.execute(SQL["horizon"]).fetchone()

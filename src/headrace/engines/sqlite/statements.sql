@@ -91,12 +91,13 @@ ORDER BY n.key;
 
 -- Claiming.
 
+-- Behind a notice there are no queues, not even an empty list of them, and time stands still.
 -- name: horizon
 SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
        (SELECT min(expires_at) FROM headrace_jobs
         WHERE expires_at IS NOT NULL AND state IN ('scheduled', 'waiting', 'pending', 'retrying')),
-       (SELECT json_group_array(name) FROM headrace_queues
-        WHERE NOT paused AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')),
+       CASE WHEN NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
+            THEN (SELECT json_group_array(name) FROM headrace_queues WHERE NOT paused) END,
        (SELECT json_array(
             (SELECT json_group_array(json_array(name, json(rules))) FROM headrace_queues WHERE rules IS NOT NULL),
             (SELECT json_group_array(name) FROM headrace_queues AS queue
