@@ -221,10 +221,17 @@ def test_workers_end_what_they_run_while_a_notice_hangs(engine: Engine, notice: 
     assert engine.renew(worker_row(), [lease_of(done), lease_of(again)], 2 * LEASE, now=NOW).lost == frozenset()
     answer = engine.exchange([succeed(done), retry(again, LATER)], None, [log(lost, "still here")], now=NOW)
     assert answer.refused == []
-    assert [job.id for job in engine.reap(10, now=NOW + LEASE)] == ["lost"]
-    assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.PENDING}
+    assert states(engine) == {"done": State.COMPLETED, "again": State.RETRYING, "lost": State.RUNNING}
     assert [line.message for line in engine.desk.logs("lost")] == ["still here"]
     presence.close()
+
+
+def test_what_nobody_ends_any_more_is_reaped_at_a_store_that_has_moved(engine: Engine) -> None:
+    """Whoever carries its jobs waits for those that run."""
+    submit_and_claim(engine, "lost")
+    engine.porter.post(MOVED)
+    assert [job.id for job in engine.reap(10, now=NOW + LEASE)] == ["lost"]
+    assert states(engine) == {"lost": State.PENDING}
 
 
 @pytest.mark.parametrize("paused", [False, True])
@@ -269,6 +276,38 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
     engine.porter.post(None)
     assert claim(worker, now=LATER) == []
     assert states(engine) == {"lapsed": State.CANCELLED}
+
+
+def test_nothing_is_reaped_while_jobs_arrive(engine: Engine) -> None:
+    engine.insert([new_job("again"), new_job("last time", max_attempts=1)], now=NOW)
+    claim(engine)
+    engine.porter.post(ARRIVING)
+    before = rows(engine)
+    assert engine.reap(10, now=NOW + LEASE) == []
+    assert rows(engine) == before
+    engine.porter.post(None)
+    assert sorted(job.id for job in engine.reap(10, now=NOW + LEASE)) == ["again", "last time"]
+    assert states(engine) == {"again": State.PENDING, "last time": State.FAILED}
+
+
+def test_a_worker_that_died_while_jobs_arrive_is_remembered_until_its_own_are_recovered(store: StoreUnderTest) -> None:
+    """Its sign of life alone tells what it had begun."""
+    engine = store.open()
+    engine.insert([new_job("begun"), new_job("fetched")], now=NOW)
+    worker = store.send("hold", "victim", 2, 1)
+    assert worker.hear() == ["begun", "fetched"]
+    worker.kill()
+    engine.porter.post(ARRIVING)
+    for _ in range(2):
+        assert engine.reap(10, now=NOW) == []
+    assert [known.id for known in engine.desk.workers()] == ["victim"]
+    engine.porter.post(None)
+    assert len(engine.reap(10, now=NOW)) == 2
+    assert {job.id: (job.attempt, job.releases) for job in rows(engine).values()} == {
+        "begun": (1, 0),
+        "fetched": (0, 1),
+    }
+    assert engine.desk.workers() == []
 
 
 @every_notice

@@ -352,6 +352,35 @@ def test_what_waits_for_what_arrives_and_goes_on(
     assert states(target) == {"a": "completed", "b": "pending", "c": "waiting", "alone": "running"}
 
 
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    """Bonds arrive last: who ended a job before them would find nobody that waits for it."""
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    names, now = ("lapses", "is lost"), source.clock.now()
+    late = now + HOUR
+    source.insert([new_job("is lost", queue="mail", max_attempts=1)])
+    assert claim_from(source, "mail")
+    children = [new_job(f"after {name}", state=State.WAITING) for name in names]
+    bonds = [Bond(name, f"after {name}") for name in names]
+    source.plant([new_job("lapses", expires_at=late), *children], bonds)
+
+    def work() -> None:
+        """What every worker does, also one that came early."""
+        target.exchange([], only("no such queue"), now=late)
+        target.reap(10, now=late)
+
+    made = Move(source, target, progress=lambda step: work() if step.stage == "carrying" else None)
+    made.run(0)
+    assert made.verify().differences == []
+    assert target.desk.bonds(names) == bonds
+    made.open()
+    work()
+    ended = {"lapses": "cancelled", "is lost": "failed", "after lapses": "cancelled", "after is lost": "cancelled"}
+    assert states(target) == ended
+
+
 def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine, target: Engine) -> None:
     bonds = [Bond(f"j{n}", f"j{n + 1}") for n in range(599)]
     source.plant([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], bonds)
@@ -510,6 +539,7 @@ def test_a_job_taken_over_at_the_target_before_all_is_compared_is_no_difference(
     claims = claim_from(source, "mail", 2)
     made = Move(source, target)
     made.run(0)
+    made.open()
     lease = row(target, "again").lease_until
     assert len(target.reap(10, now=lease)) == 2
     assert made.verify().running == {"again", "last time"}

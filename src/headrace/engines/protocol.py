@@ -135,6 +135,8 @@ class HotEngine(Protocol):
         A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. With the
         `max_crashes`th worker that is lost under it, it fails as `crash_loop`, whatever is left, and its dead letter
         names these workers. A job that was only fetched ahead by a worker known to be dead gets its attempt back.
+
+        At a store where jobs still arrive nothing is taken, and no worker with jobs is forgotten, until all are there.
         """
         ...
 

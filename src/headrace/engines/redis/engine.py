@@ -168,7 +168,10 @@ class RedisEngine:
         folder = self._folder()
         dead = presence.find_dead(folder)
         told = records.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
-        reaped = records.reaped.decode(self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0))
+        answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0)
+        if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
+            return []
+        reaped = records.reaped.decode(answer)
         if len(reaped) < limit:
             for worker_id in dead:
                 presence.bury(folder, worker_id)

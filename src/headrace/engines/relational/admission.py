@@ -112,6 +112,11 @@ def has_moved(notice: str | None) -> bool:
     return notice is not None and _notice.decode(notice).kind == "moved"
 
 
+def is_arriving(notice: str | None) -> bool:
+    """Whether this notice says that not all jobs of the store are there yet, nor what ties them together."""
+    return notice is not None and _notice.decode(notice).kind == "arriving"
+
+
 def _find(candidates: Sequence[Candidate]) -> Steps[dict[int, Standing]]:
     """For each candidate with a rule, by its place, the newest job that stands for it."""
     bound = {

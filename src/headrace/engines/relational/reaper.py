@@ -14,6 +14,7 @@ from headrace.core.pages import Group, page
 from headrace.core.states import Event, State
 from headrace.engines import presence
 from headrace.engines.relational import kinship
+from headrace.engines.relational.admission import is_arriving
 from headrace.engines.relational.events import tell
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.records import Burial
@@ -41,7 +42,10 @@ _names = msgspec.json.Decoder(list[str])
 def reap(office: Office, folder: Path, limit: int, max_crashes: int | None, now: int) -> list[Reaped]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = presence.find_dead(folder)
-    reaped, effects = _reap(office, dead, limit, max_crashes, now)
+    found = _reap(office, dead, limit, max_crashes, now)
+    if found is None:
+        return []
+    reaped, effects = found
     if len(reaped) < limit:
         for worker_id in dead:
             presence.bury(folder, worker_id)
@@ -53,13 +57,16 @@ def reap(office: Office, folder: Path, limit: int, max_crashes: int | None, now:
 
 def _reap(
     office: Office, dead: Mapping[str, set[int]], limit: int, max_crashes: int | None, now: int
-) -> tuple[list[Reaped], kinship.Effects]:
-    """What a dead worker had not begun is released, its attempt given back; also what had ended and may run again."""
+) -> tuple[list[Reaped], kinship.Effects] | None:
+    """What a dead worker had not begun gets its attempt back, and what had ended and may run again; None: all waits."""
     question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
 
-    def take_away(ledger: Ledger) -> tuple[list[Reaped], kinship.Effects]:
+    def take_away(ledger: Ledger) -> tuple[list[Reaped], kinship.Effects] | None:
         ledger.ask("alone_with_kin")
         rows = _overdue.decode(ledger.ask("lock_overdue", **question))
+        # Whoever waits for these may not have arrived. Asked after they were found: before, one might come in between.
+        if rows and is_arriving(ledger.ask("notice")):
+            return None
         unbegun, unsettled, again, failed, looping = _sort(rows, dead, max_crashes)
         _release(ledger, [row.seq for row in unbegun], "its worker died before it began", now)
         _release(ledger, [row.seq for row in unsettled], "its worker died before its end was stored", now)

@@ -2,7 +2,7 @@
 -- and so does what had ended, if it may run again.
 -- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, negative if they had ended, ...),
 -- how many workers may be lost under a job, or 0 for any number
--- Answers: the jobs (array of Reaped)
+-- Answers: the jobs (array of Reaped), or nothing if they have to wait
 
 local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
 local max_crashes = tonumber(ARGV[5])
@@ -16,6 +16,8 @@ end
 
 -- By their leases those that are overdue come first; only for dead workers all have to be looked at.
 local members = call('ZRANGEBYSCORE', LEASES, '-inf', any_dead and '+inf' or now, 'LIMIT', 0, any_dead and -1 or limit)
+-- Whoever waits for these may not have arrived yet.
+if #members > 0 and call('HGET', P .. ':notice', 'kind') == 'arriving' then return false end
 local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
 local records = records_of(members, #members)
 local reaped, reaped_count, messages, failed = {}, 0, {}, {}
