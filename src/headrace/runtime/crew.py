@@ -88,6 +88,9 @@ class Crew:
         self.notes: deque[Note] = deque()
         self.begun: deque[Run] = deque()
         self.slots: list[int] = list(range(concurrency))
+        self.handed_over: deque[int] = deque()  # slots that threads left to the loop, which no thread takes
+        self.loop_came = threading.Event()  # since a thread last handed a slot over
+        self.loop_came.set()
         self.presence: Presence | None = None
         # By id and version, what is begun and not settled, each with its place in the presence. Not all of it is held:
         # what a run with a lost lease still brings is handed in.

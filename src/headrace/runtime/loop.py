@@ -100,13 +100,34 @@ class Loop:
 
     def _fill(self) -> None:
         crew = self._crew
-        while crew.ready_async and (slot := crew.take_slot()) is not None:
+        if not crew.loop_came.is_set():
+            crew.loop_came.set()  # before it looks at what was handed over, so that it sees what a thread waits with
+        while crew.ready_async and (slot := self._next_slot()) is not None:
             try:
                 claim, plan = crew.ready_async.popleft()
             except IndexError:  # taken back by the worker
                 crew.free_slot(slot)
-                return
+                break
             self._start(crew.begin(claim, plan, slot))
+        while (slot := self._handed_slot()) is not None:
+            crew.return_slot(slot)  # its coroutine was taken back meanwhile
+
+    def _next_slot(self) -> int | None:
+        """A slot that a thread left to us, or one that no job waits for which needs a thread.
+
+        Threads leave theirs after each job while coroutines wait. Were we not to do the same, the slot of a coroutine
+        would be taken again before any thread woke up, and a backlog of coroutines would let no other job begin.
+        """
+        crew = self._crew
+        if (slot := self._handed_slot()) is not None:
+            return slot
+        return crew.take_slot() if len(crew.slots) > len(crew.ready) else None
+
+    def _handed_slot(self) -> int | None:
+        try:
+            return self._crew.handed_over.popleft() if self._crew.handed_over else None
+        except IndexError:  # we came late, and the thread has it back
+            return None
 
     def _start(self, run: Run) -> None:
         task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{run.claim.id}")

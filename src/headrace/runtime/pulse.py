@@ -178,6 +178,8 @@ class Pulse:
             for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
                 with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
                     waiting.remove(entry)
+        if self._crew.ready_async:
+            self._crew.wake_loop()  # it may have left a slot to a job that is gone now
 
     # -- runs that must end
 

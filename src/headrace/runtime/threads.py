@@ -6,6 +6,7 @@ A thread that overran its timeout can't be stopped; it is fenced, replaced, and 
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import threading
 
@@ -19,6 +20,8 @@ from headrace.runtime.traced_runs import looked_back
 from headrace.runtime.tracing import Traced
 
 log = logging.getLogger("headrace.worker")
+
+_LATE = 0.05  # seconds in which a loop that is not blocked comes for a slot
 
 
 class Threads:
@@ -62,23 +65,47 @@ class Threads:
             self._crew.work.notify_all()
 
     def _work(self) -> None:
-        crew = self._crew
         while (slot := self._next_slot()) is not None:
-            while True:
-                try:
-                    claim, plan = crew.ready.popleft()
-                except IndexError:
-                    break
-                run = crew.begin(claim, plan, slot)
-                if not crew.end(run, self._outcome(run)):
-                    with self._lock:
-                        self._stuck -= 1
-                    return  # given up and replaced meanwhile, the slot given away
-                if crew.ready_async:
-                    break  # coroutines wait for a slot as well
-            crew.free_slot(slot)
+            if not self._use(slot):
+                with self._lock:
+                    self._stuck -= 1
+                return  # given up and replaced meanwhile, the slot given away
         with self._lock:
             self._alive -= 1
+
+    def _use(self, slot: int) -> bool:
+        """Run jobs until none is ready or a coroutine wants the slot; False if the last one was given up."""
+        crew = self._crew
+        while True:
+            try:
+                claim, plan = crew.ready.popleft()
+            except IndexError:
+                break
+            if crew.ready_async and len(crew.slots) > len(crew.ready):
+                crew.wake_loop()  # it left a slot to this job, which needs it no longer
+            run = crew.begin(claim, plan, slot)
+            if not crew.end(run, self._outcome(run)):
+                return False
+            if crew.ready_async and crew.loop_came.is_set():
+                self._hand_over(slot)
+                return True
+        crew.free_slot(slot)
+        return True
+
+    def _hand_over(self, slot: int) -> None:
+        """Leave the slot to a coroutine that waits, out of reach of the threads: they would be quicker.
+
+        A loop that does not come for it is blocked by one of its coroutines. That must not cost the threads a slot,
+        so it is taken back, and none is handed over until the loop has come.
+        """
+        crew = self._crew
+        crew.handed_over.append(slot)
+        crew.loop_came.clear()  # after the append: a loop that comes from now on finds the slot
+        crew.wake_loop()
+        if not crew.loop_came.wait(_LATE):
+            with contextlib.suppress(ValueError):  # it has come at the last moment
+                crew.handed_over.remove(slot)
+                crew.free_slot(slot)  # which wakes the loop again: it may have looked for it just now
 
     def _next_slot(self) -> int | None:
         crew = self._crew
