@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, JobFailed, ResultUnavailable, Retry, Worker
+from headrace.runtime.sandbox import Sandbox
 from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import eventually
+from tests.runtime.kit import Gate, eventually
 
 
 def process(app: Headrace, function: Any, **options: Any) -> Any:
@@ -132,6 +134,31 @@ def test_stopping_the_worker_ends_its_processes(app: Headrace) -> None:
         pid = process(app, shop.pid).enqueue().result(PATIENCE)
         assert not _is_dead(pid)
     eventually(lambda: _is_dead(pid), "the process's end")
+
+
+def test_a_process_that_was_still_starting_when_its_worker_stopped_is_ended_too(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, start = Gate(), Sandbox.__init__
+    starting: list[tuple[Sandbox, threading.Thread]] = []
+
+    def start_late(self: Sandbox) -> None:
+        starting.append((self, threading.current_thread()))
+        gate.pass_through()
+        start(self)
+
+    monkeypatch.setattr(Sandbox, "__init__", start_late)
+    with app.worker(concurrency=1) as worker:
+        job = process(app, shop.pid).enqueue()
+        gate.wait_until_reached()
+        worker.stop(0)
+    gate.open()
+    ((sandbox, thread),) = starting
+    thread.join(PATIENCE)
+    was_left = sandbox.is_fit
+    sandbox.bury()  # or this process, too, would wait for it at its end
+    assert not was_left
+    assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
 
 
 def test_its_steps_sleeps_and_events_are_kept_for_it(app: Headrace, worker: Worker, tmp_path: Path) -> None:

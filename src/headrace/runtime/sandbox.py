@@ -149,6 +149,8 @@ class Sandboxes:
     def __init__(self) -> None:
         self._idle: list[Sandbox] = []
         self._all: set[Sandbox] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
         atexit.register(self.stop)
 
     def perform(self, run: Run, now: Callable[[], int]) -> Outcome:
@@ -167,10 +169,13 @@ class Sandboxes:
 
     def stop(self) -> None:
         atexit.unregister(self.stop)
-        for sandbox in list(self._all):
+        with self._lock:
+            self._stopped = True
+            left = list(self._all)
+            self._all.clear()
+            self._idle.clear()
+        for sandbox in left:
             sandbox.bury()
-        self._all.clear()
-        self._idle.clear()
 
     def _take(self) -> Sandbox:
         with contextlib.suppress(IndexError):
@@ -180,14 +185,19 @@ class Sandboxes:
                     return sandbox
                 self._discard(sandbox)
         sandbox = Sandbox()
-        self._all.add(sandbox)
-        return sandbox
+        with self._lock:
+            if not self._stopped:
+                self._all.add(sandbox)
+                return sandbox
+        sandbox.bury()  # nobody else would: this process would wait for it at its end, for ever
+        raise _Forestalled
 
     def _keep(self, sandbox: Sandbox) -> None:
-        if sandbox.is_fit:
-            self._idle.append(sandbox)
-        else:
-            self._discard(sandbox)
+        with self._lock:
+            if not self._stopped and sandbox.is_fit:
+                self._idle.append(sandbox)
+                return
+        self._discard(sandbox)
 
     def _discard(self, sandbox: Sandbox) -> int | None:
         self._all.discard(sandbox)
