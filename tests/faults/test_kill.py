@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import random
 import signal
+import subprocess
 import time
 from collections.abc import Iterator
 from functools import partial
@@ -279,8 +281,10 @@ def test_a_busy_worker_may_be_asked_where_it_is_any_number_of_times(
             worker.send_signal(signal.SIGUSR1)
             asked += 1
             assert worker.poll() is None, f"died of the {asked}th question"
-        time.sleep(1)  # on ARM, CPython may overlook the second of two signals that come within a microsecond
         worker.send_signal(signal.SIGTERM)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            worker.wait(5)
+        worker.send_signal(signal.SIGTERM)  # on ARM, CPython may overlook the second of two that come all but at once
         assert worker.wait(PATIENCE) == 0
         assert {job.refresh().attempt for job in jobs} == {1}
 

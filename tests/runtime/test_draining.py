@@ -5,7 +5,9 @@ from __future__ import annotations
 import pytest
 
 from headrace import Headrace
+from headrace.core.model import Want
 from headrace.runtime.trade import Trade
+from tests.runtime.kit import eventually
 
 
 def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -20,3 +22,15 @@ def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatc
     monkeypatch.setattr(Trade, "room", lambda trade: answers.pop() if answers else room(trade))
     app.run_worker(drain=True)
     assert job.result(timeout=0) == 8
+
+
+def test_what_it_takes_over_itself_is_left(app: Headrace) -> None:
+    @app.task
+    def double(n: int) -> int:
+        return 2 * n
+
+    job = double.enqueue(4)
+    [claim] = app.engine.exchange([], Want("gone", 1, 1)).claims
+    eventually(lambda: app.engine.clock.now() > (job.refresh().row.lease_until or 0), "the end of the lease")
+    app.run_worker(drain=True)
+    assert (job.refresh().state, job.attempt, claim.attempt) == ("completed", 2, 1)

@@ -323,13 +323,13 @@ def _function_in(fn: Any) -> Any:
     while isinstance(inner, functools.partial):
         inner = inspect.unwrap(inner.func)
     if isinstance(inner, type):
-        return inner.__init__  # type: ignore[misc]
+        return inner.__init__  # type: ignore[misc]  # that of this very class
     return getattr(inner, "__func__", inner) if inspect.isroutine(inner) else type(inner).__call__
 
 
 def _is_filled(cell: Any) -> bool:
     try:
-        cell.cell_contents  # noqa: B018
+        cell.cell_contents  # noqa: B018 - to read it is the question
     except ValueError:
         return False
     return True

@@ -191,7 +191,7 @@ def renew(visit: Visit, body: Renewing) -> Renewed:
     row = _row(visit, body.worker, running=len(body.jobs), heartbeat=round(body.lease * 1000 / 3), **told)
     leases = [Lease(job.id, job.version) for job in body.jobs]
     lost, wish = visit.remote.renew(row, leases, _notes(visit, body.jobs), round(body.lease * 1000))
-    return Renewed(sorted(lost), wish)  # type: ignore[arg-type]
+    return Renewed(sorted(lost), wish)  # type: ignore[arg-type]  # stores know no other wishes
 
 
 @table.post("/worker/settle", role="worker", example=_SETTLE, writes=False)
