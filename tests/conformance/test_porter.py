@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import threading
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -12,11 +13,11 @@ import msgspec
 import pytest
 
 from headrace.core.letters import Requeue
-from headrace.core.model import DeadRow, Filter, JobRow, Lease, Notice, Parcel, QueueRow
+from headrace.core.model import Changes, DeadRow, Filter, JobRow, Lease, Notice, Parcel, QueueRow
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
-from headrace.errors import DuplicateJob, StoreMoved
+from headrace.errors import DuplicateJob, EngineUnavailable, StoreMoved
 from tests.conformance.build import (
     EVERYTHING,
     HOUR,
@@ -51,6 +52,8 @@ from tests.patience import PATIENCE
 
 MOVED = Notice("moved", "redis://elsewhere/0", NOW)
 ARRIVING = Notice("arriving", "sqlite:////from/here.db", NOW)
+CLOSED: dict[str, type[Exception]] = {"moved": StoreMoved, "arriving": EngineUnavailable}
+NOBODY = Filter(queue="a queue that nobody knows")
 every_notice = pytest.mark.parametrize("notice", [MOVED, ARRIVING], ids=lambda notice: notice.kind)
 
 
@@ -115,16 +118,57 @@ def test_nobody_enqueues_at_a_store_that_has_moved(store: StoreUnderTest, size: 
     assert states(engine) == {"before": State.PENDING}
 
 
+@every_notice
 @pytest.mark.parametrize("is_gone", [False, True])
-def test_nobody_requeues_at_a_store_that_has_moved(engine: Engine, is_gone: bool) -> None:
-    letter = dead(engine)
+def test_nobody_requeues_while_a_notice_hangs(engine: Engine, notice: Notice, is_gone: bool) -> None:
+    letter = dead(engine, "moved")
     if is_gone:
         engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
     before = states(engine)
-    engine.porter.post(MOVED)
-    with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
+    engine.porter.post(notice)
+    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
         engine.letters.requeue([Requeue(letter.id)], now=NOW)
     assert (states(engine), one(engine, letter.id).status) == (before, "pending")
+    engine.porter.post(None)
+    assert [each.job_id for each in engine.letters.requeue([Requeue(letter.id)], now=NOW)] == ["moved"]
+
+
+@every_notice
+@pytest.mark.parametrize("event", [Event.REVIVE, Event.CANCEL, Event.HURRY])
+@pytest.mark.parametrize("which", [Filter(ids=("moved", "later")), EVERYTHING, NOBODY], ids=["ids", "all", "none"])
+def test_nobody_moves_jobs_by_hand_while_a_notice_hangs(
+    engine: Engine, notice: Notice, event: Event, which: Filter
+) -> None:
+    engine.insert([new_job("moved"), new_job("later", run_at=LATER)], now=NOW)
+    engine.desk.move(Filter(ids=("moved",)), Event.CANCEL, 1, now=NOW)
+    before = contents(engine)
+    engine.porter.post(notice)
+    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
+        engine.desk.move(which, event, 10, now=NOW)
+    assert contents(engine) == before
+    engine.porter.post(None)
+    assert bool(engine.desk.move(which, event, 10, now=NOW)) == (which != NOBODY)
+
+
+@every_notice
+def test_nobody_amends_a_job_or_sends_it_an_event_while_a_notice_hangs(engine: Engine, notice: Notice) -> None:
+    engine.insert([new_job("j1")], now=NOW)
+    before = contents(engine)
+    engine.porter.post(notice)
+    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
+        engine.desk.amend("j1", Changes(priority=9), now=NOW)
+    with pytest.raises(CLOSED[notice.kind], match=re.escape(notice.other)):
+        engine.desk.signal("j1", "paid", None, None, now=NOW)
+    assert contents(engine) == before
+
+
+def test_jobs_are_deleted_where_they_came_from_but_not_where_they_arrive(engine: Engine) -> None:
+    engine.insert([new_job("j1")], now=NOW)
+    engine.porter.post(ARRIVING)
+    with pytest.raises(EngineUnavailable, match="filled from"):
+        engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW)
+    engine.porter.post(MOVED)
+    assert engine.desk.move(EVERYTHING, Event.DELETE, 1, now=NOW) == ["j1"]
 
 
 @pytest.mark.parametrize("after", [None, ARRIVING], ids=["none", "arriving"])

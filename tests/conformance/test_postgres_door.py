@@ -15,9 +15,9 @@ import psycopg
 import pytest
 
 from headrace.core.kinship import Bond
-from headrace.core.model import Notice
+from headrace.core.model import Filter, Notice
 from headrace.core.regulation import QueueRules
-from headrace.core.states import State
+from headrace.core.states import Event, State
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
@@ -103,6 +103,14 @@ def test_a_plant_is_refused_for_what_it_is(door: Door) -> None:
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
         door.close_behind(lambda engine: engine.plant(jobs, bonds, now=NOW))
     assert states(door.engine).keys() == {"known", "a caller's"}
+
+
+def test_a_job_is_not_revived_by_hand(door: Door) -> None:
+    door.engine.insert([new_job("cold")], now=NOW)
+    door.engine.desk.move(Filter(ids=("cold",)), Event.CANCEL, 1, now=NOW)
+    with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
+        door.close_behind(lambda engine: engine.desk.move(Filter(ids=("cold",)), Event.REVIVE, 1, now=NOW))
+    assert states(door.engine)["cold"] is State.CANCELLED
 
 
 def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(

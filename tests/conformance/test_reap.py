@@ -311,6 +311,22 @@ def test_a_live_worker_keeps_its_unexpired_jobs_and_loses_the_expired(engine: En
     presence.close()
 
 
+@pytest.mark.parametrize("with_dead", [False, True])
+def test_every_lease_can_be_ended_and_the_living_are_told(store: StoreUnderTest, with_dead: bool) -> None:
+    engine = store.open()
+    engine.insert([new_job("again"), new_job("last", max_attempts=1), new_job("waits", run_at=NOW + HOUR)], now=NOW)
+    claims = claim(engine, 2)
+    if with_dead:  # then the leases of all are looked at
+        worker = store.send("hold", "victim", 5, 2)
+        worker.hear()
+        worker.kill()
+    assert len(engine.reap(1, now=NOW, alive=True)) == 1
+    assert len(engine.reap(10, now=NOW, alive=True)) == 1
+    assert states(engine) == {"again": State.PENDING, "last": State.FAILED, "waits": State.SCHEDULED}
+    assert {entry.at for name in ("again", "last") for entry in engine.desk.history(name)} == {NOW}
+    assert len(engine.exchange([succeed(each) for each in claims], None, now=NOW).refused) == 2
+
+
 def test_a_worker_that_left_in_order_is_not_taken_for_dead(engine: Engine) -> None:
     presence = engine.attend(worker_row("w1"))
     submit_and_claim(engine)

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import msgspec
 
 from headrace.core.model import Claim, DeadRow, NewJob, Outcome, Parcel
@@ -83,3 +86,12 @@ def without_nul(parcels: list[Parcel]) -> list[Parcel]:
     """As a store has them that can't hold a NUL: Redis can, and what comes from there is made fit for all."""
     text = msgspec.json.encode(parcels).replace(b"\\u0000", "\ufffd".encode())
     return msgspec.json.decode(text, type=list[Parcel])
+
+
+@contextmanager
+def by_force(target: Engine) -> Iterator[None]:
+    """As if somebody had done it without looking at the door."""
+    notice = target.porter.notice()
+    target.porter.post(None)
+    yield
+    target.porter.post(notice)

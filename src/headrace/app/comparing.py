@@ -1,8 +1,7 @@
 """Compares a store with the one its jobs were carried to: every job with all that was filed about it, and the order.
 
-Both are read in their own order, a page beside a page. Life goes on meanwhile: the target takes new jobs, which are
-passed over, and a job that ran when it was carried may have been finished at the source, or taken over at the target.
-That is told and is no difference. It changes nothing.
+Both are read in their own order, a page beside a page. While notices hang nothing that was carried changes at either
+store, so all has to be equal; the target takes new jobs meanwhile, which are passed over. It changes nothing.
 """
 
 from __future__ import annotations
@@ -17,19 +16,14 @@ from msgspec.structs import astuple
 from headrace.app.moving_kin import missing_bonds, missing_flows, with_kin
 from headrace.app.moving_settings import unlike_settings
 from headrace.app.parcels import MOST, Contents, ahead, pages, pages_of_dead, portable
-from headrace.core.model import DeadRow, JobRow, Parcel
-from headrace.core.states import NOT_STARTED, Event, State
+from headrace.core.model import DeadRow, Filing, JobRow, Parcel
 from headrace.engines.protocol import Engine
 
 _TOLD = 20
 _GAP = 8  # so many jobs of others in between are read along rather than jumped over
-_MAY_CHANGE = frozenset(JobRow.__struct_fields__) - {
-    "id", "task", "queue", "priority", "payload", "checksum", "created_at", "expires_at", "options", "tags", "metadata",
-    "flow",
-}  # fmt: skip
 
 Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "paper", "schedule", "flow", "bond"]
-Finding = Literal["same", "running", "moved on", "taken", "different"]
+Finding = Literal["same", "taken", "different"]
 
 
 class Difference(Struct, frozen=True):
@@ -46,14 +40,13 @@ class Difference(Struct, frozen=True):
 class Verdict(Struct):
     """What a comparison found. `differences` has the first of them, `different` their number.
 
-    `running` jobs ran when they were carried. The ids of `taken` were given to other jobs at the target before. What is
-    `kept` are settings and schedules that the target had already, or that were changed there, and that stay.
+    The ids of `taken` were given to other jobs at the target before. What is `kept` are settings and schedules that the
+    target had already, or that were changed there, and that stay.
     """
 
     contents: Contents = msgspec.field(default_factory=Contents)
     different: int = 0
     differences: list[Difference] = msgspec.field(default_factory=list)
-    running: set[str] = msgspec.field(default_factory=set)
     taken: set[str] = msgspec.field(default_factory=set)
     kept: list[Difference] = msgspec.field(default_factory=list)
 
@@ -138,69 +131,36 @@ def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: 
     if theirs is None:
         verdict.tell("job", ours.job.id, f"({ours.job.state}) is missing")
         return "different"
-    if _is_same(ours, theirs):
+    if _is_same(ours, theirs) or _is_same(portable(ours), theirs):
         return "same"
-    ours = portable(ours)
-    finding = judge(ours, theirs)
-    if finding == "different" and merged and ours.job.version != theirs.job.version:
-        finding = "taken"  # it was there already, and has lived on there
-    if finding == "different":
-        verdict.tell("job", ours.job.id, f"differs in {', '.join(_differing(ours, theirs))}")
-    elif finding == "running":
-        verdict.running.add(ours.job.id)
-    elif finding == "taken":
+    has_lived_on = merged and ours.job.version != theirs.job.version  # it was there already
+    if has_lived_on or ours.job.created_at != theirs.job.created_at:
         verdict.taken.add(ours.job.id)
-    return finding
-
-
-def judge(ours: Parcel, theirs: Parcel) -> Finding:
-    """Whether the job is the same at both stores, or how its life went on since it was carried."""
-    if _is_same(ours, theirs):
-        return "same"
-    if ours.job.created_at != theirs.job.created_at:
         return "taken"
-    if any(name not in _MAY_CHANGE for name in _differing_fields(ours.job, theirs.job)):
-        return "different"
-    if State.RUNNING in (ours.job.state, theirs.job.state) or _was_taken_over(ours, theirs):
-        return "running"
-    if State.WAITING in (ours.job.state, theirs.job.state) and ours.job.version != theirs.job.version:
-        return "running"  # one that it waits for ran when it was carried, and has ended at one of the stores
-    return "moved on" if _is_by_time(ours, theirs) else "different"
+    verdict.tell("job", ours.job.id, f"differs in {', '.join(_differing(portable(ours), theirs))}")
+    return "different"
 
 
 def _is_same(ours: Parcel, theirs: Parcel) -> bool:
     return (
         astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
-        and ours.history == theirs.history
+        and _story(ours) == _story(theirs)
         and ours.logs == theirs.logs
         and ours.steps == theirs.steps
     )
 
 
-def _was_taken_over(ours: Parcel, theirs: Parcel) -> bool:
-    """It ran when it was carried, and at the target its lease has run out."""
-    return any(filing.event == Event.EXPIRE and filing not in ours.history for filing in theirs.history)
-
-
-def _is_by_time(ours: Parcel, theirs: Parcel) -> bool:
-    """At one of the stores its time came, and at the other nobody looked yet."""
-    older, newer = sorted((ours.job, theirs.job), key=lambda job: job.version)
-    if newer.state is State.CANCELLED:
-        return newer.reason == "expired" and older.state in NOT_STARTED
-    promoted = msgspec.structs.replace(older, seq=newer.seq, state=State.PENDING, version=older.version + 1)
-    return older.state in (State.SCHEDULED, State.RETRYING) and newer == promoted and ours.history == theirs.history
+def _story(parcel: Parcel) -> list[Filing]:
+    """What happened to the job. Its old worker may come too late at any time, and that is filed at the source."""
+    return [filing for filing in parcel.history if filing.event != "lease lost"]
 
 
 def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
-    names = _differing_fields(ours.job, theirs.job)
-    names += ["history"] if ours.history != theirs.history else []
+    fields = JobRow.__struct_fields__[1:]
+    names = [name for name in fields if getattr(ours.job, name) != getattr(theirs.job, name)]
+    names += ["history"] if _story(ours) != _story(theirs) else []
     names += ["logs"] if ours.logs != theirs.logs else []
     return names + (["steps"] if ours.steps != theirs.steps else [])
-
-
-def _differing_fields(ours: JobRow, theirs: JobRow) -> list[str]:
-    fields = JobRow.__struct_fields__[1:]
-    return [name for name in fields if getattr(ours, name) != getattr(theirs, name)]
 
 
 # -- the rest
@@ -209,14 +169,13 @@ def _differing_fields(ours: JobRow, theirs: JobRow) -> list[str]:
 def _compare_dead(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
     theirs = (record for page in pages_of_dead(target.porter) for record in page)
     beside: DeadRow | None = next(theirs, None)
-    excused = verdict.running | verdict.taken  # what became of such a job since has a record of its own
     for page in pages_of_dead(source.porter):
         verdict.contents.add_dead(page)
         for record in page:
             while beside is not None and beside.id < record.id:
                 beside = next(theirs, None)
             found = beside is not None and beside.id == record.id
-            if (found and (merged or beside == record)) or record.job_id in excused:
+            if (found and (merged or beside == record)) or record.job_id in verdict.taken:
                 continue
             verdict.tell("dead letter", record.id, f"of job {record.job_id} {'differs' if found else 'is missing'}")
 

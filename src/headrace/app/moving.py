@@ -4,7 +4,8 @@ What hangs at the two doors tells how far a move is, so that it can be cut off a
 whoever runs it again. Knows stores by the engine seam alone, and nothing of how an answer is shown.
 
 1. `arriving` at the target, with the time 0: it is announced
-2. `moved` at the source: from here on nobody enqueues or claims there
+2. `moved` at the source: from here on nobody enqueues or claims there, and when all that ran has ended or was taken
+   from its workers, nothing changes any more: what is carried fits together, whenever it is read
 3. `arriving` at the target, with the time: jobs are on their way
 4. no notice at the target: it is in use, and the source stays closed
 """
@@ -18,6 +19,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
 
 from headrace.app.comparing import Verdict, compare
@@ -35,6 +37,7 @@ Standing = Literal["new", "begun", "done"]
 _RUNNING = Filter(states=(State.RUNNING,))
 _REAPED_AT_ONCE = 1000
 _LOOK_AGAIN = 0.5
+_GLANCE = 0.01
 
 
 class Step(Struct, frozen=True):
@@ -54,11 +57,11 @@ class Plan(Struct):
 
 
 class Carried(Struct):
-    """What a run did: jobs it brought, jobs whose id was there already, and jobs that ran when they were carried."""
+    """What a run did: jobs it brought, jobs whose id was there already, and those it took from their workers."""
 
     jobs: int = 0
     known: int = 0
-    running: int = 0
+    running: list[str] = msgspec.field(default_factory=list)
     dead_letters: int = 0
 
 
@@ -164,7 +167,8 @@ class Move:
         if standing == "done":
             return carried
         self._hang_notices()
-        carried.running = self._let_running_end(wait)
+        self._let_running_end(wait)
+        carried.running = self._take_from_workers()
         carry_settings(self._source, self._target, merged=self._into_used)
         start = self._first_missing() if standing == "begun" and not self._into_used else 0
         carry_flows(self._source, self._target)
@@ -177,12 +181,15 @@ class Move:
     def verify(self) -> Verdict:
         """Compare the stores. Only what this finds without a difference may be opened."""
         total = self._total()
-        return compare(
+        verdict = compare(
             self._source,
             self._target,
             merged=self._into_used,
             progress=lambda done: self._progress(Step("comparing", done, total)),
         )
+        if self._target.porter.notice() is None:  # another run found no difference, and life went on there since
+            verdict.different, verdict.differences = 0, []
+        return verdict
 
     def open(self) -> None:
         """Let the target's workers begin."""
@@ -211,8 +218,8 @@ class Move:
         if theirs is not None and not theirs.at:
             self._target.porter.post(None)
 
-    def _let_running_end(self, seconds: float) -> int:
-        """Wait for jobs that run; how many still do. Those of dead workers are taken away rather than waited for."""
+    def _let_running_end(self, seconds: float) -> None:
+        """Wait for jobs that run. Those of dead workers are taken away rather than waited for."""
         deadline = time.monotonic() + seconds
         bell = self._source.listen("done")
         most = 0
@@ -226,10 +233,23 @@ class Move:
                     self._progress(Step("waiting", most - left, most))
                 rest = deadline - time.monotonic()
                 if not left or rest <= 0:
-                    return left
+                    return
                 bell.wait(min(rest, _LOOK_AGAIN))
         finally:
             bell.close()
+
+    def _take_from_workers(self) -> list[str]:
+        """End what still runs, as if its workers had died; which these were.
+
+        A late success would tear what is carried apart: of a parent that runs and a child that need not wait for it.
+        """
+        taken: list[str] = []
+        while self._source.desk.count(_RUNNING):
+            some = self._source.reap(_REAPED_AT_ONCE, alive=True)
+            taken += [job.id for job in some]
+            if not some:  # a worker is just settling it
+                time.sleep(_GLANCE)
+        return taken
 
     def _first_missing(self) -> int:
         """Up to where everything is there: jobs are carried in order, so half of the rest is told by a single look."""

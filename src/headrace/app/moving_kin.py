@@ -56,10 +56,10 @@ def missing_flows(source: Engine, target: Engine) -> Iterator[str]:
 
 
 def missing_bonds(source: Engine, target: Engine, parents: Sequence[str], excused: Collection[str]) -> Iterator[str]:
-    """The bonds that are at the source only, in words. Whether they still block may have changed since."""
+    """The bonds that are at the source only, or are otherwise at the target, in words."""
     for page in bond_pages(source.desk, parents):
         asked = list({bond.parent for bond in page})
-        there = {(bond.parent, bond.child, bond.policy) for bond in target.desk.bonds(asked)}
+        there = set(target.desk.bonds(asked))
         for bond in page:
-            if (bond.parent, bond.child, bond.policy) not in there and not {bond.parent, bond.child} & set(excused):
+            if bond not in there and not {bond.parent, bond.child} & set(excused):
                 yield f"{bond.parent} -> {bond.child}"

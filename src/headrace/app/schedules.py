@@ -26,7 +26,8 @@ from headrace.core.spoken_times import moment
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.core.words import nearest, short
 from headrace.engines.parts import Timetable
-from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, StoreMoved
+from headrace.engines.rulings import closed_by
+from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule
 from headrace.runtime.firing import call_of, job_for, timing_of
 from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
@@ -239,9 +240,7 @@ class Schedules:
     def _closed(self) -> HeadraceError | None:
         """Why a store takes no jobs, if it is one that is being moved."""
         notice = self._hub.engine.porter.notice()
-        if notice is None or notice.kind == "moved":
-            return None if notice is None else StoreMoved(notice.other)
-        return EngineUnavailable(f"this store is being filled from {notice.other}; try again when that is through")
+        return None if notice is None else closed_by(notice)
 
     acreate = twin(create)
     aget = twin(get)

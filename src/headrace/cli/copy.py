@@ -188,7 +188,7 @@ def _result(carried: Carried, verdict: Verdict) -> dict[str, Any]:
         **_told(verdict.contents),
         "carried": carried.jobs,
         "already_there": carried.known,
-        "still_running": sorted(verdict.running),
+        "still_running": sorted(carried.running),
         "taken": sorted(verdict.taken),
         "kept": verdict.kept,
         "different": verdict.different,
@@ -214,8 +214,8 @@ def _tell_end(
         say(f"and {len(verdict.kept) - _KEPT_TOLD:,} more stay as they are there; --json names them")
     if carried.running:
         say(
-            f"{_jobs(carried.running)} still running: at the new store they start again when their lease has run out, "
-            "as after a crash"
+            f"{_jobs(len(carried.running))} still running and taken from their workers: at the new store they go on as "
+            "after a crash"
         )
     hidden = ", with its password" if has_password else ""
     say(f"next: set HEADRACE_URL={target.url}{hidden}, and restart what uses the old store")

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.model import Filter
+from headrace.core.model import Filter, Notice
 from headrace.core.states import Event, State
-from headrace.errors import InvalidJob, QueueFull
+from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueFull, StoreMoved
 
 _LONGEST_CURSOR = 18  # digits that fit the integers of every store
 
@@ -36,6 +36,13 @@ def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
         f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start more "
         f"workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)"
     )
+
+
+def closed_by(notice: Notice) -> HeadraceError:
+    """Why nobody changes a job by hand while this notice hangs: here nobody would see it, or not all is there yet."""
+    if notice.kind == "moved":
+        return StoreMoved(notice.other)
+    return EngineUnavailable(f"this store is being filled from {notice.other}; try again when that is through")
 
 
 def crash_loop_in_words(workers: list[str]) -> str:

@@ -12,7 +12,6 @@ from headrace.core.clock import to_ms
 from headrace.core.letters import LetterFilter, Requeue
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
-from headrace.errors import StoreMoved
 
 log = logging.getLogger("headrace.keeper")
 
@@ -55,8 +54,7 @@ class Requeuing:
         if not letters:
             return 0, 0
         orders = [Requeue(letter.id, boost=0, most=self._limit) for letter in letters]
-        try:
-            done = self._engine.letters.requeue(orders, BY, None, DETAIL)
-        except StoreMoved:  # who works there now has the letters as well
+        if self._engine.porter.notice() is not None:  # they are carried: who works there has them, when all are there
             return 0, 0
+        done = self._engine.letters.requeue(orders, BY, None, DETAIL)
         return len(letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)

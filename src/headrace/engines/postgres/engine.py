@@ -258,9 +258,11 @@ class PostgresEngine:
 
         return self.write(beat)
 
-    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
+    def reap(
+        self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False
+    ) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self._folder(), limit, max_crashes, self.at(now))
+        return reaper.reap(self, self._folder(), limit, max_crashes, self.at(now), alive)
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))

@@ -21,6 +21,7 @@ from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import OPEN, Event, State, sources
 from headrace.core.steps import Step, awaiting
 from headrace.engines.redis import records
+from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import movable, position, signed, state_after
 
@@ -71,12 +72,8 @@ class RedisDesk:
         if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
             for found in self._search(question, "up", limit, "members"):
                 members += found
-            if not members:
-                return []
-        moved = self._office.wire.run(
-            _move, question, at, event.value, by or "", f"cancelled{signed(by)}", limit, records.encode_names(members)
-        )
-        return [job_id.decode() for job_id in moved]
+        call = (question, at, event.value, by or "", f"cancelled{signed(by)}", limit, records.encode_names(members))
+        return [job_id.decode() for job_id in unless_closed(self._office.wire.run(_move, *call))]
 
     def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
         self._office.prepare()
@@ -86,7 +83,8 @@ class RedisDesk:
         asked = records.encode((changes.priority, changes.run_at, changes.queue))
         targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Event.AMEND)]
         told = changes.in_words() + signed(by)
-        return bool(self._office.wire.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets)))
+        answer = self._office.wire.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets))
+        return bool(unless_closed(answer))
 
     # -- jobs
 
@@ -179,7 +177,7 @@ class RedisDesk:
         if not records.encodable(job_id):
             return False
         told = (awaiting(name), f"event {name!r} came", records.encode((value, checksum)))
-        return bool(self._office.wire.run(_signal, self._office.at(now), job_id, name, *told))
+        return bool(unless_closed(self._office.wire.run(_signal, self._office.at(now), job_id, name, *told)))
 
     # -- queues and workers
 

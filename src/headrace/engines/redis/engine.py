@@ -53,6 +53,7 @@ if TYPE_CHECKING:
 
 _exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
 _reap, _disown = load("reap"), load("disown")
+_END = 1 << 53  # no lease is longer
 
 
 class RedisEngine:
@@ -162,13 +163,16 @@ class RedisEngine:
         wish, lost = self.wire.run(_renew, *args, repeat=args)
         return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode())
 
-    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
+    def reap(
+        self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False
+    ) -> list[Reaped]:
         self.prepare()
         at = self.at(now)
         folder = self._folder()
         dead = presence.find_dead(folder)
         told = records.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
-        answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0)
+        as_of = _END if alive else at
+        answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of)
         if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
             return []
         reaped = records.reaped.decode(answer)

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import NewJob
+from headrace.core.model import NewJob, Notice
 from headrace.core.states import Event, sources
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
-from headrace.engines.rulings import queue_full
+from headrace.engines.rulings import closed_by, queue_full
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 if TYPE_CHECKING:
@@ -57,6 +57,14 @@ def _run(wire: Wire, script: Script, jobs: Sequence[NewJob], whole: bool, now: i
     answer: list[Any] = wire.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))
     if answer and isinstance(answer[0], bytes):
         raise_refusal(*answer)
+    return answer
+
+
+def unless_closed(answer: Any) -> Any:
+    """The answer, if it is not a notice at the door: that is in a list of its own, since an id may be any text."""
+    if isinstance(answer, list) and answer and isinstance(answer[0], list):
+        kind, other = answer[0]
+        raise closed_by(Notice("moved" if kind == b"moved" else "arriving", other.decode(), 0))
     return answer
 
 

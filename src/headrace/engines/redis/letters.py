@@ -24,7 +24,7 @@ from headrace.core.letters import (
 )
 from headrace.core.model import DeadRow
 from headrace.engines.redis import records
-from headrace.engines.redis.intake import raise_refusal
+from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
 
 if TYPE_CHECKING:
@@ -136,11 +136,8 @@ class RedisLetters:
         letters = self._by_id([order.id for order in orders])
         at = self._office.at(now)
         told = [_told(order, letters.get(order.id), at) for order in orders]
-        answer = self._office.wire.run(
-            _requeue, at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), records.encode(told)
-        )
-        if answer[0] == b"moved":
-            raise_refusal(*answer)
+        call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), records.encode(told))
+        answer = unless_closed(self._office.wire.run(_requeue, *call))
         kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)
         return [
             msgspec.convert((order.id, job_id.decode(), verdict.decode(), requeues), Requeued)

@@ -19,7 +19,7 @@ from headrace.core.states import Event
 from headrace.engines.admissions import Change, Standing, decide
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Seeker
-from headrace.engines.rulings import queue_full
+from headrace.engines.rulings import closed_by, queue_full
 from headrace.engines.sql import as_json
 from headrace.errors import DuplicateJob, StoreMoved
 
@@ -105,6 +105,15 @@ def refuse_if_moved() -> Steps[None]:
     notice = yield Ask("notice", {})
     if has_moved(notice):
         raise StoreMoved(_notice.decode(notice).other)
+
+
+def hold_open(ledger: Ledger, *, deleting: bool = False) -> None:
+    """Change nothing by hand while jobs are carried; if none are, nobody begins with it until the transaction ends."""
+    # First: whoever hangs out a notice waits for our writes, but for nothing that we only read before.
+    ledger.run("hold_door")
+    told = ledger.ask("notice")
+    if told is not None and not (deleting and has_moved(told)):
+        raise closed_by(_notice.decode(told))
 
 
 def has_moved(notice: str | None) -> bool:

@@ -17,7 +17,7 @@ from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.core.steps import Step
 from headrace.engines.relational import finding, kinship, steps
-from headrace.engines.relational.admission import run
+from headrace.engines.relational.admission import hold_open, run
 from headrace.engines.relational.events import tell, tell_moved
 from headrace.engines.relational.gatekeeper import bucket_of
 from headrace.engines.relational.kinship import Effects
@@ -56,6 +56,7 @@ class SqlDesk:
 
         def move_them(ledger: Ledger) -> list[str]:
             nonlocal effects
+            hold_open(ledger, deleting=event is Event.DELETE)  # what lives on elsewhere may be cleared away here
             ledger.ask("alone_with_kin")
             where, values = _conditions(ledger, which, states)
             if event is Event.HURRY:  # what waits with its own run behind it has nothing to start
@@ -250,6 +251,7 @@ def _by(by: str | None) -> str | None:
 
 
 def _amend(ledger: Ledger, job_id: str, changes: Changes, by: str | None, at: int) -> bool:
+    hold_open(ledger)
     where, values = _conditions(ledger, Filter(ids=(job_id,)), sorted(sources(Event.AMEND)))
     seqs = _numbers.decode(ledger.ask("lock_matching", where, **values, limit=1))
     if not seqs:

@@ -146,8 +146,7 @@ class _Requeuing:
         self._gone: list[tuple[DeadRow, Requeue]] = []
 
     def all_of(self, orders: Sequence[Requeue]) -> list[Requeued]:
-        self._ledger.run("hold_door")
-        admission.run(admission.refuse_if_moved(), self._ledger)
+        admission.hold_open(self._ledger)
         self._ledger.ask("alone_with_kin")
         ids = as_json([order.id for order in orders])
         job_ids = [letter.job_id for letter in _letters.decode(self._ledger.ask("letters", ids=ids))]

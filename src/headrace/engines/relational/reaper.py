@@ -31,6 +31,7 @@ class Overdue(NamedTuple):
     crashes: int
 
 
+_END = 1 << 62  # no lease is longer
 _overdue = msgspec.json.Decoder(list[Overdue])
 _named = msgspec.json.Decoder(list[tuple[int, str]])
 _crashes = msgspec.json.Decoder(list[tuple[int, int, str | None]])
@@ -39,10 +40,12 @@ _numbers = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 
 
-def reap(office: Office, folder: Path, limit: int, max_crashes: int | None, now: int) -> list[Reaped]:
+def reap(
+    office: Office, folder: Path, limit: int, max_crashes: int | None, now: int, alive: bool = False
+) -> list[Reaped]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = presence.find_dead(folder)
-    found = _reap(office, dead, limit, max_crashes, now)
+    found = _reap(office, dead, _END if alive else now, limit, max_crashes, now)
     if found is None:
         return []
     reaped, effects = found
@@ -56,10 +59,10 @@ def reap(office: Office, folder: Path, limit: int, max_crashes: int | None, now:
 
 
 def _reap(
-    office: Office, dead: Mapping[str, set[int]], limit: int, max_crashes: int | None, now: int
+    office: Office, dead: Mapping[str, set[int]], as_of: int, limit: int, max_crashes: int | None, now: int
 ) -> tuple[list[Reaped], kinship.Effects] | None:
     """What a dead worker had not begun gets its attempt back, and what had ended and may run again; None: all waits."""
-    question: dict[str, Any] = {"now": now, "dead": as_json(list(dead)), "limit": limit}
+    question: dict[str, Any] = {"now": as_of, "dead": as_json(list(dead)), "limit": limit}
 
     def take_away(ledger: Ledger) -> tuple[list[Reaped], kinship.Effects] | None:
         ledger.ask("alone_with_kin")

@@ -13,6 +13,7 @@ import msgspec
 from headrace.core.model import Lease, Outcome
 from headrace.core.states import Event, State
 from headrace.core.steps import Step, awaiting
+from headrace.engines.relational.admission import hold_open
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
 from headrace.engines.sql import as_json
@@ -36,6 +37,7 @@ def signal(office: Office, job_id: str, name: str, value: str | None, checksum: 
     """Leave an event for a job, and wake it if that is what it waits for; False if it is over or nowhere."""
 
     def write(ledger: Ledger) -> tuple[bool, bool]:
+        hold_open(ledger)
         seqs = _numbers.decode(ledger.ask("lock_open", id=job_id))
         if not seqs:
             return False, False

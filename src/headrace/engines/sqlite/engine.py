@@ -226,9 +226,11 @@ class SqliteEngine:
                     lost = frozenset(_leases.decode(scalar(db, SQL["lost"], batch)))
         return Renewal(lost, wish)
 
-    def reap(self, limit: int, max_crashes: int | None = None, now: int | None = None) -> list[Reaped]:
+    def reap(
+        self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False
+    ) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self.store.folder, limit, max_crashes, self.at(now))
+        return reaper.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive)
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))

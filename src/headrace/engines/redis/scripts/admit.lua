@@ -10,8 +10,8 @@ local count, given, jobs, rules = tonumber(ARGV[5]), cmsgpack.unpack(ARGV[6]), A
 local amendable = {}
 for i = 9, #ARGV do amendable[ARGV[i]] = true end
 
-local door = call('HMGET', P .. ':notice', 'kind', 'other')
-if door[1] == 'moved' then return door end
+local door = moved_to()
+if door then return door end
 
 -- An entry is a job as it is at this point of the batch: `job`, its number, and what is to be written of it. `before`
 -- is the job as it was, if it was there; `content` is what it shall have in place of its own.

@@ -1,12 +1,15 @@
 -- Change a job that has not started.
 -- ARGV: now, id, changes (priority, run_at, queue), what to file, then each legal state and the one it leads to, ...
--- Answers: 1, or 0 if it is not in such a state
+-- Answers: 1, or 0 if it is not in such a state; or, in a list of its own, what `notice` says
 
 local now, id, told = tonumber(ARGV[1]), ARGV[2], ARGV[4]
 local changes = cmsgpack.unpack(ARGV[3])
 local priority, run_at, queue = changes[1], changes[2], changes[3]
 local targets = {}
 for i = 5, #ARGV, 2 do targets[ARGV[i]] = ARGV[i + 1] end
+
+local door = notice()
+if door then return {door} end
 
 local member = call('HGET', IDS, id)
 local j = member and job_of(call('HGET', JOBS, member))

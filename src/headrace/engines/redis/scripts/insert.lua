@@ -6,8 +6,8 @@
 local now, whole, mark, again = tonumber(ARGV[1]), ARGV[2] == '1', tonumber(ARGV[3]), ARGV[4] == '1'
 local count, given, jobs = tonumber(ARGV[5]), cmsgpack.unpack(ARGV[6]), ARGV[7]
 
-local door = call('HMGET', P .. ':notice', 'kind', 'other')
-if door[1] == 'moved' then return door end
+local door = moved_to()
+if door then return door end
 
 local known = ask_in_parts('HMGET', IDS, given, count)
 local seen, skip, taken, fresh = {}, {}, {}, count

@@ -1,13 +1,13 @@
 -- Run the jobs of pending dead letters again; one that is gone is stored anew.
 -- ARGV: now, by, remark, detail, mark, orders: each id, boost, most, run_at, payload, checksum, NewJob; absent is false
--- Answers: job id, verdict and requeues of each; or "moved" and the address of the other store
+-- Answers: job id, verdict and requeues of each; or, in a list of its own, what `notice` says
 
 local now, by, remark, detail, mark = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 if by == '' then by = nil end
 if detail == '' then detail = nil end
 
-local door = call('HMGET', P .. ':notice', 'kind', 'other')
-if door[1] == 'moved' then return door end
+local door = notice()
+if door then return {door} end
 
 local answer, revived, gone, moving, seen, messages = {}, {}, {}, {}, {}, {}
 

@@ -113,6 +113,19 @@ local function guard()
   call('SETRANGE', P .. ':room', '0', '')
 end
 
+-- What hangs at the door, as an answer to whoever would change something here: "moved" or "arriving", and the address of
+-- the other store.
+local function notice()
+  local door = call('HMGET', P .. ':notice', 'kind', 'other')
+  return door[1] and door
+end
+
+-- The same of a store whose jobs live elsewhere.
+local function moved_to()
+  local door = call('HMGET', P .. ':notice', 'kind', 'other')
+  return door[1] == 'moved' and door
+end
+
 -- The command with a list of any length, in parts; `n` is the list's length, as lists may end in nil.
 local function in_parts(command, key, list, n)
   for first = 1, n, AT_ONCE do

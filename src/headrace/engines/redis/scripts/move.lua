@@ -1,10 +1,14 @@
 -- Cancel, revive, hurry or delete jobs, if they still match.
 -- ARGV: filter with the legal states, now, event, by, reason, limit, numbers of the jobs or nothing for those of `ids`
--- Answers: the ids of those that were moved
+-- Answers: the ids of those that were moved; or, in a list of its own, what `notice` says
 
 local now, event, by, reason = tonumber(ARGV[2]), ARGV[3], ARGV[4], ARGV[5]
 local limit = tonumber(ARGV[6])
 if by == '' then by = nil end
+
+local door = notice()
+-- What lives on elsewhere may be cleared away here.
+if door and not (event == 'delete' and door[1] == 'moved') then return {door} end
 
 local CHANGES = {
   cancel = function(j) j.state, j.finished_at, j.reason = 'cancelled', now, reason end,

@@ -7,8 +7,8 @@ local now, mark, count = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local given, jobs, bonds = cmsgpack.unpack(ARGV[4]), ARGV[5], cmsgpack.unpack(ARGV[6])
 local flow, flow_row = ARGV[7], ARGV[8]
 
-local door = call('HMGET', P .. ':notice', 'kind', 'other')
-if door[1] == 'moved' then return door end
+local door = moved_to()
+if door then return door end
 
 -- Whether the job that has this number is the very one that comes.
 local function is_same(member, checksum, created_at)

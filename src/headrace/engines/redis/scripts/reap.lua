@@ -1,11 +1,11 @@
 -- Take jobs from workers that died or let their lease run out. What a dead worker had not begun gets its attempt back,
 -- and so does what had ended, if it may run again.
 -- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, negative if they had ended, ...),
--- how many workers may be lost under a job, or 0 for any number
+-- how many workers may be lost under a job, or 0 for any number, the time as of which leases are over
 -- Answers: the jobs (array of Reaped), or nothing if they have to wait
 
 local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
-local max_crashes = tonumber(ARGV[5])
+local max_crashes, as_of = tonumber(ARGV[5]), tonumber(ARGV[6])
 
 local begun_by, any_dead = {}, false
 for i = 1, #told, 2 do
@@ -15,7 +15,8 @@ for i = 1, #told, 2 do
 end
 
 -- By their leases those that are overdue come first; only for dead workers all have to be looked at.
-local members = call('ZRANGEBYSCORE', LEASES, '-inf', any_dead and '+inf' or now, 'LIMIT', 0, any_dead and -1 or limit)
+local last, most = any_dead and '+inf' or as_of, any_dead and -1 or limit
+local members = call('ZRANGEBYSCORE', LEASES, '-inf', last, 'LIMIT', 0, most)
 -- Whoever waits for these may not have arrived yet.
 if #members > 0 and call('HGET', P .. ':notice', 'kind') == 'arriving' then return false end
 local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
@@ -80,7 +81,7 @@ for i, member in ipairs(members) do
   local begun = j and j.worker and begun_by[j.worker]
   if not j then
     drop(LEASES, member)
-  elseif begun or not any_dead or tonumber(leases[i]) <= now then
+  elseif begun or not any_dead or tonumber(leases[i]) <= as_of then
     local worker = j.worker
     local seq = tonumber(member)
     if begun and not begun[seq] and not begun[-seq] then

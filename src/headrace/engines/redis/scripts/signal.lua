@@ -1,9 +1,12 @@
 -- Leave the next event of this name for a job, and wake it if it is suspended for it.
 -- ARGV: now, id, name, the reason of a job that waits for it, what to file if it does, value and checksum
--- Answers: 1, or 0 if the job is over or not there
+-- Answers: 1, or 0 if the job is over or not there; or, in a list of its own, what `notice` says
 
 local now, id, name, reason, told = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local value = cmsgpack.unpack(ARGV[6])
+
+local door = notice()
+if door then return {door} end
 
 local member = call('HGET', IDS, id)
 local j = member and job_of(call('HGET', JOBS, member))
