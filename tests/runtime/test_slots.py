@@ -134,6 +134,28 @@ def test_a_slot_left_to_a_job_that_is_cancelled_then_goes_to_a_coroutine(runners
     second.open()
 
 
+@pytest.mark.parametrize("concurrency", [2], indirect=True)
+def test_a_thread_that_could_not_be_started_takes_nobodys_place(
+    runners: Runners, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    gates = Gate(), Gate()
+    runners.place(*[through("thread", gate) for gate in gates])
+    with monkeypatch.context() as short, caplog.at_level("ERROR", "headrace.worker"):
+        short.setattr(threading.Thread, "start", refuse)
+        for _ in range(5):
+            runners.threads.ensure()
+    assert [record.getMessage().partition(":")[0] for record in caplog.records] == ["no thread for a job"]
+    runners.threads.ensure()
+    for gate in gates:  # both at once
+        gate.wait_until_reached()
+    for gate in gates:
+        gate.open()
+    eventually(lambda: sorted(runners.crew.slots) == [0, 1], "the return of both slots")
+
+
 class HeldBack(deque[Any]):
     """A line from which a thread takes a job only when the test lets it."""
 

@@ -35,6 +35,7 @@ class Threads:
         self._idle = 0
         self._made = 0
         self._stuck = 0
+        self._is_short = False
         self._stopping = False
 
     def ensure(self) -> None:
@@ -42,10 +43,24 @@ class Threads:
         with self._lock:
             needed = min(len(self._crew.ready) - self._idle, self._crew.concurrency - self._alive)
             for _ in range(needed):
-                self._made += 1
-                self._alive += 1
-                name = f"headrace-{self._made}"
-                threading.Thread(target=self._work, name=name, daemon=True).start()
+                if not self._start_one():
+                    return  # the next turn tries again
+
+    def _start_one(self) -> bool:
+        """Start a thread, if the system has room for one more; jobs wait for those that are there otherwise."""
+        thread = threading.Thread(target=self._work, name=f"headrace-{self._made + 1}", daemon=True)
+        self._alive += 1  # before it starts: it may be over at once
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._alive -= 1
+            if not self._is_short:
+                log.error("no thread for a job: %s; %d are at work. See `ulimit -u` and pids.max", error, self._alive)
+            self._is_short = True
+            return False
+        self._made += 1
+        self._is_short = False
+        return True
 
     def abandon_one(self) -> None:
         """A thread is left to its job, which overran its timeout or lost its lease: another may take its place."""
