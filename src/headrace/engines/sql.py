@@ -66,13 +66,13 @@ def load_statements(
 ) -> dict[str, str]:
     """The statements of these files of the package, by name."""
     text = "".join(_read(package, name) for name in files)
+    for known, kind in records.items():
+        text = text.replace(f"{{{known}}}", ", ".join(kind.__struct_fields__))
     parts = _HEADER.split(text)[1:]
     statements: dict[str, str] = {}
     for name, alias, record, body in zip(parts[::4], parts[1::4], parts[2::4], parts[3::4], strict=True):
         lines = (line for line in body.splitlines() if not line.lstrip().startswith("--"))
         sql = "\n".join(lines).strip().rstrip(";")
-        for known, kind in records.items():
-            sql = sql.replace(f"{{{known}}}", ", ".join(kind.__struct_fields__))
         statements[name] = _columns_of(alias, records[record], sql, extract) if alias else sql
     return statements
 
