@@ -40,6 +40,7 @@ from tests.conformance.build import (
     worker_row,
 )
 from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.patience import PATIENCE
 from tests.runtime.cargo import HOUR, by_force, claim_from, contents, fill, letters, without_nul
 
 PAIRS = [(source, target) for source in KINDS for target in KINDS]
@@ -523,7 +524,10 @@ def test_what_still_runs_is_taken_from_its_worker_and_what_that_brings_later_is_
     source.insert([new_job(name, queue="mail", max_attempts=1 if name == "last time" else 3) for name in names])
     claims = {claim.id: claim for claim in claim_from(source, "mail", 4)}
     made = Move(source, target)
+    orders = source.listen("orders")
     assert sorted(made.run(0).running) == sorted(names)
+    assert orders.wait(PATIENCE), "the workers are told at once"
+    orders.close()
     left = contents(source)
     late = [succeed(claims["finished late"]), fail(claims["failed late"]), succeed(claims["last time"])]
     notes = [log(claims["finished late"], "I go on"), progress(claims["finished late"], "1")]

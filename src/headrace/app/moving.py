@@ -249,6 +249,8 @@ class Move:
             taken += [job.id for job in some]
             if not some:  # a worker is just settling it
                 time.sleep(_GLANCE)
+        if taken:
+            self._source.ring("orders")  # their workers are to learn it at once, not with their next sign of life
         return taken
 
     def _first_missing(self) -> int:
