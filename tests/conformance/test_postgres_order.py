@@ -1,21 +1,23 @@
-"""PostgreSQL: whatever a worker writes about several of its jobs at once, nobody has to be undone for it."""
+"""PostgreSQL: whatever is written about several jobs at once, nobody has to be undone for it, and no renewal waits."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, contextmanager
 from operator import attrgetter
 
 import psycopg
 import pytest
 
 from headrace.core.model import Lease
+from headrace.core.states import Event
 from headrace.engines.postgres import server
 from headrace.engines.postgres.engine import PostgresEngine
 from tests import servers
 from tests.conformance.build import (
+    EVERYTHING,
     LEASE,
     NOW,
     SECOND,
@@ -24,6 +26,7 @@ from tests.conformance.build import (
     new_job,
     progress,
     retry,
+    row,
     settle,
     succeed,
     worker_row,
@@ -37,16 +40,12 @@ WAITING = "SELECT count(*) FROM pg_stat_activity WHERE pid = ANY (%s) AND wait_e
 Act = Callable[[PostgresEngine, list[Lease]], object]
 
 
-def renew(engine: PostgresEngine, leases: list[Lease]) -> None:
-    engine.renew(worker_row(), leases, LEASE, now=NOW)
-
-
 def complete(engine: PostgresEngine, leases: list[Lease]) -> None:
-    assert settle(engine, *map(succeed, leases)) == []
+    settle(engine, *map(succeed, leases))
 
 
 def try_later(engine: PostgresEngine, leases: list[Lease]) -> None:
-    assert settle(engine, *(retry(lease, NOW + SECOND) for lease in leases)) == []
+    settle(engine, *(retry(lease, NOW + SECOND) for lease in leases))
 
 
 def note(engine: PostgresEngine, leases: list[Lease]) -> None:
@@ -60,30 +59,48 @@ def wait_until_held_up(address: str, engine: PostgresEngine, acts: int) -> None:
         time.sleep(0.005)
 
 
-@pytest.mark.parametrize("renews_in_order", [True, False])
+@contextmanager
+def holding(store: StoreUnderTest, engine: PostgresEngine, job_id: str) -> Iterator[psycopg.Connection]:
+    """Somebody else has the job for as long as this transaction lasts."""
+    with closing(psycopg.connect(servers._without(store.address, "schema"))) as other:
+        other.execute(f'SELECT FROM "{engine.address.schema}".headrace_jobs WHERE id = %s FOR UPDATE', [job_id])
+        yield other
+
+
+@pytest.fixture
+def engine(store: StoreUnderTest) -> PostgresEngine:
+    engine = store.open()
+    assert isinstance(engine, PostgresEngine)
+    engine.insert([new_job(name) for name in ("a", "middle", "z")], now=NOW)
+    return engine
+
+
 @pytest.mark.parametrize("act", [complete, try_later, note])
-def test_a_renewal_and_what_is_handed_in_meanwhile_wait_for_each_other_in_one_order(
-    store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch, act: Act, renews_in_order: bool
+def test_an_operator_and_a_worker_who_hands_in_wait_for_each_other_in_one_order(
+    store: StoreUnderTest, engine: PostgresEngine, monkeypatch: pytest.MonkeyPatch, act: Act
 ) -> None:
     """Both are stopped at the job in the middle: then each would have an end that the other one still wants."""
     undone: list[str] = []
     monkeypatch.setattr(server, "_step_aside", lambda: undone.append("once"))
-    engine = store.open()
-    assert isinstance(engine, PostgresEngine)
-    engine.insert([new_job(name) for name in ("a", "middle", "z")], now=NOW)
-    held = [lease_of(each) for each in sorted(claim(engine), key=attrgetter("id"))]
-    orders = (held, held[::-1]) if renews_in_order else (held[::-1], held)
-    with (
-        ThreadPoolExecutor(2) as crew,
-        closing(psycopg.connect(servers._without(store.address, "schema"))) as other,
-    ):
-        table = f'"{engine.address.schema}".headrace_jobs'
-        other.execute(f"SELECT FROM {table} WHERE id = 'middle' FOR UPDATE")
-        renewal = crew.submit(renew, engine, orders[0])
+    held = sorted(map(lease_of, claim(engine)), key=attrgetter("id"), reverse=True)
+    with ThreadPoolExecutor(2) as crew, holding(store, engine, "middle") as other:
+        moved = crew.submit(engine.desk.move, EVERYTHING, Event.CANCEL, 10, now=NOW)
         wait_until_held_up(store.address, engine, 1)
-        handed_in = crew.submit(act, engine, orders[1])
+        handed_in = crew.submit(act, engine, held)
         wait_until_held_up(store.address, engine, 2)
         other.commit()
-        renewal.result(PATIENCE)
+        assert len(moved.result(PATIENCE)) == 3
         handed_in.result(PATIENCE)
     assert undone == []
+
+
+def test_a_renewal_waits_for_nobody_and_gives_nothing_up(store: StoreUnderTest, engine: PostgresEngine) -> None:
+    held = [lease_of(each) for each in claim(engine)]
+    later = NOW + LEASE // 2
+    with ThreadPoolExecutor(1) as crew, holding(store, engine, "middle"):
+        renewal = crew.submit(engine.renew, worker_row(), held, LEASE, now=later)
+        assert renewal.result(PATIENCE).lost == frozenset()
+        until = {name: row(engine, name).lease_until for name in ("a", "middle", "z")}
+    assert until == {"a": later + LEASE, "middle": NOW + LEASE, "z": later + LEASE}
+    assert engine.renew(worker_row(), held, LEASE, now=later).lost == frozenset()
+    assert row(engine, "middle").lease_until == later + LEASE

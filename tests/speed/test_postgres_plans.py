@@ -35,14 +35,14 @@ SIZES = [1, 100, 1000]
 BY_ID, BY_NUMBER, BY_LEASE, IN_LINE = {"jobs_id"}, {"jobs_pkey"}, {"jobs_leased"}, {"jobs_pending"}
 BY_STEP = {"steps_pkey"}
 HOT: dict[str, set[str]] = {
-    **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "renew", "lost"], BY_ID),
+    **dict.fromkeys(["mine", "taken", "complete", "file_stale", "note_progress", "note_logs", "lost"], BY_ID),
     **dict.fromkeys(["get", "endings", "unfinished", "unpack_tags", "unpack_history", "unpack_logs"], BY_ID),
     **dict.fromkeys(["file_lost", "expire", "release", "reaped", "file_moves"], BY_NUMBER),
     **dict.fromkeys(["move_cancel", "move_revive", "move_hurry", "ids_of", "amend", "pack_jobs"], BY_NUMBER),
     **dict.fromkeys(["overdue", "lock_overdue", "lock_disowned", "workers"], BY_LEASE),
     **dict.fromkeys(["file_reviews", "file_judged", "move_stale", "tasks_of", "tell_moved"], BY_NUMBER),
     **dict.fromkeys(["lock_children", "unblocked", "hold", "unhold"], BY_NUMBER),
-    "lock_judged": BY_ID | BY_NUMBER,
+    **dict.fromkeys(["lock_judged", "renew"], BY_ID | BY_NUMBER),
     "aged": BY_NUMBER | {"history_job"},
     "unreviewed": BY_NUMBER | {"history_job"},
     "crashes_of": {"history_job"},
@@ -150,7 +150,7 @@ def test_even_a_small_store_is_not_read_whole_for_a_few_jobs(new: Store, name: s
     assert new.fresh(name, 1).walks() == []
 
 
-@pytest.mark.parametrize("name", ["complete", "note_progress", "renew"])
+@pytest.mark.parametrize("name", ["complete", "note_progress"])
 def test_the_jobs_of_a_batch_are_locked_in_the_order_in_which_they_are_given(
     new: Store, young: Store, name: str
 ) -> None:

@@ -23,7 +23,7 @@ from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.clock import StoreClock
 from headrace.engines.parts import Joined
-from headrace.engines.postgres import health, schema, turn
+from headrace.engines.postgres import health, schema
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.care import PostgresCare
@@ -251,7 +251,7 @@ class PostgresEngine:
             wish = ledger.ask("attend", w=as_json([worker]))
             lost: frozenset[Lease] = frozenset()
             if leases:
-                held = as_json(turn.in_order(leases))
+                held = as_json(leases)
                 if ledger.run("renew", lease=held, now=at, until=at + ttl) != len(leases):
                     lost = frozenset(_leases.decode(ledger.ask("lost", lease=held, now=at)))
             return Renewal(lost, wish)

@@ -286,11 +286,14 @@ FROM horizon LEFT JOIN claimed ON true;
 
 -- Leases. `coalesce` keeps the planner from the thought that few jobs have one, and that it might begin with those.
 
+-- It waits for nobody. A job that is locked is most likely just being settled; if not, it is renewed with the next beat.
 -- name: renew (each lease: Lease)
-UPDATE headrace_jobs AS job SET lease_until = :until
-FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
-WHERE job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version AND jsonb_typeof(lease.value) = 'array'
-  AND coalesce(job.lease_until, 0) > :now;
+UPDATE headrace_jobs SET lease_until = :until
+WHERE seq = ANY (ARRAY(
+    SELECT job.seq FROM jsonb_array_elements(:lease::jsonb) AS lease(value)
+    JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[lease.id]) AND job.version = lease.version
+    WHERE jsonb_typeof(lease.value) = 'array' AND coalesce(job.lease_until, 0) > :now
+    FOR UPDATE OF job SKIP LOCKED));
 
 -- name: lost (each lease: Lease)
 SELECT coalesce(json_agg(json_build_array(lease.id, lease.version)), '[]')::text

@@ -34,15 +34,15 @@ _LOOK_AGAIN = 200
 _RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 4), itemgetter(7), itemgetter(6)
 _ID = 3
 _BY_ID = attrgetter("id")
-R = TypeVar("R", Note, Outcome, Lease)
+R = TypeVar("R", Note, Outcome)
 
 
 def in_order(records: Iterable[R]) -> list[R]:
     """What is to be written about several jobs, as whoever locks several at once goes about it: by age, which is nearly
     the order of their ids.
 
-    A batch is looked up one by one, and so is locked as it is given. Renewals come while others are handed in: in
-    another order, each could have what the other one waits for.
+    A batch is looked up one by one, and so is locked as it is given. An operator may cancel many while they are handed
+    in: in another order, each could have what the other one waits for.
     """
     return sorted(records, key=_BY_ID)
 
