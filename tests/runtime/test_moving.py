@@ -14,6 +14,7 @@ import pytest
 
 from headrace.app.moving import Move, Step, reopen
 from headrace.app.why import explain
+from headrace.core.admission import Act, Candidate, Condition, Rule
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.lifecycle import Terms, TermsRow
 from headrace.core.model import Changes, Filter, Notice, Parcel
@@ -597,6 +598,25 @@ def test_jobs_submitted_at_the_target_meanwhile_are_no_difference(source: Engine
     assert made.verify().differences == []
     ours = [parcel for parcel in contents(target) if not parcel.job.id.startswith("new-")]
     assert ours == without_nul(contents(source))
+
+
+@pytest.mark.parametrize("act", ["replace", "reschedule"])
+@pytest.mark.parametrize("other_kind", KINDS)
+def test_what_newer_calls_did_to_jobs_that_are_there_is_no_difference(
+    make_store: Callable[[str, str], StoreUnderTest], source: Engine, other_kind: str, act: Act
+) -> None:
+    """As debouncing does, and one that is to run after another."""
+    target, now = make_store(other_kind, "target").open(), source.clock.now()
+    source.insert([new_job("first", unique_key="key", created_at=now, run_at=now + HOUR), new_job("parent")], now=now)
+    made = Move(source, target)
+    made.run(0)
+    newer = new_job("second", unique_key="key", payload="[2]", created_at=now + 1, run_at=now + 2 * HOUR)
+    rule = Rule((Condition((State.SCHEDULED,)),), act)
+    assert [verdict.id for verdict in target.admit([Candidate(newer, rule)])] == ["first"]
+    target.plant([new_job("child", state=State.WAITING)], [Bond("parent", "child")])
+    assert row(target, "first").run_at == now + 2 * HOUR
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], set())
 
 
 def test_an_id_that_was_given_anew_at_the_target_meanwhile_is_told(source: Engine, target: Engine) -> None:

@@ -18,6 +18,9 @@ _numbers = msgspec.json.Decoder(list[int])
 
 def judge(ledger: Ledger, judgments: Sequence[Judgment], now: int) -> tuple[list[bool], kinship.Effects]:
     """For each whether it was carried out, and whom that concerned."""
+    ledger.run("hold_door")
+    if ledger.ask("notice") is not None:
+        return [False] * len(judgments), kinship.Effects()
     ledger.ask("alone_with_kin")
     found = _locked.decode(ledger.ask("lock_judged", ids=as_json([one.id for one in judgments])))
     numbers = {(job_id, version): seq for job_id, version, seq in found}
