@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from headrace.core.model import Changes, DeadRow, Filter, JobRow, Lease, Notice,
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
+from headrace.engines.rulings import Opened
 from headrace.errors import DuplicateJob, EngineUnavailable, StoreMoved
 from tests.conformance.build import (
     EVERYTHING,
@@ -102,6 +104,54 @@ def test_a_notice_takes_the_place_of_the_one_before(engine: Engine) -> None:
     for notice in (MOVED, ARRIVING, MOVED, msgspec.structs.replace(MOVED, other="other", at=1)):
         engine.porter.post(notice)
         assert engine.porter.notice() == notice
+
+
+@pytest.mark.parametrize("notice", [MOVED, ARRIVING, None])
+def test_a_notice_is_exchanged_for_the_one_that_hangs_there_and_no_other(
+    store: StoreUnderTest, notice: Notice | None
+) -> None:
+    engine, other = store.open(), store.open()
+    for before in (None, Notice("arriving", "elsewhere", -5), MOVED, ARRIVING):
+        engine.porter.post(before)
+        for wrong in (None, MOVED, ARRIVING, Notice("arriving", "elsewhere", 5), Notice("arriving", "there", -5)):
+            if wrong != before:
+                assert not other.porter.swap(wrong, notice)
+                assert engine.porter.notice() == before
+        assert other.porter.swap(before, notice)
+        assert engine.porter.notice() == notice
+    engine.porter.post(None)
+    assert engine.insert([new_job("job")]) == [True], "the door is open again"
+
+
+def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest) -> None:
+    engines = [store.open() for _ in range(4)]
+    for before in (None, MOVED):
+        engines[0].porter.post(before)
+        with ThreadPoolExecutor(len(engines)) as crew:
+            tries = [
+                crew.submit(engine.porter.swap, before, Notice("arriving", "elsewhere", place))
+                for place, engine in enumerate(engines, 1)
+            ]
+        [winner] = [place for place, each in enumerate(tries, 1) if each.result()]
+        assert engines[0].porter.notice() == Notice("arriving", "elsewhere", winner)
+
+
+@pytest.mark.parametrize("notice", [None, MOVED, Notice("arriving", "somewhere else", 1)])
+def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
+    engine: Engine, target: Engine, notice: Notice | None
+) -> None:
+    engine.exchange([fail(submit_and_claim(engine, "failed"))], None, now=NOW)
+    parcels, records = engine.porter.pack(0, 10), engine.porter.pack_dead("", 10)
+    assert parcels
+    assert records
+    target.porter.post(notice)
+    for unpack in (lambda: target.porter.unpack(parcels, "here"), lambda: target.porter.unpack_dead(records, "here")):
+        with pytest.raises(Opened):
+            unpack()
+    assert target.porter.pack(0, 10) == []
+    assert target.porter.pack_dead("", 10) == []
+    target.porter.post(Notice("arriving", "here", 1))
+    assert target.porter.unpack(parcels, "here") == target.porter.unpack_dead(records, "here") == 1
 
 
 @pytest.mark.parametrize("size", [1, 3])

@@ -24,7 +24,7 @@ from headrace.core.states import Event, State
 from headrace.core.timetable import Occurrence
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
-from headrace.errors import ConfigError, SchemaMismatch, StoreMoved
+from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch, StoreMoved
 from tests.conformance.build import (
     fail,
     lease_of,
@@ -421,9 +421,9 @@ def test_heavy_jobs_are_carried_a_few_at_a_time(
     unpack = target.porter.unpack
     sizes: list[int] = []
 
-    def weighed(parcels: Sequence[Parcel]) -> int:
+    def weighed(parcels: Sequence[Parcel], origin: str | None = None) -> int:
         sizes.append(sum(len(parcel.job.payload) for parcel in parcels))
-        return unpack(parcels)
+        return unpack(parcels, origin)
 
     monkeypatch.setattr(target.porter, "unpack", weighed)
     move(source, target)
@@ -494,6 +494,140 @@ def test_two_that_move_at_once_do_not_disturb_each_other(source: Engine, target:
     made.run(0)
     assert made.verify().differences == []
     assert contents(target) == without_nul(contents(source))
+
+
+def finish(made: Move) -> None:
+    """What a run of its own does to the end."""
+    made.run(0)
+    assert made.verify().differences == []
+    made.open()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("stage", ["waiting", "carrying"])
+def test_a_run_that_another_one_overtook_brings_nothing_back_that_is_done(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, stage: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
+    fill(source, 100)
+    begun = len(claim_from(source, "mail"))
+    left: list[Parcel] = []
+
+    def overtake(step: Step) -> None:
+        if step.stage != stage or left:
+            return
+        finish(Move(source, target))
+        claims = target.exchange([], want(1000)).claims
+        target.exchange([succeed(claim) for claim in claims], None)
+        target.desk.move(Filter(), Event.DELETE, 1000)
+        for letter in letters(target):
+            target.letters.remove([letter.id])
+        target.desk.pause_queue("mail", True)
+        left.extend(contents(target))
+
+    made = Move(source, target, progress=overtake)
+    carried = made.run(0)
+    assert begun
+    assert carried.dead_letters == 0
+    assert contents(target) == left
+    assert letters(target) == []
+    assert {queue.name: queue.paused for queue in target.desk.queues()}["mail"]
+    assert made.verify().differences == []
+    made.open()
+    assert target.porter.notice() is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("behind", [1, 2, 3])
+def test_a_run_that_comes_too_late_to_announce_anything_leaves_the_store_in_use(
+    make_store: Callable[[str, str], StoreUnderTest], monkeypatch: pytest.MonkeyPatch, kind: str, behind: int
+) -> None:
+    """It looked at the doors when nothing hung there, and was slow since."""
+    source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
+    source.insert([new_job("job")])
+    others = iter([Move(source, target)])
+    made = Move(source, target)
+    swaps = 0
+
+    def slow(swap: Callable[..., bool]) -> Callable[..., bool]:
+        def act(before: Notice | None, notice: Notice | None) -> bool:
+            nonlocal swaps
+            swaps += 1
+            if swaps == behind and (other := next(others, None)) is not None:
+                finish(other)
+                [claim] = target.exchange([], want()).claims
+                target.exchange([succeed(claim)], None)
+                target.desk.move(Filter(), Event.DELETE, 1000)
+            return swap(before, notice)
+
+        return act
+
+    monkeypatch.setattr(source.porter, "swap", slow(source.porter.swap))
+    monkeypatch.setattr(target.porter, "swap", slow(target.porter.swap))
+    made.run(0)
+    assert made.verify().differences == []
+    made.open()
+    assert (states(target), target.porter.notice()) == ({}, None)
+    assert Move(source, target).standing() == "done"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("behind", [1, 2])
+def test_of_two_that_move_the_same_jobs_to_different_stores_at_once_one_is_refused(
+    make_store: Callable[[str, str], StoreUnderTest], monkeypatch: pytest.MonkeyPatch, kind: str, behind: int
+) -> None:
+    source, target, third = (make_store(kind, name).open() for name in ("source", "target", "third"))
+    source.insert([new_job("job")])
+    looks = 0
+    notice = source.porter.notice
+
+    def slow() -> Notice | None:
+        nonlocal looks
+        looks += 1
+        told = notice()
+        if looks == behind:
+            finish(Move(source, third))
+        return told
+
+    monkeypatch.setattr(source.porter, "notice", slow)
+    with pytest.raises(ConfigError, match="were carried over to"):
+        Move(source, target).run(0)
+    assert (states(target), target.porter.notice()) == ({}, None)
+    assert states(third) == {"job": State.PENDING}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_of_two_that_move_jobs_to_the_same_store_at_once_one_is_refused(
+    make_store: Callable[[str, str], StoreUnderTest], monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    source, target, third = (make_store(kind, name).open() for name in ("source", "target", "third"))
+    source.insert([new_job("job")])
+    third.insert([new_job("other")])
+    notice = target.porter.notice
+
+    def slow() -> Notice | None:
+        told = notice()
+        if told is None:
+            monkeypatch.setattr(target.porter, "notice", notice)
+            Move(third, target).run(0)
+        return told
+
+    monkeypatch.setattr(target.porter, "notice", slow)
+    with pytest.raises(ConfigError, match="is being filled from"):
+        Move(source, target, into_used=True).run(0)
+    assert unchanged(source)
+    assert states(target) == {"other": State.PENDING}
+
+
+def test_a_store_whose_jobs_run_on_where_they_came_from_is_not_opened(source: Engine, target: Engine) -> None:
+    source.insert([new_job("job")])
+    made = Move(source, target)
+    made.run(0)
+    assert made.verify().differences == []
+    reopen(source)
+    with pytest.raises(ConfigError, match=r"was brought back into use while its jobs were carried"):
+        made.open()
+    assert target.porter.notice() is not None
 
 
 # -- running jobs
@@ -763,13 +897,38 @@ def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
 ) -> None:
     fill(source, 5)
 
-    def refuse(notice: Notice | None) -> None:
+    def refuse(before: Notice | None, notice: Notice | None) -> bool:
         raise ConfigError("read only")
 
-    monkeypatch.setattr(source.porter, "post", refuse)
+    monkeypatch.setattr(source.porter, "swap", refuse)
     with pytest.raises(ConfigError, match="read only"):
         Move(source, target).run(0)
     assert unchanged(target)
+
+
+@pytest.mark.parametrize("can_be_asked", [True, False])
+def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_next_run(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, can_be_asked: bool
+) -> None:
+    fill(source, 5)
+    swap = source.porter.swap
+
+    def away() -> Notice | None:
+        raise EngineUnavailable("the server is away")
+
+    def lose_answer(before: Notice | None, notice: Notice | None) -> bool:
+        swap(before, notice)
+        if not can_be_asked:
+            monkeypatch.setattr(source.porter, "notice", away)
+        raise EngineUnavailable("the connection was lost")
+
+    with monkeypatch.context() as lossy:
+        lossy.setattr(source.porter, "swap", lose_answer)
+        with pytest.raises(EngineUnavailable, match="was lost"):
+            Move(source, target).run(0)
+    monkeypatch.undo()
+    move(source, target)
+    assert contents(target) == without_nul(contents(source)) != []
 
 
 # -- a dry run

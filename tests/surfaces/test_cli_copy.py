@@ -259,11 +259,11 @@ def break_off_after(calls: int, error: BaseException, monkeypatch: pytest.Monkey
     """Have the third unpack find the server away."""
     unpack, made = SqlPorter.unpack, [0]
 
-    def unpack_or_not(self: SqlPorter, parcels: Any) -> int:
+    def unpack_or_not(self: SqlPorter, parcels: Any, origin: str | None = None) -> int:
         made[0] += 1
         if made[0] > calls:
             raise error
-        return unpack(self, parcels)
+        return unpack(self, parcels, origin)
 
     monkeypatch.setattr(SqlPorter, "unpack", unpack_or_not)
 

@@ -3,7 +3,7 @@
 What hangs at the two doors tells how far a move is, so that it can be cut off at any moment and gone on with by
 whoever runs it again. Knows stores by the engine seam alone, and nothing of how an answer is shown.
 
-1. `arriving` at the target, with the time 0: it is announced
+1. `arriving` at the target, with no time but a number below 0, of whoever hung it out: it is announced
 2. `moved` at the source: from here on nobody enqueues or claims there, and when all that ran has ended or was taken
    from its workers, nothing changes any more: what is carried fits together, whenever it is read
 3. `arriving` at the target, with the time: jobs are on their way
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import secrets
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -30,6 +31,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.model import Filter, Notice
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
+from headrace.engines.rulings import Opened
 from headrace.errors import ConfigError, HeadraceError, SchemaMismatch
 
 Stage = Literal["reading", "waiting", "carrying", "comparing"]
@@ -115,12 +117,12 @@ class Move:
                 return "done"
             self._refuse_used()
             return "new"
-        if theirs.at and ours is None:
+        if theirs.at > 0 and ours is None:
             raise ConfigError(
                 f"{self._source.url} was brought back into use after a part of its jobs had been carried to "
                 f"{self._target.url}, where they are as they were then; carry them to another, empty store"
             )
-        return "begun" if theirs.at else "new"
+        return "begun" if theirs.at > 0 else "new"
 
     def _refuse_elsewhere(self, ours: Notice | None, theirs: Notice | None) -> None:
         """Refuse stores that take part in another move."""
@@ -166,17 +168,22 @@ class Move:
         carried = Carried()
         if standing == "done":
             return carried
-        self._hang_notices()
-        self._let_running_end(wait)
-        carried.running = self._take_from_workers()
+        with contextlib.suppress(Opened):  # another run was faster: all is there and in use, and has a life of its own
+            self._hang_notices()
+            self._let_running_end(wait)
+            carried.running = self._take_from_workers()
+            self._carry_all(carried, is_begun=standing == "begun" and not self._into_used)
+        return carried
+
+    def _carry_all(self, carried: Carried, *, is_begun: bool) -> None:
+        self._check_arriving()
         carry_settings(self._source, self._target, merged=self._into_used)
-        start = self._first_missing() if standing == "begun" and not self._into_used else 0
+        start = self._first_missing() if is_begun else 0
         carry_flows(self._source, self._target)
         self._carry_jobs(start, carried)
         for page in pages_of_dead(self._source.porter):
             for portion in portions(page, weight_of_dead):
-                carried.dead_letters += self._target.porter.unpack_dead(portion)
-        return carried
+                carried.dead_letters += self._target.porter.unpack_dead(portion, self._source.url)
 
     def verify(self) -> Verdict:
         """Compare the stores. Only what this finds without a difference may be opened."""
@@ -187,36 +194,69 @@ class Move:
             merged=self._into_used,
             progress=lambda done: self._progress(Step("comparing", done, total)),
         )
-        if self._target.porter.notice() is None:  # another run found no difference, and life went on there since
+        if not self._is_arriving(self._target.porter.notice()):  # another run opened it, and life went on there since
             verdict.different, verdict.differences = 0, []
         return verdict
 
     def open(self) -> None:
         """Let the target's workers begin."""
-        self._target.porter.post(None)
+        if self._source.porter.notice() is None:
+            raise ConfigError(
+                f"{self._source.url} was brought back into use while its jobs were carried; {self._target.url} stays "
+                "closed: else they would run at both stores"
+            )
+        theirs = self._target.porter.notice()
+        if self._is_arriving(theirs):
+            self._target.porter.swap(theirs, None)
+
+    def _is_arriving(self, notice: Notice | None) -> bool:
+        return notice is not None and (notice.kind, notice.other) == ("arriving", self._source.url)
+
+    def _check_arriving(self) -> None:
+        if not self._is_arriving(self._target.porter.notice()):
+            raise Opened
 
     def _hang_notices(self) -> None:
+        """Hang them out where none hang. Others may try the same at this moment, from or to other stores as well."""
         source, target = self._source, self._target
-        if target.porter.notice() is None:
-            target.porter.post(Notice("arriving", source.url, 0))
+        mine = Notice("arriving", source.url, -1 - secrets.randbits(40))
+        is_first = self._announce(mine)
         try:
-            ours = source.porter.notice()
-            if ours is not None and ours.kind == "arriving":  # the one that was hung out at the other door just now
+            if self._is_arriving(source.porter.notice()):  # the one that was hung out at the other door just now
                 raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
-            if ours is None:
-                source.porter.post(Notice("moved", target.url, source.clock.now()))
+            if not source.porter.swap(None, Notice("moved", target.url, source.clock.now())):
+                self._refuse_elsewhere(source.porter.notice(), None)
+                # If it was closed before that was announced, then by one who is through with it. Whoever closes it
+                # afterwards has put an announcement of its own in the place of this one.
+                if is_first and target.porter.swap(mine, None):
+                    raise Opened
         except BaseException:
-            with contextlib.suppress(HeadraceError):
-                self._take_back_announcement()
+            if is_first:
+                self._take_back(mine)
             raise
         theirs = target.porter.notice()
-        if theirs is None or not theirs.at:
-            target.porter.post(Notice("arriving", source.url, max(target.clock.now(), 1)))
+        if theirs is not None and self._is_arriving(theirs) and theirs.at <= 0:
+            target.porter.swap(theirs, Notice("arriving", source.url, max(target.clock.now(), 1)))
 
-    def _take_back_announcement(self) -> None:
-        theirs = self._target.porter.notice()
-        if theirs is not None and not theirs.at:
-            self._target.porter.post(None)
+    def _take_back(self, mine: Notice) -> None:
+        """Take the announcement away, unless the source was closed and only the answer is lost, or nobody can tell.
+
+        A closed source and no notice at the target would mean that all is carried.
+        """
+        with contextlib.suppress(HeadraceError):
+            ours = self._source.porter.notice()
+            if ours is None or (ours.kind, ours.other) != ("moved", self._target.url):
+                self._target.porter.swap(mine, None)
+
+    def _announce(self, mine: Notice) -> bool:
+        """Announce it, or take over from a run that has, and may be cut off or on its way; whether nobody had."""
+        porter = self._target.porter
+        while not porter.swap(None, mine):
+            theirs = porter.notice()
+            self._refuse_elsewhere(None, theirs)
+            if theirs is not None and (theirs.at > 0 or porter.swap(theirs, mine)):
+                return False
+        return True
 
     def _let_running_end(self, seconds: float) -> None:
         """Wait for jobs that run. Those of dead workers are taken away rather than waited for."""
@@ -272,12 +312,13 @@ class Move:
         done = min(self._target.desk.count(Filter()), total) if after else 0
         for page in ahead(pages(self._source.porter, after)):
             for portion in portions([portable(parcel) for parcel in page], weight):
-                fresh = self._target.porter.unpack(portion)
+                fresh = self._target.porter.unpack(portion, self._source.url)
                 carried.jobs += fresh
                 carried.known += len(portion) - fresh
             parents += with_kin(page)
             done += len(page)
             self._progress(Step("carrying", done, total))
+        self._check_arriving()
         carry_bonds(self._source, self._target, parents)
 
     def _parents_before(self, end: int) -> list[str]:

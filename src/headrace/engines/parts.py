@@ -220,14 +220,19 @@ class Porter(Protocol):
         """
         ...
 
+    def swap(self, before: Notice | None, notice: Notice | None) -> bool:
+        """Post it if it is `before` that hangs there; whether it was. Of several who try at once, one succeeds."""
+        ...
+
     def pack(self, after: int, limit: int) -> list[Parcel]:
         """The next jobs in the order of submission, from the one after `after` (a `seq`) on."""
         ...
 
-    def unpack(self, parcels: Sequence[Parcel]) -> int:
+    def unpack(self, parcels: Sequence[Parcel], origin: str | None = None) -> int:
         """Store the jobs as they are, in this order behind those that are there; how many ids were new.
 
-        A job whose id is there already is left as it is. The sender's `seq` is not kept.
+        A job whose id is there already is left as it is. The sender's `seq` is not kept. With an `origin`, only while a
+        notice says that jobs arrive from there, else rulings.Opened: what was carried may have run and be gone since.
         """
         ...
 
@@ -235,8 +240,8 @@ class Porter(Protocol):
         """The next investigation records by id, from the one after `after` on."""
         ...
 
-    def unpack_dead(self, records: Sequence[DeadRow]) -> int:
-        """Store the records whose id is not there yet; how many."""
+    def unpack_dead(self, records: Sequence[DeadRow], origin: str | None = None) -> int:
+        """Store the records whose id is not there yet; how many. The `origin` is as in `unpack`."""
         ...
 
     def unpack_queues(self, queues: Sequence[QueueRow]) -> None:

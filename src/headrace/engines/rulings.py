@@ -38,6 +38,10 @@ def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
     )
 
 
+class Opened(Exception):
+    """No notice says any more that jobs arrive from there: whoever took it away has all of them, or gave up."""
+
+
 def closed_by(notice: Notice) -> HeadraceError:
     """Why nobody changes a job by hand while this notice hangs: here nobody would see it, or not all is there yet."""
     if notice.kind == "moved":

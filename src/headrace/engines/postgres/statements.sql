@@ -548,6 +548,18 @@ ON CONFLICT (name) DO UPDATE SET value = excluded.value;
 -- name: drop_notice
 DELETE FROM headrace_store WHERE name = 'notice';
 
+-- name: first_notice
+INSERT INTO headrace_store (name, value) VALUES ('notice', :value) ON CONFLICT DO NOTHING;
+
+-- name: change_notice
+UPDATE headrace_store SET value = :value WHERE name = 'notice' AND value = :told;
+
+-- name: drop_this_notice
+DELETE FROM headrace_store WHERE name = 'notice' AND value = :told;
+
+-- name: hold_notice
+SELECT (SELECT value FROM headrace_store WHERE name = 'notice' FOR SHARE);
+
 -- The lock waits for every transaction that has begun to insert; who comes later sees the closed door.
 -- name: close_door
 LOCK TABLE headrace_jobs IN SHARE MODE;

@@ -10,12 +10,13 @@ from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filter, Notice, Parcel, QueueRow
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import load
+from headrace.engines.rulings import Opened
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
     from headrace.engines.redis.wire import Value
 
-_post, _pack, _unpack = load("post"), load("pack"), load("unpack")
+_post, _swap, _pack, _unpack = load("post"), load("swap"), load("pack"), load("unpack")
 _unpack_flows, _unpack_bonds = load("unpack_flows"), load("unpack_bonds")
 _pack_dead, _unpack_dead, _unpack_queues = load("pack_dead"), load("unpack_dead"), load("unpack_queues")
 
@@ -39,29 +40,36 @@ class RedisPorter:
         told = () if notice is None else (notice.kind, notice.other, notice.at)
         self._office.wire.run(_post, *told, repeat=told)
 
+    def swap(self, before: Notice | None, notice: Notice | None) -> bool:
+        self._office.prepare()
+        told = [() if each is None else (each.kind, each.other, each.at) for each in (before, notice)]
+        return bool(self._office.wire.run(_swap, *map(records.encode, told)))
+
     def pack(self, after: int, limit: int) -> list[Parcel]:
         self._office.prepare()
         args = (records.question(Filter(), (), ()), after, limit)
         found = self._office.wire.run(_pack, *args, repeat=args)
         return parcels(found)
 
-    def unpack(self, packed: Sequence[Parcel]) -> int:
+    def unpack(self, packed: Sequence[Parcel], origin: str | None = None) -> int:
         self._office.prepare()
-        args: list[Value] = [self._office.at(None), secrets.randbits(50)]
+        args: list[Value] = [self._office.at(None), secrets.randbits(50), origin or ""]
         for parcel in packed:
             args.append(records.encode(parcel.job))
             for filed in (parcel.history, parcel.logs, parcel.steps):
                 args += [len(filed), *map(records.encode, filed)]
-        return int(self._office.wire.run(_unpack, *args)) if packed else 0
+        return _unless_opened(self._office.wire.run(_unpack, *args)) if packed else 0
 
     def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
         self._office.prepare()
         found = self._office.wire.run(_pack_dead, after, limit, repeat=(after, limit))
         return [records.letter.decode(cast(bytes, row)) for row in found if row is not None]
 
-    def unpack_dead(self, letters: Sequence[DeadRow]) -> int:
+    def unpack_dead(self, letters: Sequence[DeadRow], origin: str | None = None) -> int:
         self._office.prepare()
-        return int(self._office.wire.run(_unpack_dead, *map(records.encode, letters))) if letters else 0
+        if not letters:
+            return 0
+        return _unless_opened(self._office.wire.run(_unpack_dead, origin or "", *map(records.encode, letters)))
 
     def unpack_queues(self, queues: Sequence[QueueRow]) -> None:
         self._office.prepare()
@@ -93,6 +101,12 @@ def parcels(answer: Any) -> list[Parcel]:
         )
         for row, history, log, steps in zip(answer[::4], answer[1::4], answer[2::4], answer[3::4], strict=True)
     ]
+
+
+def _unless_opened(stored: int | None) -> int:
+    if stored is None:
+        raise Opened
+    return stored
 
 
 def _kept(row: QueueRow) -> str:

@@ -12,6 +12,7 @@ from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel
 from headrace.core.steps import Step
 from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.rulings import Opened
 from headrace.engines.sql import as_json
 from headrace.errors import HeadraceError
 
@@ -22,6 +23,10 @@ _lines = msgspec.json.Decoder(list[tuple[int, LogLine]])
 _dead = msgspec.json.Decoder(list[DeadRow])
 _names = msgspec.json.Decoder(list[str])
 _notice = msgspec.json.Decoder(Notice)
+
+
+class _Overtaken(Exception):
+    """Another notice hangs there."""
 
 
 class SqlPorter:
@@ -48,18 +53,37 @@ class SqlPorter:
         self._office.write(hang_out)
         self._office.ring("work")
 
+    def swap(self, before: Notice | None, notice: Notice | None) -> bool:
+        def exchange(ledger: Ledger) -> bool:
+            if notice is not None:
+                ledger.run("close_door")
+            told = ledger.ask("notice")
+            if (_notice.decode(told) if told else None) != before or not _replace(ledger, told, notice):
+                raise _Overtaken  # so that the door is as it was
+            if notice is None or notice.kind != "moved":
+                ledger.run("open_door")
+            return True
+
+        try:
+            done = self._office.write(exchange)
+        except _Overtaken:
+            return False
+        self._office.ring("work")
+        return done
+
     def pack(self, after: int, limit: int) -> list[Parcel]:
         def look(ledger: Ledger) -> list[Parcel]:
             return parcels_of(ledger, _rows.decode(ledger.ask("pack_jobs", after=after, limit=limit)))
 
         return self._office.read(look)
 
-    def unpack(self, parcels: Sequence[Parcel]) -> int:
+    def unpack(self, parcels: Sequence[Parcel], origin: str | None = None) -> int:
         if not parcels:
             return 0
         now = self._office.at(None)
 
         def put_away(ledger: Ledger) -> int:
+            _hold_notice(ledger, origin)
             taken = _taken(ledger, parcels)
             fresh = [parcel for parcel in parcels if parcel.job.id not in taken]
             if not fresh:
@@ -79,7 +103,7 @@ class SqlPorter:
 
         try:
             return self._office.write(put_away)
-        except HeadraceError:
+        except (HeadraceError, Opened):
             raise
         except Exception:
             # Somebody may have submitted a job of such an id since we looked.
@@ -87,13 +111,14 @@ class SqlPorter:
                 raise
         if len(parcels) == 1:
             return 0
-        return sum(self.unpack([parcel]) for parcel in parcels)
+        return sum(self.unpack([parcel], origin) for parcel in parcels)
 
     def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
         return _dead.decode(self._office.read(lambda ledger: ledger.ask("pack_dead", after=after, limit=limit)))
 
-    def unpack_dead(self, records: Sequence[DeadRow]) -> int:
+    def unpack_dead(self, records: Sequence[DeadRow], origin: str | None = None) -> int:
         def put_away(ledger: Ledger) -> int:
+            _hold_notice(ledger, origin)
             with hushed(ledger):
                 return ledger.run("unpack_dead", r=as_json(records))
 
@@ -127,6 +152,27 @@ def parcels_of(ledger: Ledger, jobs: Sequence[JobRow]) -> list[Parcel]:
 def _until(job: JobRow, history: list[Filing]) -> list[Filing]:
     """What was filed up to the row as it was read: a moment later its worker may have settled it, and filed that."""
     return [filing for filing in history if filing.version <= job.version]
+
+
+def _replace(ledger: Ledger, told: str | None, notice: Notice | None) -> bool:
+    """Put the notice in the place of what was read there, if nobody else was faster."""
+    if told is None:
+        return notice is None or ledger.run("first_notice", value=as_json(notice)) == 1
+    if notice is None:
+        return ledger.run("drop_this_notice", told=told) == 1
+    return ledger.run("change_notice", told=told, value=as_json(notice)) == 1
+
+
+def _hold_notice(ledger: Ledger, origin: str | None) -> None:
+    """Nobody takes the notice away before the transaction ends."""
+    if origin is None:
+        return
+    # First: whoever hangs one out locks in this order, too.
+    ledger.run("hold_door")
+    told = ledger.ask("hold_notice")
+    notice = _notice.decode(told) if told else None
+    if notice is None or notice.kind != "arriving" or notice.other != origin:
+        raise Opened
 
 
 def _taken(ledger: Ledger, parcels: Sequence[Parcel]) -> set[str]:

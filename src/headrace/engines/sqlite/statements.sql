@@ -348,6 +348,18 @@ REPLACE INTO headrace_store (name, value) VALUES ('notice', :value);
 -- name: drop_notice
 DELETE FROM headrace_store WHERE name = 'notice';
 
+-- name: first_notice
+INSERT INTO headrace_store (name, value) VALUES ('notice', :value) ON CONFLICT DO NOTHING;
+
+-- name: change_notice
+UPDATE headrace_store SET value = :value WHERE name = 'notice' AND value = :told;
+
+-- name: drop_this_notice
+DELETE FROM headrace_store WHERE name = 'notice' AND value = :told;
+
+-- name: hold_notice
+SELECT (SELECT value FROM headrace_store WHERE name = 'notice');
+
 -- name: close_door
 CREATE TRIGGER IF NOT EXISTS headrace_moved BEFORE INSERT ON headrace_jobs
 BEGIN SELECT RAISE(ABORT, 'headrace: this store has moved'); END;

@@ -126,6 +126,12 @@ local function moved_to()
   return door[1] == 'moved' and door
 end
 
+-- Whether a notice says that jobs arrive from there; from nowhere in particular they may always come.
+local function still_arriving(origin)
+  local door = notice()
+  return origin == '' or (door and door[1] == 'arriving' and door[2] == origin)
+end
+
 -- The command with a list of any length, in parts; `n` is the list's length, as lists may end in nil.
 local function in_parts(command, key, list, n)
   for first = 1, n, AT_ONCE do

@@ -1,0 +1,17 @@
+-- Hang a notice at the door in the place of another one, or take it away, if it is that one which hangs there.
+-- ARGV: what hangs there, and what is to (each an array of kind, other and at, or empty)
+-- Answers: 1, or 0 if something else hangs there
+
+local before, after = cmsgpack.unpack(ARGV[1]), cmsgpack.unpack(ARGV[2])
+local door = call('HMGET', P .. ':notice', 'kind', 'other', 'at')
+for i = 1, 3 do
+  if (door[i] or nil) ~= (before[i] and string.format(i == 3 and '%.0f' or '%s', before[i])) then return 0 end
+end
+if #after == 0 then
+  call('DEL', P .. ':notice')
+else
+  guard()
+  call('HSET', P .. ':notice', 'kind', after[1], 'other', after[2], 'at', string.format('%.0f', after[3]))
+end
+ring({work = true})
+return 1
