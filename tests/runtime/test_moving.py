@@ -734,23 +734,30 @@ def test_jobs_submitted_at_the_target_meanwhile_are_no_difference(source: Engine
     assert ours == without_nul(contents(source))
 
 
-@pytest.mark.parametrize("act", ["replace", "reschedule"])
-@pytest.mark.parametrize("other_kind", KINDS)
-def test_what_newer_calls_did_to_jobs_that_are_there_is_no_difference(
-    make_store: Callable[[str, str], StoreUnderTest], source: Engine, other_kind: str, act: Act
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_what_new_jobs_mean_to_those_that_arrived_is_no_difference(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
 ) -> None:
-    """As debouncing does, and one that is to run after another."""
-    target, now = make_store(other_kind, "target").open(), source.clock.now()
-    source.insert([new_job("first", unique_key="key", created_at=now, run_at=now + HOUR), new_job("parent")], now=now)
-    made = Move(source, target)
-    made.run(0)
-    newer = new_job("second", unique_key="key", payload="[2]", created_at=now + 1, run_at=now + 2 * HOUR)
-    rule = Rule((Condition((State.SCHEDULED,)),), act)
-    assert [verdict.id for verdict in target.admit([Candidate(newer, rule)])] == ["first"]
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    now = source.clock.now()
+    source.insert(
+        [new_job(name, unique_key=name, created_at=now, run_at=now) for name in ("replaced", "later", "parent")]
+    )
+    cut_off(source, target, 3)
+    acts: dict[str, Act] = {"replaced": "replace", "later": "reschedule"}
+    for name, act in acts.items():
+        newer = new_job("new", unique_key=name, payload="[2]", created_at=now + 5, run_at=now + HOUR)
+        [verdict] = target.admit([Candidate(newer, Rule((Condition((State.PENDING,)),), act))])
+        assert verdict.id == name
     target.plant([new_job("child", state=State.WAITING)], [Bond("parent", "child")])
-    assert row(target, "first").run_at == now + 2 * HOUR
-    verdict = made.verify()
-    assert (verdict.differences, verdict.taken) == ([], set())
+    move(source, target)
+    assert states(target) == {
+        "replaced": State.SCHEDULED, "later": State.SCHEDULED, "parent": State.PENDING, "child": State.WAITING
+    }  # fmt: skip
+    assert row(target, "replaced").payload == "[2]"
+    [claim] = target.exchange([], want()).claims
+    target.exchange([succeed(claim)], None)
+    assert states(target)["child"] == State.PENDING
 
 
 def test_an_id_that_was_given_anew_at_the_target_meanwhile_is_told(source: Engine, target: Engine) -> None:

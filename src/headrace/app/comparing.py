@@ -1,8 +1,8 @@
 """Compares a store with the one its jobs were carried to: every job with all that was filed about it, and the order.
 
 Both are read in their own order, a page beside a page. While notices hang nothing that was carried changes at either
-store, so all has to be equal. The target takes new jobs meanwhile: they are passed over, and so is what they did to one
-that is there, which they replaced or wait for. It changes nothing.
+store, so all has to be equal, but for what new jobs at the target mean to those that are there: one may be replaced by
+a newer call, or waited for. The new jobs themselves are passed over. It changes nothing.
 """
 
 from __future__ import annotations
@@ -12,18 +12,21 @@ from typing import Literal
 
 import msgspec
 from msgspec import Struct
-from msgspec.structs import astuple
+from msgspec.structs import astuple, replace
 
 from headrace.app.moving_kin import missing_bonds, missing_flows, with_kin
 from headrace.app.moving_settings import unlike_settings
 from headrace.app.parcels import MOST, Contents, ahead, pages, pages_of_dead, portable
-from headrace.core.admission import BY_A_NEWER_CALL
 from headrace.core.model import DeadRow, Filing, JobRow, Parcel
 from headrace.core.states import Event
 from headrace.engines.protocol import Engine
 
 _TOLD = 20
 _GAP = 8  # so many jobs of others in between are read along rather than jumped over
+# What the engines file of a job when another one is stored.
+_BY_NEW_JOBS = frozenset(
+    {"replaced by a newer call", "rescheduled by a newer call", "it waits for a job that was added"}
+)
 
 Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "paper", "schedule", "flow", "bond"]
 Finding = Literal["same", "taken", "different"]
@@ -134,7 +137,7 @@ def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: 
     if theirs is None:
         verdict.tell("job", ours.job.id, f"({ours.job.state}) is missing")
         return "different"
-    if _is_same(ours, theirs) or _is_same(portable(ours), theirs) or _was_replaced(ours, theirs):
+    if _is_same(ours, theirs) or _is_same(portable(ours), theirs) or _is_called_anew(portable(ours), theirs):
         return "same"
     has_lived_on = merged and ours.job.version != theirs.job.version  # it was there already
     if has_lived_on or ours.job.created_at != theirs.job.created_at:
@@ -146,20 +149,24 @@ def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: 
 
 def _is_same(ours: Parcel, theirs: Parcel) -> bool:
     return (
-        astuple(ours.job)[1:-1] == astuple(theirs.job)[1:-1]  # all but `seq`, each store's own, and `kin`
-        and ours.job.kin <= theirs.job.kin
+        astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
         and _story(ours) == _story(theirs)
         and ours.logs == theirs.logs
         and ours.steps == theirs.steps
     )
 
 
-def _was_replaced(ours: Parcel, theirs: Parcel) -> bool:
-    """A newer call at the target has put other arguments, or another time, into the job that was waiting there."""
-    since = _story(theirs)[len(_story(ours)) :]
-    return bool(since) and all(
-        filing.event == Event.AMEND and (filing.detail or "").endswith(BY_A_NEWER_CALL) for filing in since
-    )
+def _is_called_anew(ours: Parcel, theirs: Parcel) -> bool:
+    """Whether jobs that came to the target meanwhile have changed it: as nobody else may, there."""
+    if theirs.job.kin and not ours.job.kin:
+        theirs = replace(theirs, job=replace(theirs.job, kin=ours.job.kin))
+    before = _story(ours)
+    since = _story(theirs)[len(before) :]
+    if not since:
+        return _is_same(ours, theirs)
+    if _story(theirs)[: len(before)] != before or ours.job.created_at != theirs.job.created_at:
+        return False
+    return all(filing.event == Event.AMEND and filing.detail in _BY_NEW_JOBS for filing in since)
 
 
 def _story(parcel: Parcel) -> list[Filing]:
@@ -168,7 +175,7 @@ def _story(parcel: Parcel) -> list[Filing]:
 
 
 def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
-    fields = JobRow.__struct_fields__[1:-1] if ours.job.kin <= theirs.job.kin else JobRow.__struct_fields__[1:]
+    fields = JobRow.__struct_fields__[1:]
     names = [name for name in fields if getattr(ours.job, name) != getattr(theirs.job, name)]
     names += ["history"] if _story(ours) != _story(theirs) else []
     names += ["logs"] if ours.logs != theirs.logs else []

@@ -11,7 +11,6 @@ from headrace.core.states import State
 
 Act = Literal["keep", "refuse", "replace", "reschedule"]
 Kind = Literal["new", "taken", "existing", "refused", "replaced", "rescheduled"]
-BY_A_NEWER_CALL = "by a newer call"  # what is filed of a job that was replaced or rescheduled ends with it
 
 
 class Condition(Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ from typing import Any, TypeVar
 import msgspec
 from msgspec import Struct
 
-from headrace.core.admission import BY_A_NEWER_CALL, Candidate, Verdict
+from headrace.core.admission import Candidate, Verdict
 from headrace.core.model import NewJob, Notice
 from headrace.core.states import Event
 from headrace.engines.admissions import Change, Standing, decide
@@ -180,7 +180,7 @@ def _change(changes: list[Change], now: int) -> Steps[None]:
 def _by_target(changes: list[Change], now: int) -> dict[tuple[str, str], list[int]]:
     groups: dict[tuple[str, str], list[int]] = {}
     for change in changes:
-        detail = f"{'replaced' if change.whole else 'rescheduled'} {BY_A_NEWER_CALL}"
+        detail = "replaced by a newer call" if change.whole else "rescheduled by a newer call"
         groups.setdefault((change.target(now).value, detail), []).append(change.standing.seq)
     return groups
 
