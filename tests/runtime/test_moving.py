@@ -1000,6 +1000,31 @@ def test_jobs_are_added_to_a_store_in_use_and_ids_that_are_there_stay(source: En
     assert (paused["mail"], paused["paused"]) == (True, False), "what the store in use has set stays"
 
 
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_jobs_that_ran_at_both_stores_by_themselves_stay_as_they_are_in_the_one_in_use(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    """One of them was restored from a backup of the other, say. Each ran the same jobs as often."""
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    now = source.clock.now()
+    names = ["completed", "failed", "failed and deleted", "waits"]
+    for engine, at in ((source, now), (target, now + 77)):
+        queues = ["mail"] * 3 + ["later"]
+        engine.insert([new_job(n, queue=q, created_at=now, run_at=now) for n, q in zip(names, queues, strict=True)])
+        claims = engine.exchange([], only("mail"), now=at).claims
+        engine.exchange([(succeed if c.id == "completed" else fail)(c, at=at) for c in claims], None, now=at)
+    target.desk.move(Filter(ids=("failed and deleted",)), Event.DELETE, 1)
+    before, before_letters = contents(target), letters(target)
+    made = Move(source, target, into_used=True)
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], {"completed", "failed"})
+    made.open()
+    assert [parcel for parcel in contents(target) if parcel.job.id != "failed and deleted"] == before
+    assert states(target)["failed and deleted"] == State.FAILED
+    assert letters(target) == before_letters, "one is open for each"
+
+
 def test_adding_that_was_cut_off_goes_on(source: Engine, target: Engine) -> None:
     fill(source, JOBS)
     target.insert([new_job("mine")])

@@ -27,6 +27,7 @@ _GAP = 8  # so many jobs of others in between are read along rather than jumped 
 _BY_NEW_JOBS = frozenset(
     {"replaced by a newer call", "rescheduled by a newer call", "it waits for a job that was added"}
 )
+_OF_ITS_LIFE = ("state", "version", "attempt", "started_at", "finished_at", "worker")
 
 Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "paper", "schedule", "flow", "bond"]
 Finding = Literal["same", "taken", "different"]
@@ -139,12 +140,18 @@ def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: 
         return "different"
     if _is_same(ours, theirs) or _is_same(portable(ours), theirs) or _is_called_anew(portable(ours), theirs):
         return "same"
-    has_lived_on = merged and ours.job.version != theirs.job.version  # it was there already
-    if has_lived_on or ours.job.created_at != theirs.job.created_at:
+    if (merged and _has_own_life(ours, theirs)) or ours.job.created_at != theirs.job.created_at:
         verdict.taken.add(ours.job.id)
         return "taken"
     verdict.tell("job", ours.job.id, f"differs in {', '.join(_differing(portable(ours), theirs))}")
     return "different"
+
+
+def _has_own_life(ours: Parcel, theirs: Parcel) -> bool:
+    """Whether a job that was at both stores, say by way of a backup, was run or moved at one of them by itself."""
+    return _story(portable(ours)) != _story(theirs) or any(
+        getattr(ours.job, name) != getattr(theirs.job, name) for name in _OF_ITS_LIFE
+    )
 
 
 def _is_same(ours: Parcel, theirs: Parcel) -> bool:
@@ -196,7 +203,13 @@ def _compare_dead(source: Engine, target: Engine, verdict: Verdict, merged: bool
             found = beside is not None and beside.id == record.id
             if (found and (merged or beside == record)) or record.job_id in verdict.taken:
                 continue
+            if merged and not found and _has_open_letter(target, record.job_id):
+                continue  # one is pending for a job, and the one that was there goes before
             verdict.tell("dead letter", record.id, f"of job {record.job_id} {'differs' if found else 'is missing'}")
+
+
+def _has_open_letter(target: Engine, job_id: str) -> bool:
+    return any(letter.status == "pending" for letter in target.letters.latest([job_id]))
 
 
 def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Verdict) -> None:
