@@ -17,7 +17,7 @@ from headrace.app.why import explain
 from headrace.core.admission import Act, Candidate, Condition, Rule
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.lifecycle import Terms, TermsRow
-from headrace.core.model import Changes, Filter, Notice, Parcel
+from headrace.core.model import Changes, Claim, Filter, Notice, Outcome, Parcel
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.shelf import Paper
 from headrace.core.states import Event, State
@@ -32,6 +32,7 @@ from tests.conformance.build import (
     new_job,
     only,
     progress,
+    release,
     row,
     rows,
     schedule,
@@ -383,6 +384,55 @@ def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
     work()
     ended = {"lapses": "cancelled", "is lost": "failed", "after lapses": "cancelled", "after is lost": "cancelled"}
     assert states(target) == ended
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_what_waits_for_a_job_whose_id_is_taken_waits_for_the_one_that_is_there(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    now = source.clock.now()
+    names = ["completed", "failed", "open", "other"]
+    source.insert([new_job(name, created_at=now, run_at=now) for name in names])
+    children = [new_job(f"child of {name}", state=State.WAITING) for name in names]
+    both = new_job("child of both", state=State.WAITING)
+    bonds = [Bond(name, f"child of {name}") for name in names]
+    source.plant([*children, both], [*bonds, Bond("completed", "child of both"), Bond("other", "child of both")])
+    target.insert([new_job(name, created_at=now, run_at=now) for name in names[:3]])
+    ends: dict[str, Callable[[Claim], Outcome]] = {"completed": succeed, "failed": fail, "open": release}
+    claims = target.exchange([], want()).claims
+    target.exchange([ends[claim.id](claim) for claim in claims], None)
+    made = Move(source, target, into_used=True)
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], set(names[:3]))
+    made.open()
+    assert {name: state for name, state in states(target).items() if name.startswith("child")} == {
+        "child of completed": State.PENDING,
+        "child of failed": State.CANCELLED,
+        "child of open": State.WAITING,
+        "child of other": State.WAITING,
+        "child of both": State.WAITING,
+    }
+    for _ in range(2):
+        target.exchange([succeed(claim) for claim in target.exchange([], want()).claims], None)
+    assert set(states(target).values()) == {State.COMPLETED, State.FAILED, State.CANCELLED}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_new_one(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
+    source.insert([new_job("parent")])
+    source.plant([new_job("child", state=State.WAITING)], [Bond("parent", "child")])
+    target.porter.post(Notice("arriving", source.url, 0))
+    target.insert([new_job("parent", created_at=1, run_at=1)])
+    move(source, target)
+    for name in ("parent", "child"):
+        [claim] = target.exchange([], want()).claims
+        assert claim.id == name
+        target.exchange([succeed(claim)], None)
 
 
 def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine, target: Engine) -> None:

@@ -14,9 +14,10 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import astuple, replace
 
-from headrace.app.moving_kin import missing_bonds, missing_flows, with_kin
+from headrace.app.moving_kin import bond_pages, lives_apart, missing_bonds, missing_flows, with_kin
 from headrace.app.moving_settings import unlike_settings
 from headrace.app.parcels import MOST, Contents, ahead, pages, pages_of_dead, portable
+from headrace.core.kinship import Bond
 from headrace.core.model import DeadRow, Filing, JobRow, Parcel
 from headrace.core.states import Event
 from headrace.engines.protocol import Engine
@@ -27,8 +28,6 @@ _GAP = 8  # so many jobs of others in between are read along rather than jumped 
 _BY_NEW_JOBS = frozenset(
     {"replaced by a newer call", "rescheduled by a newer call", "it waits for a job that was added"}
 )
-_OF_ITS_LIFE = ("state", "version", "attempt", "started_at", "finished_at", "worker")
-
 Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "paper", "schedule", "flow", "bond"]
 Finding = Literal["same", "taken", "different"]
 
@@ -47,14 +46,15 @@ class Difference(Struct, frozen=True):
 class Verdict(Struct):
     """What a comparison found. `differences` has the first of them, `different` their number.
 
-    The ids of `taken` were given to other jobs at the target before. What is `kept` are settings and schedules that the
-    target had already, or that were changed there, and that stay.
+    The ids of `taken` were given to other jobs at the target before, and what is bound to these is `loose`. What is
+    `kept` are settings and schedules that the target had already, or that were changed there, and that stay.
     """
 
     contents: Contents = msgspec.field(default_factory=Contents)
     different: int = 0
     differences: list[Difference] = msgspec.field(default_factory=list)
     taken: set[str] = msgspec.field(default_factory=set)
+    loose: list[Bond] = msgspec.field(default_factory=list)
     kept: list[Difference] = msgspec.field(default_factory=list)
 
     def tell(self, what: Kind, name: str, how: str) -> None:
@@ -149,9 +149,7 @@ def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: 
 
 def _has_own_life(ours: Parcel, theirs: Parcel) -> bool:
     """Whether a job that was at both stores, say by way of a backup, was run or moved at one of them by itself."""
-    return _story(portable(ours)) != _story(theirs) or any(
-        getattr(ours.job, name) != getattr(theirs.job, name) for name in _OF_ITS_LIFE
-    )
+    return _story(portable(ours)) != _story(theirs) or lives_apart(ours.job, theirs.job)
 
 
 def _is_same(ours: Parcel, theirs: Parcel) -> bool:
@@ -217,6 +215,9 @@ def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Ve
         verdict.tell("flow", flow_id, "is missing")
     for bond in missing_bonds(source, target, parents, verdict.taken):
         verdict.tell("bond", bond, "is missing")
+    taken = [parent for parent in parents if parent in verdict.taken]
+    for page in bond_pages(source.desk, taken):
+        verdict.loose += [bond for bond in page if bond.blocks and bond.child not in verdict.taken]
 
 
 def _compare_settings(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:

@@ -24,10 +24,11 @@ import msgspec
 from msgspec import Struct
 
 from headrace.app.comparing import Verdict, compare
-from headrace.app.moving_kin import carry_bonds, carry_flows, with_kin
+from headrace.app.moving_kin import carry_bonds, carry_flows, tie_loose, with_kin
 from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import Contents, ahead, pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.clock import to_datetime
+from headrace.core.kinship import Bond
 from headrace.core.model import Filter, Notice
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
@@ -81,6 +82,7 @@ class Move:
         self._source, self._target = source, target
         self._into_used = into_used
         self._progress = progress
+        self._loose: list[Bond] = []
 
     # -- looking
 
@@ -194,6 +196,7 @@ class Move:
             merged=self._into_used,
             progress=lambda done: self._progress(Step("comparing", done, total)),
         )
+        self._loose = verdict.loose
         if not self._is_arriving(self._target.porter.notice()):  # another run opened it, and life went on there since
             verdict.different, verdict.differences = 0, []
         return verdict
@@ -207,6 +210,7 @@ class Move:
             )
         theirs = self._target.porter.notice()
         if self._is_arriving(theirs):
+            tie_loose(self._target, self._loose)  # not before: all that was compared had to be as it was
             self._target.porter.swap(theirs, None)
 
     def _is_arriving(self, notice: Notice | None) -> bool:
@@ -319,7 +323,7 @@ class Move:
             done += len(page)
             self._progress(Step("carrying", done, total))
         self._check_arriving()
-        carry_bonds(self._source, self._target, parents)
+        carry_bonds(self._source, self._target, parents, merged=self._into_used)
 
     def _parents_before(self, end: int) -> list[str]:
         """The jobs that others wait for of those which an earlier run has carried; it was cut off before the bonds."""

@@ -8,12 +8,13 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import Parcel
+from headrace.core.model import JobRow, Parcel
 from headrace.engines.care import View
 from headrace.engines.parts import Desk
 from headrace.engines.protocol import Engine
 
 _AT_ONCE = 500
+_OF_ITS_LIFE = ("state", "version", "attempt", "started_at", "finished_at", "worker", "kin")
 
 
 def flow_pages(desk: Desk) -> Iterator[list[FlowRow]]:
@@ -43,9 +44,30 @@ def carry_flows(source: View, target: Engine) -> None:
         target.porter.unpack_flows(page)
 
 
-def carry_bonds(source: View, target: Engine, parents: Sequence[str]) -> None:
+def carry_bonds(source: View, target: Engine, parents: Sequence[str], *, merged: bool) -> None:
+    """As they are, but for those of a job whose id is taken at the target: what became of that one has to decide."""
     for page in bond_pages(source.desk, parents):
-        target.porter.unpack_bonds(page)
+        names = sorted({name for bond in page for name in (bond.parent, bond.child)})
+        there = {row.id: row for row in target.desk.get(names)}
+        ours = {
+            row.id
+            for row in source.desk.get(names)
+            if row.id in there
+            and row.created_at == there[row.id].created_at
+            and not (merged and lives_apart(row, there[row.id]))
+        }
+        target.porter.unpack_bonds([bond for bond in page if bond.parent in ours and bond.child in ours])
+
+
+def tie_loose(target: Engine, bonds: Sequence[Bond]) -> None:
+    """Let what waits for a job whose id is taken at the target wait for the one there, or go on if that has ended."""
+    for start in range(0, len(bonds), _AT_ONCE):
+        target.plant([], bonds[start : start + _AT_ONCE])
+
+
+def lives_apart(ours: JobRow, theirs: JobRow) -> bool:
+    """Whether a job that is at both stores was run, moved or tied to others at one of them only."""
+    return any(getattr(ours, name) != getattr(theirs, name) for name in _OF_ITS_LIFE)
 
 
 def missing_flows(source: Engine, target: Engine) -> Iterator[str]:
