@@ -729,6 +729,21 @@ def test_what_still_runs_is_taken_from_its_worker_and_what_that_brings_later_is_
     }
 
 
+def test_nothing_is_taken_from_the_workers_of_a_store_that_was_brought_back_into_use(
+    source: Engine, target: Engine
+) -> None:
+    source.insert([new_job("job", queue="mail")])
+    [claim] = claim_from(source, "mail")
+
+    def give_up(step: Step) -> None:
+        if step.stage == "waiting":
+            reopen(source)
+
+    with pytest.raises(ConfigError, match="was brought back into use"):
+        Move(source, target, progress=give_up).run(0)
+    assert source.exchange([succeed(claim)], None).refused == []
+
+
 @pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
 def test_children_wait_at_the_target_as_they_did_however_late_their_parent_ends_at_the_source(
     make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str

@@ -203,11 +203,7 @@ class Move:
 
     def open(self) -> None:
         """Let the target's workers begin."""
-        if self._source.porter.notice() is None:
-            raise ConfigError(
-                f"{self._source.url} was brought back into use while its jobs were carried; {self._target.url} stays "
-                "closed: else they would run at both stores"
-            )
+        self._check_closed()
         theirs = self._target.porter.notice()
         if self._is_arriving(theirs):
             tie_loose(self._target, self._loose)  # not before: all that was compared had to be as it was
@@ -215,6 +211,13 @@ class Move:
 
     def _is_arriving(self, notice: Notice | None) -> bool:
         return notice is not None and (notice.kind, notice.other) == ("arriving", self._source.url)
+
+    def _check_closed(self) -> None:
+        if self._source.porter.notice() is None:
+            raise ConfigError(
+                f"{self._source.url} was brought back into use while its jobs were carried; {self._target.url} stays "
+                "closed: else they would run at both stores"
+            )
 
     def _check_arriving(self) -> None:
         if not self._is_arriving(self._target.porter.notice()):
@@ -289,6 +292,7 @@ class Move:
         """
         taken: list[str] = []
         while self._source.desk.count(_RUNNING):
+            self._check_closed()  # else its workers fetch the next ones meanwhile
             some = self._source.reap(_REAPED_AT_ONCE, alive=True)
             taken += [job.id for job in some]
             if not some:  # a worker is just settling it
