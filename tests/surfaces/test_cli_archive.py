@@ -102,7 +102,11 @@ def test_jobs_are_exported(shell: Shell, app: Headrace, jobs: list[Job[int]], tm
     assert f"3 jobs written to {file}" in shell("archive", "export", str(file)).out
     assert {json.loads(line)["id"] for line in file.read_text().splitlines()} == {job.id for job in jobs}
     assert shell("archive", "export", str(file), "--state", "failed", "--json").json == {"file": str(file), "jobs": 0}
-    assert shell("archive", "export", str(tmp_path / "out.csv")).code == 2
+    theirs = tmp_path / "out.csv.part"
+    theirs.write_text("a download")
+    for wrong in (str(tmp_path / "out.csv"), "", ".", "/"):
+        assert shell("archive", "export", wrong).code == 2
+    assert theirs.read_text() == "a download"
 
 
 def test_options_of_the_group_do_not_get_lost(shell: Shell, app: Headrace) -> None:

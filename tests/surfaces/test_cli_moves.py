@@ -51,6 +51,14 @@ def test_a_job_that_could_not_be_changed_is_named_and_the_others_are_changed(she
     assert told.json["refused"][0]["id"] == "gone"
 
 
+def test_bytes_that_are_no_text_are_told_as_an_id_that_is_not_there(shell: Shell, app: Headrace) -> None:
+    ran = shell("jobs", "cancel", "later", "\udcff", "--json")
+    assert ran.code == 1
+    assert (ran.json["changed"], [each["id"] for each in ran.json["refused"]]) == (1, ["\\udcff"])
+    ran = shell("dead", "requeue", "letter", "--kwargs", "\udcff")
+    assert (ran.code, "--kwargs" in ran.err) == (2, True)
+
+
 def test_a_filter_changes_all_that_match_once_it_is_confirmed(shell: Shell, app: Headrace) -> None:
     refused = shell("jobs", "cancel", "--queue", "mail")
     assert refused.code == 2

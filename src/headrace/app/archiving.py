@@ -26,6 +26,7 @@ from headrace.runtime.sweep import Sweep
 from headrace.runtime.sweep_news import tell_sweep
 
 _AT_ONCE = 500
+_WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": write_json_lines}
 
 
 class Archiving:
@@ -87,17 +88,12 @@ class Archiving:
     def export(self, path: str | os.PathLike[str], filters: dict[str, Any]) -> int:
         """Written beside its place and put there when it is whole."""
         target = Path(check_text("path", os.fspath(path)))
-        rows = self._rows(filters)
+        write = _WRITERS.get(target.suffix)
+        if write is None:  # before anything is touched: a file of that name may be somebody else's
+            raise InvalidJob(f"path: {short(str(path))} should end in .jsonl or .parquet, which says what is written")
         unfinished = target.with_name(f"{target.name}.part")
         try:
-            if target.suffix == ".parquet":
-                count = write_parquet(unfinished, rows)
-            elif target.suffix in (".jsonl", ".ndjson"):
-                count = write_json_lines(unfinished, rows)
-            else:
-                raise InvalidJob(
-                    f"path: {short(str(path))} should end in .jsonl or .parquet, which says what is written"
-                )
+            count = write(unfinished, self._rows(filters))
             unfinished.replace(target)
         except OSError as error:
             raise InvalidJob(f"path: {error}") from error

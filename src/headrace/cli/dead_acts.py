@@ -165,7 +165,7 @@ def _json(option: str, text: str | None) -> Any:
         return None
     try:
         return msgspec.json.decode(text)
-    except msgspec.DecodeError as error:
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
         raise click.UsageError(f"{option}: {text!r} is not JSON: {error}") from None
 
 

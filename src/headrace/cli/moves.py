@@ -12,7 +12,7 @@ from headrace.app.app import Headrace
 from headrace.cli.options import as_json_option, chosen, duration, example, filters, moment, shared, yes_option
 from headrace.cli.pick import job_of
 from headrace.cli.session import Session
-from headrace.cli.show import confirm, print_json, remark, say
+from headrace.cli.show import clean, confirm, print_json, remark, say
 from headrace.core.states import Event, State, sources
 from headrace.errors import HeadraceError
 from headrace.runtime.job import Job
@@ -91,7 +91,7 @@ def _by_id(app: Headrace, move: Move, ids: tuple[str, ...]) -> tuple[int, list[R
             else:
                 refused.append(Refusal(job.id, f"is {job.refresh().state}; {_rule(move)}"))
         except HeadraceError as error:
-            refused.append(Refusal(text, str(error)))
+            refused.append(Refusal(clean(text), clean(str(error))))  # bytes that are no text have no JSON either
     return changed, refused
 
 
