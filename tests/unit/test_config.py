@@ -20,6 +20,7 @@ from tests.patience import PATIENCE
     [
         ("sqlite:///jobs%00.db", "NUL"),
         ("sqlite:///", "names no file"),
+        ("sqlite:////", "names no file"),
         ("sqlite://jobs.db", "should look like"),
         ("sqlite:///jobs.db?mode=ro", "should look like"),
         ("mongodb://host/jobs", "is not known"),

@@ -89,6 +89,7 @@ def test_a_setting_like_no_other_lists_them_all() -> None:
         ("concurrency", {"arguments": {"concurrency": "many"}}),
         ("concurrency", {"arguments": {"concurrency": 2.5}}),
         ("HEADRACE_LEASE", {"environment": {"HEADRACE_LEASE": "long"}}),
+        ("HEADRACE_LEASE", {"environment": {"HEADRACE_LEASE": "\udcff"}}),
         (f"durability in {FILE}", {"file": {"durability": "maybe"}}),
         (f"auto_migrate in {FILE}", {"file": {"auto_migrate": "perhaps"}}),
     ],

@@ -118,7 +118,7 @@ def _sqlite_path(url: str) -> Path:
     if not rest.startswith("/") or "?" in rest:
         raise ConfigError(f"url: {url!r} should look like sqlite:///relative.db or sqlite:////absolute/path.db")
     path = unquote(rest[1:])
-    if not path:
+    if not path.strip("/"):
         raise ConfigError(f"url: {url!r} names no file; use memory:// for a store without one")
     if "\x00" in path:
         raise ConfigError(f"url: {url!r} has a NUL (%00) in it, which no file name can have")

@@ -314,7 +314,7 @@ def _converted(name: str, value: Any, where: str) -> Any:
     try:
         told = msgspec.convert(value, _TYPES[name], strict=not isinstance(value, str))
         return check_capabilities(where, told) if name == "capabilities" else told
-    except msgspec.ValidationError as error:
+    except (msgspec.ValidationError, UnicodeEncodeError) as error:  # bytes that are no text, for a number or a word
         value = "***" if name in _SECRET else value
         raise ConfigError(f"{where}: {short(value)} is not valid: {_expected(name, value) or error}") from None
     except InvalidJob as error:
