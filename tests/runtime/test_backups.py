@@ -335,6 +335,17 @@ def test_a_backup_of_a_closed_store_is_open_when_it_is_restored(source: Engine, 
     assert source.exchange([], want(1)).claims
 
 
+def test_nothing_is_restored_to_a_store_that_a_copy_fills(source: Engine, folder: Path) -> None:
+    source.insert([new_job("job")])
+    backups.take(source, folder / "copy.db")
+    notice = Notice("arriving", "sqlite:////elsewhere.db", 5)
+    source.porter.post(notice)
+    with pytest.raises(ConfigError, match=r"is being filled from sqlite:////elsewhere\.db"):
+        backups.restore(source, folder / "copy.db", over=True)
+    assert source.porter.notice() == notice
+    assert states(source) == {"job": State.PENDING}
+
+
 # -- by the facade
 
 

@@ -669,6 +669,22 @@ def test_of_two_that_move_jobs_to_the_same_store_at_once_one_is_refused(
     assert states(target) == {"other": State.PENDING}
 
 
+@pytest.mark.parametrize("stage", ["carrying", "comparing"])
+def test_a_store_that_somebody_else_began_to_fill_is_not_said_to_have_all(
+    source: Engine, target: Engine, stage: str
+) -> None:
+    fill(source, 100)
+
+    def take_over(step: Step) -> None:
+        if step.stage == stage:
+            target.porter.post(Notice("arriving", ELSEWHERE, 1))
+
+    made = Move(source, target, progress=take_over)
+    with pytest.raises(ConfigError, match="is being filled from"):
+        finish(made)
+    assert target.porter.notice() == Notice("arriving", ELSEWHERE, 1)
+
+
 def test_a_store_whose_jobs_run_on_where_they_came_from_is_not_opened(source: Engine, target: Engine) -> None:
     source.insert([new_job("job")])
     made = Move(source, target)

@@ -37,6 +37,7 @@ Progress = Callable[[int, int], None]
 _AT_ONCE = 500
 _LEFT_BEHIND = 86_400  # seconds
 _ALL_LINES = 1_000_000
+_NAMED = "backup "  # how the notice names where jobs arrive from
 
 
 class Backup(Struct, frozen=True):
@@ -276,6 +277,12 @@ def _refuse_in_use(engine: Engine, path: Path, over: bool) -> None:
     now = engine.clock.now()
     if alive := [worker.id for worker in engine.desk.workers() if not worker.is_silent(now)]:
         raise ConfigError(f"{len(alive)} workers are alive, such as {alive[0]}; stop them before you restore")
+    notice = engine.porter.notice()
+    if notice is not None and notice.kind == "arriving" and not notice.other.startswith(_NAMED):
+        raise ConfigError(
+            f"{engine.url} is being filled from {notice.other}; run that copy to its end first, or take the notice "
+            f"down with `headrace copy --reopen {engine.url}`"
+        )
     if over or _is_begun(engine, path):
         return
     if engine.desk.find(Filter(), 1).jobs or engine.porter.pack_dead("", 1):
@@ -291,7 +298,7 @@ def _is_begun(engine: Engine, path: Path) -> bool:
 
 
 def _name_of(path: Path) -> str:
-    return f"backup {path.absolute()}"
+    return f"{_NAMED}{path.absolute()}"
 
 
 def _bring_back(engine: Engine, path: Path, over: bool, progress: Progress | None) -> None:

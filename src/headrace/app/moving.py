@@ -170,11 +170,13 @@ class Move:
         carried = Carried()
         if standing == "done":
             return carried
-        with contextlib.suppress(Opened):  # another run was faster: all is there and in use, and has a life of its own
+        try:
             self._hang_notices()
             self._let_running_end(wait)
             carried.running = self._take_from_workers()
             self._carry_all(carried, is_begun=standing == "begun" and not self._into_used)
+        except Opened:  # another run was faster: all is there and in use, and has a life of its own
+            self._refuse_elsewhere(None, self._target.porter.notice())
         return carried
 
     def _carry_all(self, carried: Carried, *, is_begun: bool) -> None:
@@ -197,7 +199,9 @@ class Move:
             progress=lambda done: self._progress(Step("comparing", done, total)),
         )
         self._loose = verdict.loose
-        if not self._is_arriving(self._target.porter.notice()):  # another run opened it, and life went on there since
+        theirs = self._target.porter.notice()
+        if not self._is_arriving(theirs):  # another run opened it, and life went on there since
+            self._refuse_elsewhere(None, theirs)
             verdict.different, verdict.differences = 0, []
         return verdict
 
