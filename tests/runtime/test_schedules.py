@@ -221,6 +221,41 @@ def test_queue_fires_one_as_soon_as_the_one_before_is_finished(app: Headrace, cl
     assert times_of(app, "line")[2:] == ["08:05"]
 
 
+def test_runs_that_are_skipped_because_of_a_longer_one_do_not_use_up_the_limit(
+    app: Headrace, clock: VirtualClock
+) -> None:
+    app.schedules.create("slow", "note", every=60, limit=2, overlap="skip", queue="held")
+    app.queue("held").pause()
+    for _ in range(3):  # the second and the third find the first one unfinished
+        clock.advance(60)
+        drain(app)
+    assert statuses(app, "slow") == ["enqueued", "skipped", "skipped"]
+    assert app.schedules.get("slow").next_run == START + timedelta(minutes=4)
+    app.queue("held").resume()
+    clock.advance(60)
+    drain(app)
+    drain(app)
+    clock.advance(60)
+    drain(app)
+    assert (app.schedules.get("slow").fired, app.schedules.get("slow").is_over) == (2, True)
+
+
+@pytest.mark.parametrize("overlap", ["skip", "queue"])
+@pytest.mark.parametrize("catch_up", ["limited", "all"])
+def test_runs_that_make_way_for_a_newer_one_do_not_use_up_the_limit(
+    app: Headrace, clock: VirtualClock, overlap: str, catch_up: str
+) -> None:
+    app.schedules.create("few", "note", every=60, limit=3, overlap=overlap, catch_up=catch_up)
+    clock.advance(600)
+    drain(app)
+    assert times_of(app, "few") == ["08:10"]
+    for _ in range(5):
+        clock.advance(60)
+        drain(app)
+    assert times_of(app, "few") == ["08:10", "08:11", "08:12"]
+    assert app.schedules.get("few").is_over
+
+
 def test_of_several_that_are_due_at_once_only_the_newest_runs_where_runs_must_not_overlap(
     app: Headrace, clock: VirtualClock
 ) -> None:

@@ -104,11 +104,12 @@ def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> Firing:
         return Firing(structs.replace(row, due_at=None))
     if busy and timing.overlap == "queue":
         return Firing(structs.replace(row, due_at=now + _LOOK_AGAIN))
-    found = due(_patient(timing, row, now), row.id, row.occurrence, now, row.fired, row.created_at)
+    found = due(_uncounted(_patient(timing, row, now), row), row.id, row.occurrence, now, row.fired, row.created_at)
     fire = found.fire if timing.overlap == "allow" else found.fire[-1:] if not busy else []
     crowded = [one for one in found.fire if one not in fire]
     jobs = tuple(job_for(row, occurrence, now) for occurrence in fire)
-    following = found.next_occurrence
+    used_up = timing.limit is not None and row.fired + len(jobs) >= timing.limit
+    following = None if used_up else found.next_occurrence
     after = structs.replace(
         row,
         occurrence=following,
@@ -127,6 +128,12 @@ def _patient(timing: Timing, row: ScheduleRow, now: int) -> Timing:
     """An occurrence that had to wait for the job before it was not missed, however late it is."""
     waited = timing.overlap == "queue" and timing.catch_up == "none" and now - (row.due_at or 0) <= GRACE
     return structs.replace(timing, catch_up="latest") if waited else timing
+
+
+def _uncounted(timing: Timing, row: ScheduleRow) -> Timing:
+    """What is due where a run may have to make way for another: only those that are fired count for the limit."""
+    counts = timing.overlap == "allow" or timing.limit is None or row.fired >= timing.limit
+    return timing if counts else structs.replace(timing, limit=None)
 
 
 def _missed(row: ScheduleRow, timing: Timing, found: Due, now: int) -> list[Occurrence]:
