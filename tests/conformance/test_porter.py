@@ -14,7 +14,9 @@ import msgspec
 import pytest
 
 from headrace.core.letters import Requeue
+from headrace.core.lifecycle import OnStale
 from headrace.core.model import Changes, DeadRow, Filter, JobRow, Lease, Notice, Parcel, QueueRow
+from headrace.core.staleness import Judgment
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
@@ -412,6 +414,21 @@ def test_nothing_is_cleared_away_while_a_notice_hangs(engine: Engine, notice: No
     engine.porter.post(notice)
     engine.reap(10, now=NOW + 1000 * 24 * HOUR)
     assert states(engine) == {"old": State.COMPLETED, "older": State.FAILED}
+
+
+@every_notice
+@pytest.mark.parametrize("action", ["dead", "fail", "review"])
+def test_nothing_is_judged_by_its_age_while_a_notice_hangs(engine: Engine, notice: Notice, action: OnStale) -> None:
+    """Where it came from it would fail beside the one that lives elsewhere, and where it arrives without its kin."""
+    engine.insert([new_job("old"), new_job("older")], now=NOW)
+    judged = [Judgment(name, 1, action, "pending for long", "print") for name in ("old", "older")]
+    before = contents(engine)
+    engine.porter.post(notice)
+    assert engine.upkeep.judge(judged, now=NOW) == [False, False]
+    assert contents(engine) == before
+    assert engine.letters.latest(["old", "older"]) == []
+    engine.porter.post(None)
+    assert engine.upkeep.judge(judged, now=NOW) == [True, True]
 
 
 @every_notice

@@ -15,14 +15,26 @@ import psycopg
 import pytest
 
 from headrace.core.kinship import Bond
-from headrace.core.model import Filter, Notice
+from headrace.core.model import Filter, Lease, Notice
 from headrace.core.regulation import QueueRules
+from headrace.core.staleness import Judgment
 from headrace.core.states import Event, State
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
 from tests import servers
-from tests.conformance.build import NOW, claim, firing, new_job, row, schedule, settle, states, submit_and_claim
+from tests.conformance.build import (
+    NOW,
+    claim,
+    firing,
+    new_job,
+    row,
+    schedule,
+    settle,
+    states,
+    submit_and_claim,
+    succeed,
+)
 from tests.conformance.kin import child, spawning
 from tests.conformance.stores import StoreUnderTest
 from tests.patience import PATIENCE
@@ -111,6 +123,21 @@ def test_a_job_is_not_revived_by_hand(door: Door) -> None:
     with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
         door.close_behind(lambda engine: engine.desk.move(Filter(ids=("cold",)), Event.REVIVE, 1, now=NOW))
     assert states(door.engine)["cold"] is State.CANCELLED
+
+
+def test_nothing_is_swept_up(door: Door) -> None:
+    done = submit_and_claim(door.engine, "old")
+    settle(door.engine, succeed(done))
+    leaving = Lease("old", row(door.engine, "old").version)
+    assert door.close_behind(lambda engine: engine.sweeper.clear([leaving])) == []
+    assert states(door.engine)["old"] is State.COMPLETED
+
+
+def test_nothing_is_judged_by_its_age(door: Door) -> None:
+    door.engine.insert([new_job("old")], now=NOW)
+    judged = [Judgment("old", 1, "dead", "pending for long", "print")]
+    assert door.close_behind(lambda engine: engine.upkeep.judge(judged, now=NOW)) == [False]
+    assert states(door.engine)["old"] is State.PENDING
 
 
 def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(

@@ -41,6 +41,6 @@ class Upkeep(Protocol):
         A job that is not at the judgment's version any more is left alone. "dead" and "fail" apply STALE, as
         `staleness_timeout`, with a dead letter, in the place of one that is pending, or without one; a running attempt
         is fenced out at once. "review" files it in the job's history, once for each version, and changes nothing.
-        While jobs are carried to or from this store nothing is done.
+        While a notice hangs at the door, nothing is written.
         """
         ...

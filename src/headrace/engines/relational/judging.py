@@ -18,7 +18,7 @@ _numbers = msgspec.json.Decoder(list[int])
 
 def judge(ledger: Ledger, judgments: Sequence[Judgment], now: int) -> tuple[list[bool], kinship.Effects]:
     """For each whether it was carried out, and whom that concerned."""
-    ledger.run("hold_door")
+    ledger.run("hold_door")  # what is told of the notice is to be true until they have ended
     if ledger.ask("notice") is not None:
         return [False] * len(judgments), kinship.Effects()
     ledger.ask("alone_with_kin")

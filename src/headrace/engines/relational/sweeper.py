@@ -80,10 +80,11 @@ class SqlSweeper:
         now = self._office.at(None)
 
         def remove(ledger: Ledger) -> list[str]:
-            if ledger.ask("notice"):  # what is being carried over is not thrown away meanwhile
-                return []
             if ledger.ask("any_kin", ids=as_json([lease.id for lease in leases])):
                 ledger.ask("alone_with_kin")  # before any row is locked, as everybody does
+            ledger.run("hold_door")  # what is told of the notice is to be true until they are gone
+            if ledger.ask("notice"):  # what is being carried over is not thrown away meanwhile
+                return []
             return _remove(ledger, now, _leaving.decode(ledger.ask("lock_leaving", lease=as_json(leases))))
 
         gone = self._office.write(remove) if leases else []

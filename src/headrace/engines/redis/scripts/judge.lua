@@ -37,14 +37,15 @@ local function fail(member, j, action, detail, fingerprint)
   return 1
 end
 
-local door = notice()
+-- Jobs that are carried over are judged where they live, and not before all that waits for them is there.
+local is_closed = call('EXISTS', P .. ':notice') == 1
 guard()
 for i = 4, #ARGV, 5 do
   local id, version, action, detail = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
   local member = call('HGET', IDS, id)
-  local j = member and not seen[member] and job_of(call('HGET', JOBS, member))
+  local j = member and not is_closed and not seen[member] and job_of(call('HGET', JOBS, member))
   local written = 0
-  if j and not door and j.version == version and not FINAL[j.state] then
+  if j and j.version == version and not FINAL[j.state] then
     seen[member] = true
     if action == 'review' then
       written = review(member, j, detail)
