@@ -7,7 +7,7 @@ import logging
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from msgspec.structs import replace
@@ -25,10 +25,11 @@ from headrace import (
     current_job,
 )
 from headrace.core.archive import row_of
-from headrace.core.model import Filter, Lease
+from headrace.core.model import Filter, Lease, Notice
 from headrace.core.settings import Settings
 from headrace.core.states import Event
 from headrace.engines.archive import Archive
+from headrace.errors import EngineUnavailable, StoreMoved
 from headrace.runtime.departures import Tally
 from headrace.runtime.sweep import Sweep
 from headrace.runtime.sweeping import Sweeping
@@ -491,6 +492,22 @@ def test_a_job_is_brought_back_to_run_again(app: Headrace, work: Task[..., Any, 
     clock.advance(8 * DAY)
     sweep(app)
     assert both(app) == ([], [job.id])
+
+
+@pytest.mark.parametrize("kind", ["moved", "arriving"])
+def test_nothing_is_brought_back_while_the_store_is_being_moved(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, kind: Literal["moved", "arriving"]
+) -> None:
+    job = work.enqueue(1)
+    drain(app)
+    clock.advance(8 * DAY)
+    sweep(app)
+    app.engine.porter.post(Notice(kind, "sqlite:////elsewhere.db", 1))
+    with pytest.raises(StoreMoved if kind == "moved" else EngineUnavailable, match=r"/elsewhere\.db"):
+        app.lifecycle.restore(job.id)
+    assert both(app) == ([], [job.id])
+    app.engine.porter.post(None)
+    assert app.lifecycle.restore(job.id).state is State.PENDING
 
 
 # -- races and crashes

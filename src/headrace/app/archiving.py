@@ -19,6 +19,7 @@ from headrace.core.options import check_text
 from headrace.core.settings import Settings
 from headrace.core.words import short
 from headrace.engines.archive import Archive
+from headrace.engines.rulings import closed_by
 from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.departures import Tally
 from headrace.runtime.job import Job
@@ -118,6 +119,8 @@ class Archiving:
         engine = self._hub.engine
         if not rows and not engine.desk.get([job_id]):
             raise JobNotFound(job_id)
+        if (notice := engine.porter.notice()) is not None:
+            raise closed_by(notice)
         if not rows or not engine.porter.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
             raise InvalidJob(f"job {job_id} is in the store; there is nothing to bring back")
         self._own().remove([key_of(rows[0])])
