@@ -16,7 +16,7 @@ from headrace.core.archive import is_past, partition_of, span_of
 from headrace.core.clock import to_ms
 from headrace.core.letters import LetterFilter, Status
 from headrace.core.lifecycle import Terms, TermsBook, usual_terms
-from headrace.core.retention import Fate, Finished, asks_for_removal, fate, removal_of, shortest
+from headrace.core.retention import KEYS_HOLD, Fate, Finished, asks_for_removal, fate, removal_of, shortest
 from headrace.core.settings import Settings
 from headrace.core.states import FINAL, State
 from headrace.engines.archive import Archive
@@ -28,12 +28,14 @@ CLOSED: tuple[Status, ...] = ("requeued", "manually_resolved", "cancelled")
 _LOOKS = 500  # finished jobs that are told at once
 _LETTERS_AT_ONCE = 500
 _STATES = sorted(FINAL)
+_NEVER = 1 << 62
 
 
 class Reach(Struct):
     """How far young jobs of a queue and state were looked through, so that the next walk need not go as far."""
 
     floor: int = 0  # what ended before it was looked at
+    held: int = _NEVER  # the end of the oldest that was to go and has to stay: it is looked at again
     counted: bool = False  # whether only so many of the newest are to stay: that takes a walk through all of them
 
 
@@ -61,7 +63,7 @@ class Sweep:
         for queue in [row.name for row in self._engine.desk.queues()]:
             for state in _STATES:
                 if whole:
-                    yield from self._through(queue, state, book, now, tally, dry_run, 0)
+                    yield from self._through(queue, state, book, now, tally, dry_run)
                     continue
                 yield from self._ripe(queue, state, said, book, now, tally)
                 if state is not State.CANCELLED and (asks_for_removal(said, state) or queue in (wanted or ())):
@@ -89,33 +91,50 @@ class Sweep:
     def _young(self, queue: str, state: State, book: TermsBook, now: int, tally: Tally) -> Iterator[None]:
         """Those that go as soon as they are over: what came since the last walk, or all if they are counted."""
         reach = self._reaches.setdefault((queue, state), Reach())
-        floor = 0 if reach.counted else reach.floor
-        yield from self._through(queue, state, book, now, tally, False, floor)
+        floor, reach.held = 0 if reach.counted else reach.floor, _NEVER
+        yield from self._through(queue, state, book, now, tally, floor=floor)
+        if floor:  # and what had to be known by its key for a day, which is over since the last walk
+            yield from self._through(queue, state, book, now, tally, floor=floor - KEYS_HOLD, younger=KEYS_HOLD)
         # What was too young for it is looked at again, and what others were just about to commit.
-        reach.floor = now - 2 * 60_000
+        reach.floor = min(now - 2 * 60_000, reach.held)
 
     def _through(
-        self, queue: str, state: State, book: TermsBook, now: int, tally: Tally, dry_run: bool, floor: int
+        self,
+        queue: str,
+        state: State,
+        book: TermsBook,
+        now: int,
+        tally: Tally,
+        dry_run: bool = False,
+        floor: int = 0,
+        younger: int = 0,
     ) -> Iterator[None]:
-        """All of them down to those that ended at `floor`, the newest first, counting those of each task that stay."""
+        """All of them down to those that ended at `floor`, the newest first, counting those of each task that stay.
+
+        Those that ended less than `younger` ago are left out.
+        """
         after: Finished | None = None
         staying: Counter[str] = Counter()
-        while page := self._engine.sweeper.finished(queue, state, now + 1, _LOOKS, after, newest=True):
+        while page := self._engine.sweeper.finished(queue, state, now - younger + 1, _LOOKS, after, newest=True):
             young = [job for job in page if job.finished_at >= floor]
             judged: list[tuple[Finished, Fate]] = []
             for job in young:
                 judged.append((job, self._fate(job, book, now, staying[job.task])))
                 staying[job.task] += judged[-1][1] == "keep"
-            self._notice_counts(queue, state, young, book)
+            self._take_note(queue, state, young, book)
             yield from self._carry_out(judged, tally, dry_run)
             after = page[-1]
             if len(page) < _LOOKS or len(young) < len(page):
                 return
 
-    def _notice_counts(self, queue: str, state: State, jobs: Sequence[Finished], book: TermsBook) -> None:
+    def _take_note(self, queue: str, state: State, jobs: Sequence[Finished], book: TermsBook) -> None:
+        """Which of these jobs the next walk has to come back for."""
         reach = self._reaches.setdefault((queue, state), Reach())
-        if not reach.counted:
-            reach.counted = any(not isinstance(removal_of(job, book.of(job.task, queue)), bool) for job in jobs)
+        for job in jobs:
+            removal = removal_of(job, book.of(job.task, queue))
+            reach.counted |= not isinstance(removal, bool)
+            if removal is True and job.held:
+                reach.held = min(reach.held, job.finished_at)
 
     def _fate(self, job: Finished, book: TermsBook, now: int, newer: int) -> Fate:
         return fate(job, book.of(job.task, job.queue), now, self._since, newer)
