@@ -427,8 +427,8 @@ def test_jobs_of_a_state_are_counted_in_its_own_index(
 
 def test_a_move_by_id_is_found_by_id(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     nobody = Filter(ids=("no such job",))
-    # Before it comes what keeps others away, which looks at no table.
-    (_, steps) = plans_of(store, monkeypatch, lambda: store.desk.move(nobody, Event.CANCEL, 1, now=NOW))
+    # Before it comes what keeps others away, and whether the store is open; neither looks at jobs.
+    (*_, steps) = plans_of(store, monkeypatch, lambda: store.desk.move(nobody, Event.CANCEL, 1, now=NOW))
     (look,) = looks_at_jobs(steps)
     assert look == f"SEARCH job {BY_ID}"
 
