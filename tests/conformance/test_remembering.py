@@ -5,8 +5,9 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
+from headrace.core.admission import Act, Condition, Verdict
 from headrace.core.model import Claim, Filter, Lease, Outcome
-from headrace.core.states import FINAL, Event, State
+from headrace.core.states import FINAL, NOT_STARTED, Event, State
 from headrace.core.steps import Step, awaiting
 from headrace.engines.protocol import Engine
 from tests.conformance.build import (
@@ -16,11 +17,13 @@ from tests.conformance.build import (
     NOW,
     SECOND,
     bring,
+    candidate,
     claim,
     claim_one,
     fail,
     ids,
     lease_of,
+    release,
     retry,
     row,
     settle,
@@ -218,3 +221,46 @@ def test_no_event_is_lost_between_a_job_that_suspends_and_one_who_signals(engine
         together(2, act)
         assert engine.desk.find(Filter(ids=(name,)), 1).jobs[0].state is State.PENDING
         settle(engine, succeed(claim_one(engine)))
+
+
+# -- jobs under a rule
+
+
+def between_runs(engine: Engine, how: str) -> None:
+    """A job that has begun, and does not run now."""
+    claimed = submit_and_claim(engine, unique_key="key", payload='["old"]')
+    if how != "waits":
+        engine.remember(lease_of(claimed), CHARGE, now=NOW)
+    ends = {"waits": suspended(claimed), "sleeps": snooze(claimed, LATER), "retries": retry(claimed, LATER)}
+    settle(engine, ends.get(how) or release(claimed))
+
+
+begun = pytest.mark.parametrize("how", ["waits", "sleeps", "retries", "released"])
+
+
+@begun
+@pytest.mark.parametrize("act", ["replace", "reschedule"])
+def test_a_job_that_has_begun_is_neither_replaced_nor_rescheduled(engine: Engine, how: str, act: Act) -> None:
+    """What it remembers is of its own arguments: another call's would be run with the results of these."""
+    between_runs(engine, how)
+    before = row(engine)
+    assert engine.admit([candidate("new", act, payload='["new"]')], now=NOW) == [Verdict("existing", "job")]
+    assert row(engine) == before
+
+
+@begun
+def test_a_job_that_has_begun_is_not_counted_by_those_who_would_replace_one_that_has_not(
+    engine: Engine, how: str
+) -> None:
+    waiting = (Condition(tuple(sorted(NOT_STARTED))),)
+    between_runs(engine, how)
+    assert engine.admit([candidate("same", where=waiting)], now=NOW) == [Verdict("existing", "job")]
+    assert engine.admit([candidate("refused", "refuse", where=waiting)], now=NOW) == [Verdict("refused", "job")]
+    batch = [candidate(name, "replace", where=waiting, payload=f'["{name}"]') for name in ("new", "newer")]
+    assert engine.admit(batch, now=NOW) == [Verdict("new", "new"), Verdict("replaced", "new")]
+    assert (row(engine, "job").payload, row(engine, "new").payload) == ('["old"]', '["newer"]')
+
+
+def test_a_job_that_was_put_off_and_remembers_nothing_is_replaced(engine: Engine) -> None:
+    settle(engine, snooze(submit_and_claim(engine, unique_key="key"), LATER))
+    assert engine.admit([candidate("new", "replace")], now=NOW) == [Verdict("replaced", "job")]

@@ -20,6 +20,7 @@ from headrace import (
     State,
     Task,
     Unique,
+    current_job,
 )
 from headrace.testing import VirtualClock, drain, inline
 from tests.patience import PATIENCE
@@ -376,3 +377,34 @@ def test_what_only_the_server_can_decide_is_not_spooled(engine_name: str, tmp_pa
             app.enqueue_many([task.bind(), task.using(unique=True).bind()])
         assert app.spooled() == 0
         assert task.enqueue().spooled
+
+
+@pytest.mark.parametrize(
+    ("how", "results"),
+    [
+        ({"unique": Unique(by=("task",), on_conflict="replace")}, [[1, 1]]),
+        ({"unique": Unique(by=("task",), on_conflict="keep_last_if_running")}, [[1, 1], [3, 3]]),
+        ({"unique": Unique(by=("task",)), "debounce": 1}, [[1, 1], [3, 3]]),
+    ],
+    ids=["replace", "keep_last_if_running", "debounce"],
+)
+def test_a_job_that_sleeps_between_its_steps_keeps_its_arguments_and_no_call_is_lost(
+    app: Headrace, clock: VirtualClock, how: dict[str, Any], results: list[list[int]]
+) -> None:
+    ended: list[list[int]] = []
+
+    @app.task(**how)
+    def order(number: int) -> None:
+        charged = current_job().step("charge", lambda: number)
+        current_job().sleep(60)
+        ended.append([charged, number])
+
+    order.enqueue(1)
+    clock.advance(1)
+    drain(app)
+    for number in (2, 3):
+        order.enqueue(number)
+    for _ in range(3):
+        clock.advance(60)
+        drain(app)
+    assert ended == results

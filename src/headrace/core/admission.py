@@ -26,11 +26,16 @@ class Rule(Struct, frozen=True, array_like=True):
 
     `keep` lets that one stand for the new one, `refuse` does not store the new one. `replace` gives the one that is
     there, if it has not started, everything of the new one but its id; `reschedule` gives it the new one's time only.
-    A job that runs, or is finished, can be neither replaced nor rescheduled, and stands.
+    A job that runs, or is finished, can be neither replaced nor rescheduled, and stands. To these two acts a job that
+    has begun counts as one that runs, also while it is laid aside: it remembers something, or waits for an event.
     """
 
     conditions: tuple[Condition, ...]
     act: Act = "keep"
+
+    @property
+    def amends(self) -> bool:
+        return self.act in ("replace", "reschedule")
 
 
 class Candidate(Struct, frozen=True, array_like=True):

@@ -50,8 +50,9 @@ class Unique(Struct, frozen=True, kw_only=True):
 
     `on_conflict` is what becomes of the new call: "return_existing" gives the job that is there, "raise" raises
     DuplicateJob, "replace" gives the job that is there the new call's arguments and options, "reschedule" only its
-    time; one that has started stays as it is. "keep_last_if_running" replaces a job that waits, and does not count one
-    that runs: so at most one waits behind it, with what was asked for last.
+    time; one that has started stays as it is, also while it sleeps or waits between its steps. "keep_last_if_running"
+    replaces a job that waits, and does not count one that has started: so at most one waits behind it, with what was
+    asked for last.
     """
 
     by: Sequence[str] = ("args",)

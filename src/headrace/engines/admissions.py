@@ -13,7 +13,7 @@ from headrace.engines.rulings import state_after
 
 
 class Standing(Struct, frozen=True, array_like=True):
-    """A job of the same key that is there already."""
+    """A job of the same key that is there already, and the state that it counts as."""
 
     seq: int
     id: str
@@ -76,7 +76,7 @@ def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int,
         if job.id in ids:
             decision.verdicts.append(Verdict("taken", job.id))
         elif rule is not None and sibling is not None and _holds(rule, _as_standing(sibling)):
-            if rule.act in ("replace", "reschedule"):
+            if rule.amends:
                 break
             decision.verdicts.append(Verdict("existing" if rule.act == "keep" else "refused", sibling.id))
         elif rule is not None and standing is not None:

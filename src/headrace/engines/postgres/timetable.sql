@@ -65,13 +65,19 @@ SELECT coalesce(json_agg(json_build_array({Occurrence})), '[]')::text FROM (
 SELECT count(pg_advisory_xact_lock(hashtextextended('headrace_jobs' || key, 0)))
 FROM (SELECT DISTINCT jsonb_array_elements_text(:keys::jsonb) AS key ORDER BY 1) AS keys;
 
--- `seq + 0`: in the order of all jobs it would read through all of them.
+-- `seq + 0`: in the order of all jobs it would read through all of them. To those who would amend it, a job that has
+-- begun runs, also between two of its runs: what it remembers is of its own arguments. So the inner one tells as what
+-- each job counts; with a limit, so that no planner reads all steps there are rather than those of the job.
 -- name: standing (each c: Seeker)
 SELECT coalesce(json_agg(json_build_array(c.key - 1, (
     SELECT json_build_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
-    FROM headrace_jobs AS job
-    WHERE job.unique_key = c.unique_key
-      AND EXISTS (SELECT 1 FROM jsonb_array_elements((c.conditions)::jsonb) AS w(value)
+    FROM (SELECT known.seq, known.id, known.created_at, known.finished_at, known.queue,
+                 CASE WHEN c.amends AND known.state IN ('scheduled', 'waiting', 'pending', 'retrying')
+                           AND (starts_with(known.reason, 'waits for event ')
+                                OR (SELECT 1 FROM headrace_steps AS step WHERE step.job = known.seq LIMIT 1) = 1)
+                      THEN 'running' ELSE known.state END AS state
+          FROM headrace_jobs AS known WHERE known.unique_key = c.unique_key) AS job
+    WHERE EXISTS (SELECT 1 FROM jsonb_array_elements((c.conditions)::jsonb) AS w(value)
                   WHERE (w.value -> 0) ? job.state
                     AND job.created_at >= coalesce((w.value ->> 1)::bigint, job.created_at)
                     AND ((w.value ->> 2) IS NULL OR job.finished_at >= (w.value ->> 2)::bigint))
@@ -80,11 +86,13 @@ FROM jsonb_array_elements(:c::jsonb) WITH ORDINALITY AS c(value, key);
 
 -- name: lock_unstarted
 SELECT coalesce(json_agg(seq), '[]')::text FROM (
-    SELECT seq FROM headrace_jobs
+    SELECT seq FROM headrace_jobs AS job
     WHERE seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint))
       AND state || '' IN ('scheduled', 'waiting', 'pending', 'retrying') AND finished_at IS NULL
+      AND starts_with(reason, 'waits for event ') IS NOT true
+      AND (SELECT 1 FROM headrace_steps AS step WHERE step.job = job.seq LIMIT 1) IS NULL
       AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'door')
-    ORDER BY seq FOR UPDATE) AS unstarted;
+    ORDER BY seq FOR UPDATE OF job) AS unstarted;
 
 -- name: file_changes
 WITH filed AS (

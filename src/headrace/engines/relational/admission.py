@@ -129,7 +129,7 @@ def is_arriving(notice: str | None) -> bool:
 def _find(candidates: Sequence[Candidate]) -> Steps[dict[int, Standing]]:
     """For each candidate with a rule, by its place, the newest job that stands for it."""
     bound = {
-        place: Seeker(candidate.job.unique_key, candidate.rule.conditions)
+        place: Seeker(candidate.job.unique_key, candidate.rule.conditions, candidate.rule.amends)
         for place, candidate in enumerate(candidates)
         if candidate.rule is not None and candidate.job.unique_key is not None
     }

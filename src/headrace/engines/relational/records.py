@@ -82,10 +82,14 @@ def _numbered(name: str, record: type[Struct]) -> type[Struct]:
 
 
 class Seeker(Struct, frozen=True, array_like=True):
-    """A job that wants to be stored, as far as it matters for what stands in its way."""
+    """A job that wants to be stored, as far as it matters for what stands in its way.
+
+    If it `amends` what it finds, a job that has begun counts as one that runs, also between two of its runs.
+    """
 
     unique_key: str
     conditions: tuple[Condition, ...]
+    amends: bool
 
 
 def _carried(name: str, record: type[Struct]) -> type[Struct]:

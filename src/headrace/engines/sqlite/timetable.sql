@@ -58,12 +58,18 @@ SELECT json_group_array(json_array({Occurrence})) FROM (
 -- name: lock_keys
 SELECT json_array_length(:keys);
 
+-- To those who would amend it, a job that has begun runs, also between two of its runs: what it remembers is of its own
+-- arguments. So the inner one tells as what each job counts.
 -- name: standing (each c: Seeker)
 SELECT json_group_array(json_array(c.key, json((
     SELECT json_array(job.seq, job.id, job.state, job.created_at, job.finished_at, job.queue)
-    FROM headrace_jobs AS job
-    WHERE job.unique_key = c.unique_key
-      AND EXISTS (SELECT 1 FROM json_each(c.conditions) AS w
+    FROM (SELECT known.seq, known.id, known.created_at, known.finished_at, known.queue,
+                 iif(c.amends AND known.state IN ('scheduled', 'waiting', 'pending', 'retrying')
+                     AND (known.reason LIKE 'waits for event %'
+                          OR EXISTS (SELECT 1 FROM headrace_steps AS step WHERE step.job = known.seq)),
+                     'running', known.state) AS state
+          FROM headrace_jobs AS known WHERE known.unique_key = c.unique_key) AS job
+    WHERE EXISTS (SELECT 1 FROM json_each(c.conditions) AS w
                   WHERE job.state IN (SELECT value FROM json_each(json_extract(w.value, '$[0]')))
                     AND job.created_at >= coalesce(json_extract(w.value, '$[1]'), job.created_at)
                     AND (json_extract(w.value, '$[2]') IS NULL OR job.finished_at >= json_extract(w.value, '$[2]')))

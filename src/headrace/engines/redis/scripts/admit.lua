@@ -28,20 +28,32 @@ local function jobs_of(key)
   return list
 end
 
-local function meets(j, states, created_since, finished_since)
+local function meets(j, counts_as, states, created_since, finished_since)
   if created_since and j.created_at < created_since then return false end
   if finished_since and not (j.finished_at and j.finished_at >= finished_since) then return false end
   for _, state in ipairs(states) do
-    if j.state == state then return true end
+    if counts_as == state then return true end
   end
   return false
 end
 
-local function meets_any(j, conditions)
+local function meets_any(j, counts_as, conditions)
   for _, condition in ipairs(conditions) do
-    if meets(j, condition[1], condition[2], condition[3]) then return true end
+    if meets(j, counts_as, condition[1], condition[2], condition[3]) then return true end
   end
   return false
+end
+
+-- The state that a job counts as. To those who would amend it, one that has begun runs, also between two of its runs:
+-- what it remembers is of its own arguments.
+local function counted(entry, amends)
+  local j = entry.job
+  if not amends or not amendable[j.state] or entry.content then return j.state end
+  if entry.is_begun == nil then
+    entry.is_begun = j.reason and j.reason:sub(1, 16) == 'waits for event '
+      or call('EXISTS', memory(entry.member)) == 1
+  end
+  return entry.is_begun and 'running' or j.state
 end
 
 -- The newest of those put aside that meets a condition, if it is newer than `found`. None is created after it finished.
@@ -55,16 +67,16 @@ local function newest_past(key, condition, found)
       local member = members[i]
       if found and found.member >= member then break end
       local j = job_of(call('HGET', JOBS, member))
-      if j and meets(j, states, created_since, finished_since) then found = {member = member, job = j} end
+      if j and meets(j, j.state, states, created_since, finished_since) then found = {member = member, job = j} end
     end
   end
   return found
 end
 
-local function newest(key, conditions)
+local function newest(key, conditions, amends)
   local list, found = jobs_of(key), nil
   for i = #list, 1, -1 do
-    if meets_any(list[i].job, conditions) then
+    if meets_any(list[i].job, counted(list[i], amends), conditions) then
       found = list[i]
       break
     end
@@ -126,7 +138,7 @@ end
 local function against(entry, new, act)
   if act == 'refuse' then return 'refused' end
   -- A job that waits with its own run behind it has started, too.
-  if act == 'keep' or not amendable[entry.job.state] or entry.job.finished_at then return 'existing' end
+  if act == 'keep' or not amendable[counted(entry, true)] or entry.job.finished_at then return 'existing' end
   if act == 'replace' then
     replace(entry, new)
     return 'replaced'
@@ -181,7 +193,7 @@ local function verdict_on(i, new)
     return again and is_own(known[i], mark) and 'new' or 'taken', new.id
   end
   local rule = new.unique_key and rules[i]
-  local entry = rule and newest(new.unique_key, rule[1])
+  local entry = rule and newest(new.unique_key, rule[1], rule[2] == 'replace' or rule[2] == 'reschedule')
   if entry then return against(entry, new, rule[2]), entry.job.id end
   seen[new.id] = true
   store(new)
