@@ -123,6 +123,8 @@ class Model:
         job.go(outcome.state)
         job.attempt -= outcome.refund
         job.releases += outcome.refund
+        if outcome.event in {Event.RETRY, Event.SNOOZE}:  # a run that came to an end: no crash loop
+            job.crashes = 0
         if outcome.run_at is not None:
             job.set_time(outcome.run_at)
         return True
