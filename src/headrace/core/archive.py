@@ -6,6 +6,7 @@ partitions of several kinds may lie side by side after the setting was changed. 
 
 from __future__ import annotations
 
+import math
 import re
 import zlib
 from collections.abc import Sequence
@@ -263,7 +264,8 @@ def page_of(rows: list[ArchiveRow], limit: int) -> ArchivePage:
 
 def percentile(durations: Sequence[int], share: float) -> int:
     """The value that this share of the (sorted) durations does not exceed."""
-    return durations[min(int(len(durations) * share), len(durations) - 1)] if durations else 0
+    # Rounded first: a share of 0.95 is a little more than that, and so may be what it makes of a length.
+    return durations[math.ceil(round(len(durations) * share, 6)) - 1] if durations else 0
 
 
 def refused_filters(which: Any) -> list[str]:
