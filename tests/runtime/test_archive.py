@@ -26,6 +26,7 @@ from headrace import (
 )
 from headrace.core.archive import row_of
 from headrace.core.model import Filter, Lease, Notice
+from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.core.states import Event
 from headrace.engines.archive import Archive
@@ -651,6 +652,30 @@ def test_one_worker_sweeps_at_a_time(app: Headrace, work: Task[..., Any, Any], c
     clock.advance(60)  # it died
     assert run_to_end(one) > 0
     assert both(app)[0] == []
+
+
+def test_after_a_long_walk_for_nothing_all_workers_rest_and_not_only_who_walked(
+    app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    one, other = (Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
+    with monkeypatch.context() as patch:
+        patch.setattr("headrace.runtime.sweeping._FOR_NOTHING", 1e9)  # as if it had taken long
+        rest = run_to_end(one)
+    assert rest > 600
+    clock.advance(rest / 2)
+    assert other.do() == 20.0
+    clock.advance(rest)
+    assert other.do() == 0.0
+
+
+def test_what_was_told_by_a_clock_that_was_wrong_holds_nobody_up(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    last = Swept(at=clock.now() + 9 * DAY * 1000, duration=1, until=clock.now() + 10 * DAY * 1000)
+    app.engine.sweeper.record(last)
+    work.enqueue()
+    drain(app)
+    assert Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive).do() == 0.0
 
 
 def test_partitions_are_made_ahead_and_dropped_when_they_are_past(

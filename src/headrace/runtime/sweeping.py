@@ -71,8 +71,8 @@ class Sweeping:
 
     def _begin(self) -> bool:
         now, last = self._engine.clock.now(), self._engine.sweeper.last()
-        # Beyond that it would be a clock that was wrong.
-        if last is not None and now < last.until <= now + to_ms(self._every) + _SAY_SO_FOR:
+        # What was told later than now was told by a clock that was wrong.
+        if last is not None and last.at <= now + _SAY_SO_FOR and now < last.until:
             return False
         if self._sweep is None:
             self._sweep = Sweep(self._engine, self._settings, self._archive())
