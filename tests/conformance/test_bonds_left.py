@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+from contextlib import ExitStack
+from pathlib import Path
+
+import pytest
+
 from headrace.core.kinship import Bond
 from headrace.core.model import Claim, NewJob, Notice, Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from tests.conformance.build import HOUR, NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
+from tests.conformance.stores import KINDS, StoreUnderTest
 
 
 def leaving(claimed: Claim, jobs: list[NewJob], bonds: list[Bond]) -> Outcome:
@@ -71,6 +77,24 @@ def test_a_run_that_is_over_does_not_expire(engine: Engine) -> None:
     assert row(engine, "a").state is State.WAITING
     settle(engine, succeed(left), now=NOW + 2 * HOUR)
     assert row(engine, "a").state is State.COMPLETED
+
+
+@pytest.mark.parametrize("elsewhere", KINDS)
+def test_a_run_that_is_over_does_not_expire_where_it_is_carried_to_either(
+    engine: Engine, elsewhere: str, short_folder: Path
+) -> None:
+    engine.insert([new_job("a", expires_at=NOW + HOUR)], now=NOW)
+    settle(engine, leaving(claim_one(engine), [new_job("left")], [Bond("left", "a")]))
+    assert row(engine, "a").expires_at is None
+    folder = short_folder / "target"
+    folder.mkdir()
+    with ExitStack() as at_end:
+        target = StoreUnderTest(elsewhere, folder, at_end).open()
+        target.porter.unpack(engine.porter.pack(0, 10))
+        target.porter.unpack_bonds(engine.desk.bonds(["a", "left"]))
+        [left] = claim(target, now=NOW + 2 * HOUR)
+        settle(target, succeed(left), now=NOW + 2 * HOUR)
+        assert row(target, "a").state is State.COMPLETED
 
 
 def test_a_parent_that_was_lost_before_the_job_waits_counts_all_the_same(engine: Engine) -> None:

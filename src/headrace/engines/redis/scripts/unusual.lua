@@ -67,7 +67,7 @@ local function settle_waiting(member, record, at, finished_at, result, result_ch
   file(member, j, at, 'succeed', 'waiting', detail)
   move(member, j, function()
     j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
-    j.reason = nil
+    j.reason, j.expires_at = nil, nil -- it has started in time, wherever it is carried to
   end)
 end
 
