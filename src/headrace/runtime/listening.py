@@ -126,6 +126,7 @@ class _Seat:
         now = self._engine.events.last()
         if self._subscription.everywhere:
             self._follower.cursor = now
+            self._reach(now)  # where it goes on if the first event that it handles has to be tried again
         elif self._subscription.ask is None and not self._engine.shelf.get(KIND, [self.name]):
             self._engine.shelf.put([Paper(KIND, self.name, 0, _text(Place(now)))])  # unless somebody just did
 
