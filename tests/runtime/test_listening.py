@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 import pytest
 
 from headrace import Happening, Headrace
+from headrace.core.pages import Group
 from headrace.core.shelf import Paper
+from headrace.errors import EngineUnavailable
 from headrace.runtime import listening
 from headrace.runtime.listening import KIND, Place
 from tests.runtime.kit import Gate, eventually
@@ -38,3 +42,49 @@ def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_bef
         gate.open()
         eventually(lambda: len(seen) >= 2, "it is tried again")
     assert seen == ["new", "new"]
+
+
+def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_NOTE_EVERY", 0.0)
+    monkeypatch.setattr(listening, "_OUTAGE", 0.01)
+    put, outages, seen = app.engine.shelf.put, ["on purpose"], list[str | None]()
+
+    def put_unless_away(papers: Sequence[Paper]) -> bool:
+        if len(seen) == 2 and outages:
+            raise EngineUnavailable(outages.pop())
+        return put(papers)
+
+    monkeypatch.setattr(app.engine.shelf, "put", put_unless_away)
+    app.on("job.enqueued", name="audit")(lambda event: seen.append(event.task))
+    with app.listening():
+        app.enqueue_many([app.task_by_name(f"t{number}").bind() for number in range(5)])  # on one page
+        app.task_by_name("last").enqueue()
+        eventually(lambda: seen[-1:] == ["last"], "all are handled")
+    assert outages == []
+    assert sorted(map(str, seen)) == ["last", *(f"t{number}" for number in range(5))]
+
+
+def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_PAUSES", ())
+    monkeypatch.setattr(listening, "_OUTAGE", 0.01)
+    tell, outages, seen = app.engine.events.tell, ["on purpose"], list[str | None]()
+
+    def tell_unless_away(groups: Sequence[Group]) -> None:
+        if outages:
+            raise EngineUnavailable(outages.pop())
+        tell(groups)
+
+    def handle(event: Happening) -> None:
+        seen.append(event.task)
+        if event.task == "bad":
+            raise RuntimeError("not this one")
+
+    monkeypatch.setattr(app.engine.events, "tell", tell_unless_away)
+    app.on("job.enqueued", name="picky")(handle)
+    with app.listening():
+        app.enqueue_many([app.task_by_name(name).bind() for name in ("bad", "good")])
+        app.task_by_name("last").enqueue()
+        eventually(lambda: seen[-1:] == ["last"], "all are handled")
+    assert sorted(map(str, seen)) == ["bad", "bad", "good", "last"]
+    [paper] = app.engine.shelf.get(KIND, ["picky"])
+    assert msgspec.json.decode(paper.value, type=Place).passed_over == 1

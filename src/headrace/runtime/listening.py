@@ -141,17 +141,29 @@ class _Seat:
             self._follower.wanted = wanted
         newest = self._engine.events.last()
         if newest != self._seen and self._is_ours():
-            while not self._stopping.is_set():
-                for event in self._follower.more():
-                    if not self._handle(runner, event) or self._stopping.is_set():
-                        self._follower.cursor = self._place.cursor
-                        return
-                self._reach(self._follower.cursor or "0")
-                if self._follower.is_at_end:
-                    break
+            if not self._catch_up(runner):
+                return
             self._seen = newest
         if self._paper is not None and time.monotonic() - self._noted_at >= _NOTE_EVERY:
             self._note()
+
+    def _catch_up(self, runner: asyncio.Runner) -> bool:
+        """Handle all that there is; False if that was cut short.
+
+        The follower is ahead of what was handled. Whatever cuts it short, also a store that goes away while our place
+        is noted there, the next time begins behind the last event that was handled.
+        """
+        try:
+            while not self._stopping.is_set():
+                for event in self._follower.more():
+                    if not self._handle(runner, event) or self._stopping.is_set():
+                        return False
+                self._reach(self._follower.cursor or "0")
+                if self._follower.is_at_end:
+                    return True
+            return False
+        finally:
+            self._follower.cursor = self._place.cursor
 
     def leave(self) -> None:
         """Let another process go on without waiting for our term to end."""
@@ -219,10 +231,10 @@ class _Seat:
 
     def _pass_over(self, event: Happening, error: Exception) -> None:
         log.error("subscription %s: event %s is passed over", self.name, event.cursor, exc_info=error)
-        self._place = structs.replace(self._place, passed_over=self._place.passed_over + 1)
         data = {"subscription": self.name, "cursor": event.cursor, "event": event.type, "error": why(error)[:500]}
         if event.type != "worker.error":  # or a handler of these would never come to an end
             self._engine.events.tell([Group("worker.error", self._clock.now(), worker=self._who, data=[data])])
+        self._place = structs.replace(self._place, passed_over=self._place.passed_over + 1)
 
 
 def _text(place: Place) -> str:
