@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import asyncio
+from collections.abc import Callable, Sequence
 
 import msgspec
 import pytest
@@ -88,3 +89,35 @@ def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, m
     assert sorted(map(str, seen)) == ["bad", "bad", "good", "last"]
     [paper] = app.engine.shelf.get(KIND, ["picky"])
     assert msgspec.json.decode(paper.value, type=Place).passed_over == 1
+
+
+def _leave() -> None:
+    raise SystemExit(1)
+
+
+def _give_up() -> None:
+    raise asyncio.CancelledError
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("is_coroutine", [False, True])
+@pytest.mark.parametrize("how", [_leave, _give_up])
+def test_a_handler_that_wants_to_leave_takes_no_other_with_it(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, how: Callable[[], None], is_coroutine: bool
+) -> None:
+    monkeypatch.setattr(listening, "_PAUSES", ())
+
+    def plain(event: Happening) -> None:
+        how()
+
+    async def coroutine(event: Happening) -> None:
+        how()
+
+    seen: list[str | None] = []
+    app.on("job.enqueued", name="leaves")(coroutine if is_coroutine else plain)
+    app.on("job.enqueued", name="stays")(lambda event: seen.append(event.task))
+    with app.listening():
+        for number in (1, 2):
+            app.task_by_name("x").enqueue()
+            eventually(lambda: len(seen) == number, "the other one is called")
+            eventually(lambda: list(app.events(follow=False, types="worker.error")), "it is told")

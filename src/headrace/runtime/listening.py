@@ -218,7 +218,7 @@ class _Seat:
             answer = self._subscription.handler(event)
             if inspect.iscoroutine(answer):
                 runner.run(answer)
-        except Exception as error:
+        except BaseException as error:  # also SystemExit or a cancel, which would end this thread and all handlers
             if self._failures < len(_PAUSES):
                 log.warning("subscription %s: %s, at %s; trying again", self.name, why(error), event.cursor)
                 self._wait_until = time.monotonic() + _PAUSES[self._failures]
@@ -229,7 +229,7 @@ class _Seat:
         self._reach(event.cursor)
         return time.monotonic() - self._noted_at < _NOTE_EVERY or self._note()
 
-    def _pass_over(self, event: Happening, error: Exception) -> None:
+    def _pass_over(self, event: Happening, error: BaseException) -> None:
         log.error("subscription %s: event %s is passed over", self.name, event.cursor, exc_info=error)
         data = {"subscription": self.name, "cursor": event.cursor, "event": event.type, "error": why(error)[:500]}
         if event.type != "worker.error":  # or a handler of these would never come to an end
