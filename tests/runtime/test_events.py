@@ -156,7 +156,8 @@ def test_a_handler_goes_on_where_the_last_one_was_killed(app: Headrace) -> None:
     assert msgspec.json.decode(paper.value, type=Place).holder == "", "the next one need not wait"
 
 
-def test_nobody_is_disturbed_while_his_term_lasts(app: Headrace) -> None:
+def test_nobody_is_disturbed_while_his_term_lasts(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_TERM", 3_600_000)
     busy = Place(app.events.last(), holder="somebody", until=app.clock.now() + 3_600_000)
     app.engine.shelf.put([Paper(KIND, "audit", 0, msgspec.json.encode(busy).decode())])
     seen: list[Happening] = []

@@ -121,3 +121,13 @@ def test_a_handler_that_wants_to_leave_takes_no_other_with_it(
             app.task_by_name("x").enqueue()
             eventually(lambda: len(seen) == number, "the other one is called")
             eventually(lambda: list(app.events(follow=False, types="worker.error")), "it is told")
+
+
+def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> None:
+    wrong = Place(app.events.last(), holder="who-was-killed", until=app.clock.now() + 365 * 86_400_000)
+    _begin_at(app, "audit", wrong)
+    seen: list[str | None] = []
+    app.on("job.enqueued", name="audit")(lambda event: seen.append(event.task))
+    with app.listening():
+        app.task_by_name("x").enqueue()
+        eventually(lambda: seen == ["x"], "it is handled")
