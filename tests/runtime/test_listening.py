@@ -117,10 +117,10 @@ def test_a_handler_that_wants_to_leave_takes_no_other_with_it(
     app.on("job.enqueued", name="leaves")(coroutine if is_coroutine else plain)
     app.on("job.enqueued", name="stays")(lambda event: seen.append(event.task))
     with app.listening():
-        for number in (1, 2):
-            app.task_by_name("x").enqueue()
-            eventually(lambda: len(seen) == number, "the other one is called")
-            eventually(lambda: list(app.events(follow=False, types="worker.error")), "it is told")
+        for name in ("first", "second"):
+            app.task_by_name(name).enqueue()
+        eventually(lambda: seen == ["first", "second"], "the other one is called")
+        eventually(lambda: len(list(app.events(follow=False, types="worker.error"))) == 2, "it is told")
 
 
 def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> None:
@@ -131,3 +131,22 @@ def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> No
     with app.listening():
         app.task_by_name("x").enqueue()
         eventually(lambda: seen == ["x"], "it is handled")
+
+
+def test_a_place_is_noted_on_the_way_through_what_nobody_wants(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_NOTE_EVERY", 0.0)
+    began = app.events.last()
+    _begin_at(app, "audit", Place(began))
+    for _ in range(101):  # more than are read at once
+        app.engine.events.tell([Group("worker.started", app.clock.now())])
+    app.task_by_name("x").enqueue()
+    noted: list[str] = []
+
+    def handle(event: Happening) -> None:
+        [paper] = app.engine.shelf.get(KIND, ["audit"])
+        noted.append(msgspec.json.decode(paper.value, type=Place).cursor)
+
+    app.on("job.enqueued", name="audit")(handle)
+    with app.listening():
+        eventually(lambda: noted, "it is handled")
+    assert noted != [began], "another one would have to read all of it once more"

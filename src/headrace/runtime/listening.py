@@ -144,8 +144,8 @@ class _Seat:
             if not self._catch_up(runner):
                 return
             self._seen = newest
-        if self._paper is not None and time.monotonic() - self._noted_at >= _NOTE_EVERY:
-            self._note()
+        if self._paper is not None:
+            self._is_noted()
 
     def _catch_up(self, runner: asyncio.Runner) -> bool:
         """Handle all that there is; False if that was cut short.
@@ -161,6 +161,8 @@ class _Seat:
                 self._reach(self._follower.cursor or "0")
                 if self._follower.is_at_end:
                     return True
+                if not self._is_noted():  # or behind a long backlog our term would be over, for each of us in turn
+                    return False
             return False
         finally:
             self._follower.cursor = self._place.cursor
@@ -202,6 +204,10 @@ class _Seat:
     def _reach(self, cursor: str) -> None:
         self._place = structs.replace(self._place, cursor=cursor)
 
+    def _is_noted(self) -> bool:
+        """Note how far we are, unless that was a moment ago; False if it is no longer ours to say."""
+        return time.monotonic() - self._noted_at < _NOTE_EVERY or self._note()
+
     def _note(self) -> bool:
         """Note how far we are, if that is news; False if it is no longer ours to say."""
         if self._subscription.everywhere:
@@ -228,7 +234,7 @@ class _Seat:
             self._pass_over(event, error)
         self._failures = 0
         self._reach(event.cursor)
-        return time.monotonic() - self._noted_at < _NOTE_EVERY or self._note()
+        return self._is_noted()
 
     def _pass_over(self, event: Happening, error: BaseException) -> None:
         log.error("subscription %s: event %s is passed over", self.name, event.cursor, exc_info=error)
