@@ -166,9 +166,9 @@ class Webhooks:
         """What delivers them."""
         return self._make_task(self._deliver, name=TASK, retry=_RETRY, timeout=60, tags=("webhook",))
 
-    def _wanted(self) -> Interest | None:
-        """What any webhook wants, looked up anew now and then; None if there is none."""
-        if time.monotonic() - self._looked_at > _LOOK_EVERY:
+    def _wanted(self, anew: bool) -> Interest | None:
+        """What any webhook wants, looked up anew if that is said, else now and then; None if there is none."""
+        if anew or time.monotonic() - self._looked_at > _LOOK_EVERY:
             self._known = [hook for hook in self._stored() if not hook.paused]
             self._looked_at = time.monotonic()
         types = frozenset(name for hook in self._known for name in hook.types)

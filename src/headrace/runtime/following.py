@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Callable, Iterator
 from typing import Any
 
 from headrace.core.happenings import Happening, Interest
@@ -22,19 +22,27 @@ _PAGES_AT_ONCE = 100
 
 
 class Follower:
-    """A place in the stream, and what is wanted of it from there on. `cursor` is behind all that was handed out."""
+    """A place in the stream, and what is wanted of it from there on. `cursor` is behind all that was handed out.
 
-    def __init__(self, events: Events, wanted: Interest, cursor: str | None) -> None:
+    What is wanted may change: then it is asked for, each time after events were read. So whoever wanted something
+    before it happened is known by then.
+    """
+
+    def __init__(
+        self, events: Events, wanted: Interest, cursor: str | None, ask: Callable[[], Interest | None] | None = None
+    ) -> None:
         self._events = events
-        self.wanted = wanted
+        self._ask = ask or (lambda: wanted)
         self.cursor = cursor
         self.is_at_end = False
 
     def more(self, pages: int = _PAGES_AT_ONCE) -> list[Happening]:
         """The next events that are wanted; there may be none among many that are not."""
         read = self._events.read(self.cursor, pages)
+        wanted = self._ask() if read else None
+        told = [] if wanted is None else read
         found = [
-            event for place, groups in read for event in events_of(place, groups, self.cursor, self.wanted)
+            event for place, groups in told for event in events_of(place, groups, self.cursor, wanted)
         ]  # the cursor is that of before: it may be inside of the first page
         self.is_at_end = len(read) < pages
         if read:

@@ -40,14 +40,15 @@ _OUTAGE = 1.0
 class Subscription(Struct, frozen=True):
     """A handler, what it wants, and its name. One that is `everywhere` has no place in the store.
 
-    What is wanted may change: then it is asked for, and None means that nothing is, for now.
+    What is wanted may change: then it is asked for, and None means that nothing is, for now. Whether to listen at all
+    is asked all the time, and the answer may be a moment old; with True, it is what is wanted now.
     """
 
     name: str
     handler: Callable[[Happening], Any]
     wanted: Interest
     everywhere: bool = False
-    ask: Callable[[], Interest | None] | None = None
+    ask: Callable[[bool], Interest | None] | None = None
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
@@ -113,7 +114,9 @@ class _Seat:
         self._who = who
         self._subscription = subscription
         self._stopping = stopping
-        self._follower = Follower(engine.events, subscription.wanted, None)
+        ask = subscription.ask
+        anew = None if ask is None else lambda: ask(True)
+        self._follower = Follower(engine.events, subscription.wanted, None, anew)
         self._paper: Paper | None = None  # as we put it there; None while the seat is not ours
         self._place = Place("0")
         self._noted_at = 0.0
@@ -134,11 +137,8 @@ class _Seat:
         """Handle what has come since the last time."""
         if time.monotonic() < self._wait_until:
             return
-        if self._subscription.ask is not None:
-            wanted = self._subscription.ask()
-            if wanted is None:
-                return
-            self._follower.wanted = wanted
+        if self._subscription.ask is not None and self._subscription.ask(False) is None:
+            return
         newest = self._engine.events.last()
         if newest != self._seen and self._is_ours():
             if not self._catch_up(runner):
