@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pytest
 
 from headrace import Headrace
 from headrace.app import webhooks
+from headrace.core.clock import instant_ms
+from headrace.core.shelf import Paper
 from tests.runtime.kit import eventually
 
 URL = "https://example.com/hooks"
@@ -26,3 +30,36 @@ def test_a_new_webhook_is_sent_all_that_happens_from_then_on(app: Headrace, monk
         app.queue("b").pause()
         eventually(lambda: _sent(app, first.id) == 2, "what came last is sent")
     assert _sent(app, second.id) == 1
+
+
+def test_what_happened_while_a_webhook_was_paused_is_not_sent(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(webhooks, "_LOOK_EVERY", 0.0)
+    hook = app.webhooks.create(URL, "queue.paused")
+    app.webhooks.pause(hook.id)
+    app.queue("meanwhile").pause()
+    [event] = app.events(follow=False, types="queue.paused")
+    eventually(lambda: app.clock.now() > instant_ms(event.at), "it was before")
+    app.webhooks.resume(hook.id)
+    app.queue("afterwards").pause()
+    with app.listening():
+        eventually(lambda: _sent(app, hook.id), "it is sent events again")
+    [message] = app.webhooks.deliveries(hook.id)
+    assert '"queue":"afterwards"' in message.args[2]
+
+
+@pytest.mark.engines("sqlite")
+def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hook = app.webhooks.create(URL, "queue.paused")
+    put, others = app.engine.shelf.put, [1]
+
+    def put_second(papers: Sequence[Paper]) -> bool:
+        if others:
+            others.clear()
+            app.webhooks.update(hook.id, queue="mail")
+        return put(papers)
+
+    monkeypatch.setattr(app.engine.shelf, "put", put_second)
+    assert app.webhooks.update(hook.id, types="queue.resumed").types == ("queue.resumed",)
+    assert app.webhooks.get(hook.id).queue == "mail"

@@ -109,23 +109,26 @@ class Webhooks:
 
     def pause(self, webhook_id: str) -> Webhook:
         """Send it nothing of what happens from now on."""
-        return self._change(webhook_id, paused=True, reason=None)
+        return self._change(webhook_id, lambda hook: {"paused": True, "reason": None})
 
     def resume(self, webhook_id: str) -> Webhook:
         """Send it events again, of what happens from now on."""
-        return self._change(webhook_id, paused=False, reason=None)
+        now = self._hub.clock.now()
+        return self._change(webhook_id, lambda hook: {"paused": False, "reason": None, "resumed_at": now})
 
     def update(self, webhook_id: str, /, *, insecure: bool = False, **fields: Any) -> Webhook:
         """Change its `url`, its `types`, its `queue` or its `task`; what is not named stays, also the secret."""
         for name in fields:
             if name not in _CHANGEABLE:
                 raise InvalidJob(f"{name}: a webhook has no such field to change; it has {', '.join(_CHANGEABLE)}")
-        hook = self._read(webhook_id)[1]
-        wanted = _wanted(*(fields.get(name, getattr(hook, name)) for name in ("types", "queue", "task")))
-        changed = {"types": tuple(sorted(wanted.types)), "queue": wanted.queue, "task": wanted.task}
-        if "url" in fields:
-            changed["url"] = check_url(fields["url"], insecure=insecure)
-        return self._change(webhook_id, **changed)
+        self._read(webhook_id)  # that it is not there is told first
+        url = {"url": check_url(fields["url"], insecure=insecure)} if "url" in fields else {}
+
+        def change(hook: Hook) -> dict[str, Any]:
+            wanted = _wanted(*(fields.get(name, getattr(hook, name)) for name in ("types", "queue", "task")))
+            return {**url, "types": tuple(sorted(wanted.types)), "queue": wanted.queue, "task": wanted.task}
+
+        return self._change(webhook_id, change)
 
     def delete(self, webhook_id: str) -> None:
         """Forget the webhook; messages that are under way to it are given up."""
@@ -179,7 +182,7 @@ class Webhooks:
             return
         at = int(event.at.timestamp() * 1000)
         for hook in self._known:
-            if at >= hook.created_at and hook.wanted.covers(event.type, event.queue, event.task):
+            if at >= hook.began and hook.wanted.covers(event.type, event.queue, event.task):
                 self._enqueue(hook, event)
 
     def _enqueue(self, hook: Hook, event: Happening) -> None:
@@ -198,7 +201,8 @@ class Webhooks:
         try:
             return self._post(found, message, body)
         except _Gone as error:
-            self._change(hook, paused=True, reason=str(error))
+            told = str(error)
+            self._change(hook, lambda known: {"paused": True, "reason": told})
             raise PermanentError(str(error)) from None
 
     def _post(self, hook: Hook, message: str, body: str) -> int:
@@ -224,10 +228,11 @@ class Webhooks:
             raise WebhookNotFound(webhook_id)
         return found[0], _hook.decode(found[0].value)
 
-    def _change(self, webhook_id: str, **fields: Any) -> Webhook:
+    def _change(self, webhook_id: str, change: Callable[[Hook], dict[str, Any]]) -> Webhook:
+        """Give it the fields that are made of what it is now, also if somebody else has just changed it."""
         while True:
             paper, hook = self._read(webhook_id)
-            changed = structs.replace(hook, **fields)
+            changed = structs.replace(hook, **change(hook))
             if self._hub.engine.shelf.put([structs.replace(paper, value=_text(changed))]):
                 return _shown(changed)
 

@@ -37,6 +37,12 @@ class Hook(Struct, frozen=True):
     task: str | None = None
     paused: bool = False
     reason: str | None = None  # why it was paused, if not by hand
+    resumed_at: int = 0
+
+    @property
+    def began(self) -> int:
+        """What happened before is not sent: nobody may have read events while nobody wanted any."""
+        return max(self.created_at, self.resumed_at)
 
     @property
     def wanted(self) -> Interest:
