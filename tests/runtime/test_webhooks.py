@@ -6,10 +6,11 @@ from collections.abc import Sequence
 
 import pytest
 
-from headrace import Headrace
+from headrace import Happening, Headrace
 from headrace.app import webhooks
 from headrace.core.clock import instant_ms
 from headrace.core.shelf import Paper
+from headrace.runtime import listening
 from tests.runtime.kit import eventually
 
 URL = "https://example.com/hooks"
@@ -63,3 +64,24 @@ def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
     monkeypatch.setattr(app.engine.shelf, "put", put_second)
     assert app.webhooks.update(hook.id, types="queue.resumed").types == ("queue.resumed",)
     assert app.webhooks.get(hook.id).queue == "mail"
+
+
+@pytest.mark.engines("sqlite")
+def test_a_message_waits_for_room_in_its_queue(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(listening, "_PAUSES", (0.01, 0.01))
+    tried, hand_on = [], app.webhooks._hand_on
+
+    def hand_on_and_count(event: Happening) -> None:
+        tried.append(event.cursor)
+        hand_on(event)
+
+    monkeypatch.setattr(app.webhooks, "_hand_on", hand_on_and_count)
+    app.task_by_name("x").enqueue()
+    app.queue("default").configure(max_length=1)
+    hook = app.webhooks.create(URL, "queue.paused")
+    with app.listening():
+        app.queue("mail").pause()
+        eventually(lambda: len(tried) > 4, "it is tried longer than anything else")
+        app.queue("default").configure(max_length=2)
+        eventually(lambda: _sent(app, hook.id) == 1, "it is sent")
+    assert list(app.events(follow=False, types="worker.error")) == []

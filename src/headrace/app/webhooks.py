@@ -25,7 +25,15 @@ from headrace.core.retry import Retry
 from headrace.core.seal import opened
 from headrace.core.shelf import Paper
 from headrace.core.webhooks import Hook, body_of, key_of, secret_of, signature
-from headrace.errors import DuplicateJob, InvalidJob, PermanentError, RetryableError, WebhookNotFound
+from headrace.errors import (
+    DuplicateJob,
+    EngineUnavailable,
+    InvalidJob,
+    PermanentError,
+    QueueFull,
+    RetryableError,
+    WebhookNotFound,
+)
 from headrace.runtime.job import Job
 from headrace.runtime.listening import KIND as PLACES
 from headrace.runtime.listening import Place, Subscription
@@ -163,7 +171,9 @@ class Webhooks:
     @property
     def subscription(self) -> Subscription:
         """What makes jobs of events; one process at a time does."""
-        return Subscription(_SEAT, self._hand_on, Interest(), ask=self._wanted)
+        return Subscription(
+            _SEAT, self._hand_on, Interest(), ask=self._wanted, waits_for=(QueueFull, EngineUnavailable)
+        )
 
     def task(self) -> Task[..., Any, Any]:
         """What delivers them."""

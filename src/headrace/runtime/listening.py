@@ -42,6 +42,8 @@ class Subscription(Struct, frozen=True):
 
     What is wanted may change: then it is asked for, and None means that nothing is, for now. Whether to listen at all
     is asked all the time, and the answer may be a moment old; with True, it is what is wanted now.
+
+    What it `waits_for` is over some time: for that no event is passed over.
     """
 
     name: str
@@ -49,6 +51,7 @@ class Subscription(Struct, frozen=True):
     wanted: Interest
     everywhere: bool = False
     ask: Callable[[bool], Interest | None] | None = None
+    waits_for: tuple[type[Exception], ...] = ()
 
 
 class Place(Struct, frozen=True, omit_defaults=True):
@@ -226,15 +229,21 @@ class _Seat:
             if inspect.iscoroutine(answer):
                 runner.run(answer)
         except BaseException as error:  # also SystemExit or a cancel, which would end this thread and all handlers
-            if self._failures < len(_PAUSES):
+            if self._is_tried_again(error):
                 log.warning("subscription %s: %s, at %s; trying again", self.name, why(error), event.cursor)
-                self._wait_until = time.monotonic() + _PAUSES[self._failures]
-                self._failures += 1
                 return False
             self._pass_over(event, error)
         self._failures = 0
         self._reach(event.cursor)
         return self._is_noted()
+
+    def _is_tried_again(self, error: BaseException) -> bool:
+        """Whether it is, and then after a pause."""
+        if self._failures >= len(_PAUSES) and not isinstance(error, self._subscription.waits_for):
+            return False
+        self._wait_until = time.monotonic() + _PAUSES[min(self._failures, len(_PAUSES) - 1)]
+        self._failures += 1
+        return True
 
     def _pass_over(self, event: Happening, error: BaseException) -> None:
         log.error("subscription %s: event %s is passed over", self.name, event.cursor, exc_info=error)
