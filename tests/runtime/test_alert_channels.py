@@ -150,6 +150,12 @@ def test_nobody_there_is_told_without_what_is_secret(box: Mailbox) -> None:
         assert "hush" not in str(raised.value) + repr(told)
 
 
+@pytest.mark.parametrize("url", ["http://me:pw@127.0.0.1:1/x", "http://127.0.0.1:1/h\u00e4", "http://a..b/"])
+def test_an_address_that_can_not_be_asked_is_never_looked_up(url: str) -> None:
+    with pytest.raises(Undelivered, match="its address can't be used"):
+        deliver(Channel(name="ops", kind="webhook", url=url), [("raised", alert())], "m1", NOW)
+
+
 def test_a_log_line_is_as_loud_as_the_alert(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level(logging.DEBUG, "headrace.alerts"):
         news = [
@@ -335,6 +341,8 @@ def test_a_bad_setting_is_refused_without_telling_it(text: str) -> None:
         ("slack", {"url": "ftp://hush"}, "begins with https://"),
         ("slack", {"url": "http://[hush"}, "begins with https://"),
         ("slack", {"url": "https://x/a b hush"}, "begins with https://"),
+        ("slack", {"url": "https://x/h\u00e4hush"}, "%-codes"),
+        ("webhook", {"url": "https://me:hush@x/"}, "user or password"),
         ("slack", {"url": 5}, "url: that value is not valid"),
         ("slack", {"url": "https://x", "secret": "hush"}, "has no such field"),
         ("webhook", {"url": "https://x", "secrt": "hush"}, "did you mean 'secret'?"),

@@ -56,7 +56,11 @@ def test_a_receiver_refuses_the_rest(headers: dict[str, str], body: str, later: 
 
 
 @pytest.mark.parametrize(
-    "url", ["https://example.com/x", "http://localhost:8000", "http://127.0.0.1", "http://[::1]/x"]
+    "url",
+    [
+        *("https://example.com/x", "http://localhost:8000", "http://127.0.0.1", "http://[::1]/x"),
+        *("https://b\u00fccher.example/x", "https://example.com/h%C3%A4ken"),
+    ],
 )
 def test_https_and_this_machine_may_be_sent_to(url: str) -> None:
     assert check_url(url, insecure=False) == url
@@ -67,6 +71,13 @@ def test_https_and_this_machine_may_be_sent_to(url: str) -> None:
     [
         *("http://example.com", "ftp://example.com", "example.com", "", "https://", "https://me:pw@example.com", 7),
         *("https://example.com/a b", "https://example.com/\r\nx", "http://localhost.example.com", "https://x:99999"),
+        *(
+            "https://example.com/h\u00e4ken",
+            "https://example.com/?q=\u00e4",
+            "https://a..b/",
+            f"https://{'a' * 64}.com/",
+        ),
+        *("https://example.com/\x00", "https://example.com:0/"),
     ],
 )
 def test_other_addresses_are_refused(url: object) -> None:

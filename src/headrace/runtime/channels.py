@@ -22,6 +22,7 @@ from headrace.core.alerts import SEVERITIES, Severity
 from headrace.core.webhooks import key_of
 from headrace.core.words import nearest, short
 from headrace.errors import InvalidAlert, InvalidJob
+from headrace.runtime.posting import parts_of
 
 Kind = Literal["log", "webhook", "slack", "email"]
 Security = Literal["starttls", "tls", "none"]
@@ -135,13 +136,16 @@ def _typed(field: str, value: Any) -> Any:
 
 
 def _ensure_url(made: Channel) -> None:
-    try:
-        parts = urlsplit(made.url or "")
-        usable = parts.scheme in ("http", "https") and parts.hostname and (parts.port is None or parts.port > 0)
-    except ValueError:
-        usable = False
-    if not usable or not (made.url or "").isprintable() or " " in (made.url or ""):
-        raise InvalidAlert(f"url: a channel of the kind {made.kind} needs one that begins with https:// or http://")
+    parts = parts_of(made.url)
+    if parts is None:
+        raise InvalidAlert(
+            f"url: a channel of the kind {made.kind} needs one that begins with https:// or http://, with %-codes for "
+            "what is not ASCII"
+        )
+    if parts.username is not None:  # it would be taken for a part of the host, and looked up as such
+        raise InvalidAlert(
+            "url: it has a user or password in it, which is not sent; use a secret, or a token in its path"
+        )
     if made.secret is not None:
         signing_key(made.secret)
 

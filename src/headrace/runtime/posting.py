@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-from urllib.parse import urlsplit
+from urllib.parse import SplitResult, urlsplit
 
 from headrace.core.words import short
 from headrace.errors import InvalidJob
@@ -28,19 +28,30 @@ class NotTaken(Exception):
 
 def check_url(url: Any, *, insecure: bool) -> str:
     """The address, if messages may be sent there: by https, or to this machine, unless it is said that http will do."""
-    try:
-        parts = urlsplit(url) if isinstance(url, str) else None
-        host = parts.hostname if parts else None
-        _ = parts.port if parts else None
-    except ValueError:
-        parts = host = None
-    if parts is None or parts.scheme not in ("http", "https") or not host or any(mark in url for mark in "\r\n\t "):
-        raise InvalidJob(f"url: {short(url)} should look like https://example.com/hooks")
+    parts = parts_of(url)
+    if parts is None:
+        raise InvalidJob(
+            f"url: {short(url)} should look like https://example.com/hooks, with %-codes for what is not ASCII"
+        )
     if parts.username is not None:
         raise InvalidJob("url: it has a user or password in it, which would be shown; a receiver checks the signature")
-    if parts.scheme == "http" and not insecure and not _is_here(host):
+    if parts.scheme == "http" and not insecure and not _is_here(parts.hostname or ""):
         raise InvalidJob(f"url: {url} is not encrypted; use https, or allow it with insecure=True")
     return str(url)
+
+
+def parts_of(url: Any) -> SplitResult | None:
+    """The parts of an address that a request can be made of; None if none can."""
+    if not isinstance(url, str) or not url.isprintable() or " " in url:
+        return None
+    try:
+        parts = urlsplit(url)
+        is_there = bool(parts.hostname) and (parts.port is None or parts.port > 0)
+        (parts.hostname or "").encode("idna")  # as it will be looked up
+        parts._replace(netloc="").geturl().encode("ascii")
+    except ValueError:
+        return None
+    return parts if is_there and parts.scheme in ("http", "https") else None
 
 
 def _is_here(host: str) -> bool:
@@ -57,6 +68,9 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
 
     No message of an error has the address in it, which may hold a token.
     """
+    parts = parts_of(url)
+    if parts is None or parts.username is not None:  # it was stored when these were not refused
+        raise NotTaken("its address can't be used; change it")
     # Deferred: with http and email it takes more than a megabyte, and few workers send anything.
     import http.client
     import urllib.error
