@@ -97,3 +97,12 @@ def test_a_weak_secret_is_refused(secret: object) -> None:
 
 def test_a_secret_is_its_key() -> None:
     assert key_of(secret_of(b"x" * 32)) == b"x" * 32
+
+
+def test_no_other_bytes_pass_for_what_was_signed_and_no_header_breaks_the_check() -> None:
+    now, body = datetime.fromtimestamp(AT, UTC), "cut \ufffd short"
+    given = {**_headers(), "webhook-signature": signature(SECRET, MESSAGE, AT, body)}
+    assert verify(SECRET, given, body.encode(), now)
+    assert not verify(SECRET, given, b"cut \xff short", now)
+    assert not verify(SECRET, {**given, "webhook-signature": "v1,\udcff"}, body, now)
+    assert not verify(SECRET, {**given, "Webhook-Id": "\udcff"}, body, now)
