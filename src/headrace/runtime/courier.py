@@ -6,6 +6,7 @@ process that dies in between leaves its posts to others, so a channel may be tol
 
 from __future__ import annotations
 
+import hashlib
 import logging
 import threading
 from collections import defaultdict
@@ -46,6 +47,12 @@ class Errand:
         """Whether it leads to no other host."""
         return self._channel is None or self._channel.kind == "log"
 
+    @property
+    def _message_id(self) -> str:
+        """One for each set of posts: with another one beside it, what was sent before is not the same message."""
+        keys = [paper.key for paper, _ in self.posts]
+        return keys[0] if len(keys) == 1 else hashlib.sha256("\n".join(keys).encode()).hexdigest()[:32]
+
     def start(self) -> None:
         self._thread.start()
 
@@ -58,7 +65,7 @@ class Errand:
             if self._channel is None:
                 raise Undelivered("there is no such channel")
             if self.news:
-                deliver(self._channel, self.news, self.posts[0][0].key, self._now)
+                deliver(self._channel, self.news, self._message_id, self._now)
         except Undelivered as error:
             self.error = str(error)
         except Exception as error:  # whatever it is, the post is tried again
