@@ -56,3 +56,19 @@ def test_a_message_with_more_in_it_is_not_the_one_before(app: Headrace, clock: V
     first, again, both = (headers["webhook-id"] for _, headers, _ in hook.got)
     assert first == again
     assert both != first, "who has had the first would drop it, and never know of b"
+
+
+def test_that_it_is_over_is_not_told_before_that_it_began(app: Headrace, clock: VirtualClock, hook: Hook) -> None:
+    courier = courier_of(app)
+    raised = app.alerts.trigger("deploy", "it failed", notify="ops")
+    hook.status = 503
+    courier.deliver()
+    hook.status, hook.got = 200, []
+    app.alerts.resolve(raised.id)
+    app.alerts.trigger("other", "x", notify="ops")
+    courier.deliver()
+    assert told(hook) == [[("raised", "other")]], "no other alert waits for it"
+    clock.advance(15)
+    courier.deliver()
+    assert told(hook)[1:] == [[("raised", "deploy"), ("resolved", "deploy")]]
+    assert app.engine.shelf.browse(POST) == []

@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 from msgspec import structs
 
+from headrace.core.alerts import key_of
 from headrace.core.clock import Clock
 from headrace.core.shelf import Paper
 from headrace.core.words import why
@@ -110,11 +111,15 @@ class Courier:
         return [Errand(name, channels.get(name), posts, now) for name, posts in taken.items() if posts]
 
     def _due(self) -> dict[str, _Posts]:
-        now, due = self._clock.now(), defaultdict[str, _Posts](list)
-        for paper in self._desk.browse(POST):
+        now, due, ahead = self._clock.now(), defaultdict[str, _Posts](list), set[tuple[str, str]]()
+        for paper in self._desk.browse(POST):  # the oldest first
             post = decoded(paper, Post)
+            alert = post.news[1]
+            whose = (post.channel, key_of(alert.rule, alert.series))
             # Beyond that it would be a clock that was wrong.
-            if not now < post.due <= now + _LONGEST and len(due[post.channel]) < _AT_ONCE:
+            if now < post.due <= now + _LONGEST:
+                ahead.add(whose)  # that an alert is over is not told before that it began
+            elif whose not in ahead and len(due[post.channel]) < _AT_ONCE:
                 due[post.channel].append((paper, post))
         return {name: posts for name, posts in due.items() if posts}
 
