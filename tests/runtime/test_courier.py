@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 
 from headrace import Headrace
+from headrace.core.shelf import Paper
+from headrace.errors import EngineUnavailable
 from headrace.runtime.alert_desk import POST, AlertDesk
 from headrace.runtime.courier import Courier
 from headrace.testing import VirtualClock
+from tests.runtime.kit import eventually
 from tests.runtime.receivers import Hook, web_server
 
 
@@ -72,3 +76,51 @@ def test_that_it_is_over_is_not_told_before_that_it_began(app: Headrace, clock: 
     courier.deliver()
     assert told(hook)[1:] == [[("raised", "deploy"), ("resolved", "deploy")]]
     assert app.engine.shelf.browse(POST) == []
+
+
+@pytest.mark.engines("sqlite")
+def test_who_could_not_set_out_has_told_nobody(
+    app: Headrace, clock: VirtualClock, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(thread: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    courier = courier_of(app)
+    app.alerts.trigger("deploy", "it failed", notify="ops")
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", refuse)
+        with pytest.raises(RuntimeError):
+            courier.set_out()
+    courier.set_out()
+    assert len(app.engine.shelf.browse(POST)) == 1
+    clock.advance(120)
+    eventually(lambda: not courier.set_out() and told(hook) == [[("raised", "deploy")]], "it is told later")
+
+
+@pytest.mark.engines("sqlite")
+def test_what_was_told_is_not_told_again_because_the_store_is_away(
+    app: Headrace, clock: VirtualClock, hook: Hook, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def away(papers: Sequence[Paper]) -> bool:
+        raise EngineUnavailable("on purpose")
+
+    courier = courier_of(app)
+    app.alerts.trigger("deploy", "it failed", notify="ops")
+    courier.set_out()
+    eventually(lambda: told(hook), "it is told")
+    with monkeypatch.context() as patch:
+        patch.setattr(app.engine.shelf, "remove", away)
+        eventually(lambda: _is_cut_off(courier), "it is about to be settled")
+    eventually(lambda: not courier.set_out(), "it is settled")
+    clock.advance(3600)
+    courier.deliver()
+    assert told(hook) == [[("raised", "deploy")]]
+    assert app.engine.shelf.browse(POST) == []
+
+
+def _is_cut_off(courier: Courier) -> bool:
+    try:
+        courier.set_out()
+    except EngineUnavailable:
+        return True
+    return False

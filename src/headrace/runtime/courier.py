@@ -37,7 +37,7 @@ class Errand:
     def __init__(self, name: str, channel: Channel | None, posts: _Posts, now: int) -> None:
         self.name = name
         self.posts = posts
-        self.error: str | None = None
+        self.error: str | None = "nobody has set out"
         self._channel = channel
         self._now = now
         self.news = [post.news for _, post in posts if channel is None or channel.is_told_of(post.news[1].severity)]
@@ -67,6 +67,7 @@ class Errand:
                 raise Undelivered("there is no such channel")
             if self.news:
                 deliver(self._channel, self.news, self._message_id, self._now)
+            self.error = None
         except Undelivered as error:
             self.error = str(error)
         except Exception as error:  # whatever it is, the post is tried again
@@ -84,14 +85,15 @@ class Courier:
     def set_out(self) -> bool:
         """Send what is due, in the background, and keep what has come back; whether any is on the way."""
         for name in [name for name, errand in self._on_the_way.items() if errand.is_over]:
-            self._settle(self._on_the_way.pop(name))
+            self._settle(self._on_the_way[name])  # if the store is away it is settled later, not sent once more
+            del self._on_the_way[name]
         for errand in self._errands():
             if errand.is_short:
                 errand.run()
                 self._settle(errand)
             else:
-                self._on_the_way[errand.name] = errand
                 errand.start()
+                self._on_the_way[errand.name] = errand
         return bool(self._on_the_way)
 
     def deliver(self) -> int:
