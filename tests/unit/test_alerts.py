@@ -168,6 +168,21 @@ def test_one_that_is_over_is_remembered_for_its_cooldown() -> None:
     assert not is_forgotten(story.alert, 10 * MINUTE, at(99)), "it is open"
 
 
+def test_a_clock_that_was_wrong_keeps_no_alert_from_being_told_or_ended() -> None:
+    year = 365 * 24 * 60
+    pending, firing, blind = Story(), Story(), Story()
+    pending.look(year, True)
+    assert [pending.look(minute, True) for minute in (0, 1)] == [(None, False), ("raised", True)]
+    for minute in (year - 1, year):
+        firing.look(minute, True)
+        blind.look(minute, True)
+    assert [firing.look(minute, True)[0] for minute in (0, 9, 10)] == [None, None, "repeated"]
+    blind.look(year, None)
+    assert [blind.look(minute, None)[0] for minute in (0, 60)] == [None, "resolved"]
+    assert blind.alert is not None
+    assert is_forgotten(blind.alert, 10 * MINUTE, at(60))
+
+
 def test_one_that_is_raised_by_hand_is_told_once_in_its_cooldown() -> None:
     rule = Rule(name="deploy", when="", summary="the deploy failed", cooldown=MINUTE)
     first = trigger(rule, {"host": "a"}, None, at(0), "id1", False)

@@ -139,6 +139,8 @@ def step(
     rule: Rule, series: dict[str, str], before: Alert | None, answer: Answer, now: int, new_id: str, muted: bool = False
 ) -> Step:
     """What the alert is after this look. `muted` tells that it is silenced."""
+    if before is not None and before.told_at is not None:
+        before = replace(before, told_at=_believed(before.told_at, rule.cooldown, now))
     known = before if before is not None and before.is_open else None
     if answer.holds is None:
         return _unknown(known, before, now, muted)
@@ -175,13 +177,14 @@ def _begun(rule: Rule, series: dict[str, str], before: Alert | None, now: int, n
 
 
 def _held(rule: Rule, alert: Alert, now: int, muted: bool) -> Step:
+    if alert.state == "pending":
+        alert = replace(alert, since=_believed(alert.since, rule.for_, now))
     if alert.state == "acknowledged" or (alert.state == "pending" and now - alert.since < rule.for_):
         return Step(alert)
     is_new = alert.state == "pending"
     if is_new:
         alert = replace(alert, state="firing", fired_at=now)
-    rested = alert.told_at is None or now - alert.told_at >= rule.cooldown
-    if rested and not muted:
+    if _has_rested(alert, rule.cooldown, now) and not muted:
         told = replace(alert, told_at=now, told=alert.told + 1)
         return Step(told, "repeated" if alert.told else "raised", tell=True)
     return Step(alert, "raised" if is_new else None)
@@ -198,7 +201,7 @@ def _over(known: Alert | None, before: Alert | None, now: int, muted: bool) -> S
 def _unknown(known: Alert | None, before: Alert | None, now: int, muted: bool) -> Step:
     if known is None:
         return Step(before)
-    since = known.no_data_since or now
+    since = _believed(known.no_data_since or now, NO_DATA_ENDS, now)
     if now - since < NO_DATA_ENDS:
         return Step(replace(known, no_data_since=since))
     return Step(None) if known.state == "pending" else resolve(known, now, by="no data for an hour", muted=muted)
@@ -219,7 +222,17 @@ def acknowledge(alert: Alert, now: int, by: str | None, note: str | None) -> Ste
 
 def is_forgotten(alert: Alert, cooldown: int, now: int) -> bool:
     """Whether one that is over need not be remembered any more: the next one would be told at once."""
-    return not alert.is_open and (alert.told_at is None or now - alert.told_at >= cooldown)
+    return not alert.is_open and _has_rested(alert, cooldown, now)
+
+
+def _has_rested(alert: Alert, cooldown: int, now: int) -> bool:
+    """Whether its cooldown is over; told later than one from now it was by a clock that was wrong."""
+    return alert.told_at is None or not now - cooldown < alert.told_at <= now + cooldown
+
+
+def _believed(since: int, span: int, now: int) -> int:
+    """When something began that lasts so long; now, if it is so far ahead that the clock was wrong."""
+    return now if since > now + span else since
 
 
 def trigger(rule: Rule, series: dict[str, str], before: Alert | None, now: int, new_id: str, muted: bool) -> Step:
