@@ -290,6 +290,16 @@ def test_what_no_rule_can_see_is_raised_by_hand(app: Headrace, clock: VirtualClo
         app.alerts.trigger("queue_depth", "no")
 
 
+def test_labels_may_be_as_long_as_is_allowed(app: Headrace) -> None:
+    labels = {f"label{number}": "".join(map(chr, range(0x4E00, 0x4E00 + 500))) for number in range(20)}
+    others = {**labels, "label7": "another"}
+    first, second = (app.alerts.trigger("deploy", "it failed", labels=one) for one in (labels, others))
+    assert first.id != second.id
+    assert app.alerts.trigger("deploy", "it failed", labels=labels).id == first.id
+    assert app.alerts.resolve(first.id).labels == labels
+    assert [alert.id for alert in app.alerts.active()] == [second.id]
+
+
 def test_history_comes_in_pages_and_old_entries_go(app: Headrace, clock: VirtualClock) -> None:
     for place in range(5):
         app.alerts.trigger(f"t{place}", "x")

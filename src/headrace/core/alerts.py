@@ -13,6 +13,7 @@ its cooldown is shown, and told when that is over, if it still holds.
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Mapping
 from typing import Literal, NamedTuple, get_args
 
@@ -30,6 +31,7 @@ Deed = Literal["raised", "repeated", "acknowledged", "resolved"]
 OPEN: tuple[AlertState, ...] = ("pending", "firing", "acknowledged")
 NO_DATA_ENDS = 3_600_000
 _SHOWN_FIGURES = 4
+_LONGEST_KEY = 2000  # bytes
 
 
 class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -128,8 +130,9 @@ News = tuple[Deed, Alert]  # what somebody is told
 
 
 def key_of(rule: str, series: Mapping[str, str]) -> str:
-    """What tells an alert from all others that there are at the same time."""
-    return "\n".join([rule, *(f"{name}={series[name]}" for name in sorted(series))])
+    """What tells an alert from all others that there are at the same time. A key of PostgreSQL has not much room."""
+    key = "\n".join([rule, *(f"{name}={series[name]}" for name in sorted(series))])
+    return key if len(key.encode()) <= _LONGEST_KEY else f"{rule}\n#{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 # -- from one look to the next

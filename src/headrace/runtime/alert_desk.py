@@ -115,9 +115,8 @@ class AlertDesk:
         if step.alert is None:
             return before is None or self._shelf.remove([before])
         now = self._clock.now()
-        key = key_of(step.alert.rule, step.alert.series)
-        version = 0 if before is None else before.version
-        papers = [Paper(ALERT, key, version, _text(step.alert))]
+        paper = before or Paper(ALERT, key_of(step.alert.rule, step.alert.series), 0, "")
+        papers = [rewritten(paper, step.alert)]
         if before is not None and papers[0].value == before.value:
             return True
         if step.deed is not None:
