@@ -206,7 +206,7 @@ def test_anybody_can_go_on_behind_any_event(engine: Engine) -> None:
     assert everything[-1].cursor == engine.events.last()
 
 
-@pytest.mark.parametrize("cursor", ["", "x", "1-2-3", "-1", "1.", "1\n", 7, "9" * 30])
+@pytest.mark.parametrize("cursor", ["", "x", "1-2-3", "-1", "1.", "1\n", 7, "9" * 30, "9" * 20, "1-" + "9" * 20])
 def test_what_is_no_cursor_is_refused(engine: Engine, cursor: Any) -> None:
     with pytest.raises(InvalidJob, match="cursor"):
         engine.events.read(cursor, 1)

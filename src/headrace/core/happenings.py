@@ -26,6 +26,7 @@ TYPES = (
     *("archive.swept", "archive.failed"),
 )
 _KINDS = tuple(dict.fromkeys(name.partition(".")[0] for name in TYPES))
+_LAST = 2**63 - 1  # of any store: there a greater number is an error
 _CURSOR = re.compile(r"([0-9]{1,20}(?:-[0-9]{1,20})?)(?:\.([0-9]{1,9}))?", re.ASCII)
 
 
@@ -83,6 +84,6 @@ def _named_by(pattern: Any) -> tuple[str, ...]:
 def page_of(cursor: Any) -> tuple[str, int | None]:
     """The page that a cursor is on, and its place on it; None if it is behind all that is there."""
     match = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
-    if match is None:
+    if match is None or any(int(part) > _LAST for part in match[1].split("-")):
         raise InvalidJob(f"cursor: {short(cursor)} is not the cursor of an event")
     return match[1], None if match[2] is None else int(match[2])
