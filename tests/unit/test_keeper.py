@@ -66,6 +66,19 @@ def test_a_chore_that_fails_is_tried_again_and_keeps_nobody_from_his_own(
     assert failing.is_enough.wait(WITHIN)
 
 
+def test_a_chore_that_goes_on_failing_is_tried_less_and_less_often_though_others_do_well() -> None:
+    class Failing:
+        def do(self) -> float:
+            raise ValueError("a defect")
+
+    failing, well = Failing(), Counting(1)
+    keeper, pauses = Keeper([failing, well]), list[float]()
+    for _ in range(7):
+        pauses.append(keeper._guarded(failing))
+        keeper._guarded(well)
+    assert pauses == [1, 2, 4, 8, 16, 30, 30]
+
+
 def test_it_rests_longer_beside_jobs(keepers: list[Keeper]) -> None:
     took = {}
     for has_jobs in (False, True):

@@ -50,7 +50,7 @@ class Keeper:
         self._has_jobs = has_jobs
         self._wanted = [(0.0, chore) for chore in chores]
         self._busy_since: dict[Chore, float] = {}  # those that always had more to do since then
-        self._outage = 0.0
+        self._failing: dict[Chore, float] = {}  # those that failed the last time, and the pause that they had then
         self.sign = Sign("keeper")
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
@@ -91,11 +91,12 @@ class Keeper:
     def _guarded(self, chore: Chore) -> float:
         try:
             pause = chore.do()
-            self._outage = 0.0
+            self._failing.pop(chore, None)
             return pause
         except EngineUnavailable as error:
             log.warning("the store is not available: %s", error)
         except Exception:
             log.exception("a chore failed; it is tried again later")
-        self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
-        return self._outage
+        pause = min(max(self._failing.get(chore, 0.0) * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
+        self._failing[chore] = pause
+        return pause
