@@ -259,6 +259,27 @@ def _follow(engine: Engine, seen: list[Happening], count: int, deadline: float) 
 
 
 @pytest.mark.engines("postgres")
+def test_tables_that_were_restored_from_another_server_are_followed_from_then_on(
+    store: StoreUnderTest, engine: Engine
+) -> None:
+    import psycopg  # as below
+
+    engine.insert(numbered(3), now=NOW)
+    address, _, options = store.address.partition("?")
+    with psycopg.connect(address) as db:  # as if it had made very many transactions
+        schema = options.partition("schema=")[2]
+        db.execute(f"UPDATE {schema}.headrace_events SET xid = '1000000000000'")
+    for place in range(4):
+        engine.events.tell([Group("queue.paused", NOW, f"q{place}")])
+    assert [event.queue for event in told(engine)] == ["q0", "q1", "q2", "q3"]
+    for cursor in ("1000000000000-1", "1000000000000-1.2"):
+        assert [event.queue for event in told(engine, cursor)] == ["q0", "q1", "q2", "q3"]
+    assert engine.events.trim(0, 4, 2) == 1, "what is of there goes first, and pushes nothing out"
+    assert engine.events.trim(0, 4, 2) == 0
+    assert len(told(engine)) == 4
+
+
+@pytest.mark.engines("postgres")
 def test_a_page_that_is_committed_late_is_not_passed_over(store: StoreUnderTest, engine: Engine) -> None:
     import psycopg  # a run on the other engines alone needs no driver
 

@@ -13,10 +13,13 @@ FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM headrace_jo
       GROUP BY queue, task) AS told
 HAVING count(*) > 0;
 
+-- A cursor from the future is of another server, whose tables were restored here: all that has happened since is behind
+-- it. So are the pages of there; they are told nobody.
 -- name: read_events
 SELECT coalesce(json_agg(json_build_array(xid || '-' || seq, page, true_of)), '[]')::text FROM (
     SELECT * FROM headrace_events
-    WHERE (xid, seq) > (split_part(:after, '-', 1)::xid8,
+    WHERE (xid, seq) > (CASE WHEN split_part(:after, '-', 1)::xid8 < pg_snapshot_xmax(pg_current_snapshot())
+                             THEN split_part(:after, '-', 1)::xid8 ELSE '0'::xid8 END,
                         coalesce(nullif(split_part(:after, '-', 2), ''), '0')::bigint - :inside)
       AND xid < pg_snapshot_xmin(pg_current_snapshot())
     ORDER BY xid, seq LIMIT :limit) AS page;
@@ -26,22 +29,29 @@ SELECT coalesce((SELECT xid || '-' || seq FROM headrace_events WHERE xid < pg_sn
                  ORDER BY xid DESC, seq DESC LIMIT 1), '0');
 
 -- The oldest pages that are too old or too many. What is from the future is of another server, whose tables were
--- restored here: its place in the order means nothing any more.
+-- restored here: its place in the order means nothing any more, and none of it counts.
 -- name: trim_events
-WITH newest AS MATERIALIZED (
-    SELECT xid, seq FROM headrace_events ORDER BY xid DESC, seq DESC LIMIT 1
+WITH ahead AS MATERIALIZED (
+    SELECT xid, seq FROM headrace_events WHERE xid >= pg_snapshot_xmax(pg_current_snapshot())
+    ORDER BY xid DESC, seq DESC LIMIT :limit
+), newest AS MATERIALIZED (
+    SELECT xid, seq FROM headrace_events WHERE xid < pg_snapshot_xmax(pg_current_snapshot())
+    ORDER BY xid DESC, seq DESC LIMIT 1
 ), beyond AS MATERIALIZED (
     SELECT coalesce(sum(size), 0) - :most AS events FROM headrace_events
+    WHERE xid < pg_snapshot_xmax(pg_current_snapshot())
 ), oldest AS MATERIALIZED (
     SELECT xid, seq, at, sum(size) OVER (ORDER BY xid, seq) AS upto
     FROM (SELECT xid, seq, at, size FROM headrace_events ORDER BY xid, seq LIMIT :limit) AS page
 )
 DELETE FROM headrace_events AS page
 WHERE (page.xid, page.seq) IN (
+    SELECT xid, seq FROM ahead
+    UNION ALL
     SELECT oldest.xid, oldest.seq FROM oldest, newest, beyond
     WHERE (oldest.xid, oldest.seq) < (newest.xid, newest.seq)
-      AND (oldest.at < :before OR oldest.upto <= beyond.events
-           OR oldest.xid >= pg_snapshot_xmax(pg_current_snapshot())));
+      AND (oldest.at < :before OR oldest.upto <= beyond.events)
+    LIMIT :limit);
 
 -- name: hush
 INSERT INTO headrace_store (name, value) VALUES ('hush', '') ON CONFLICT (name) DO NOTHING;
