@@ -15,6 +15,8 @@ from msgspec import structs
 
 from headrace import AlertNotFound, Headrace, InvalidAlert
 from headrace.core import alerts as core
+from headrace.core import figures
+from headrace.core.happenings import TYPES
 from headrace.core.pages import Group
 from headrace.core.shelf import Paper
 from headrace.core.shipped_rules import SHIPPED
@@ -22,6 +24,7 @@ from headrace.core.states import State
 from headrace.runtime.alert_desk import POST, RULE, AlertDesk
 from headrace.runtime.alerting import Alerting, Round
 from headrace.runtime.chores import chores_of
+from headrace.runtime.meter import Meter
 from headrace.runtime.readings import StoreReadings
 from headrace.runtime.staleness import Staleness, last_survey
 from headrace.testing import VirtualClock
@@ -350,6 +353,29 @@ def test_the_store_tells_what_it_can_at_this_moment(app: Headrace, clock: Virtua
     assert off.value("enqueued", {}, 60_000) is None, "what nobody counts is not zero"
     assert off.labels(("task",), None) == []
     assert StoreReadings(app.engine, app.settings).labels(("queue",), None) == [{"queue": "mail"}, {"queue": "slow"}]
+
+
+@pytest.mark.engines("sqlite")
+def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: VirtualClock) -> None:
+    meter = Meter(app.engine, app.settings)
+    for _ in range(2):  # an hour ago, and now
+        clock.advance(3600)
+        now, swept = clock.now(), {"archived": 3, "partitions_created": 2, "partitions_detached": 1}
+        told = [
+            Group(kind, now, "mail", "send", "w", ["x"], [1], [5], [9]) for kind in TYPES if kind.startswith("job.")
+        ]
+        told += [Group("schedule.fired", now, "mail", "send"), Group("schedule.skipped", now, "mail", "send")]
+        told += [Group("worker.lost", now, worker="w"), Group("dead.resolved", now, "mail", "send")]
+        told += [Group("archive.swept", now, runs=[1500], data=[swept])]
+        told += [Group("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
+        app.engine.events.tell(told)
+    meter.catch_up()
+    readings = StoreReadings(app.engine, app.settings)
+    for name in figures.TALLIED:
+        if name != "dead_entered":  # which it counts where they are
+            assert readings.value(name, {}, 300_000) == meter.value(name, window=300_000) != 0, name
+            assert readings.baseline(name, {}, 3_600_000) == pytest.approx(meter.baseline(name), rel=0.001), name
+    assert app.alerts.rules.test(when="archive_failures[5m] > 0")[0].holds
 
 
 def test_what_was_measured_is_told_apart_and_has_a_usual_value(app: Headrace, clock: VirtualClock) -> None:

@@ -43,13 +43,13 @@ class Measured:
     def __init__(self, meter: Meter, now: int) -> None:
         self._meter = meter
         self._now = now
-        self._spans: dict[tuple[int, int], _Span] = {}
+        self._spans: dict[tuple[bool, int, int], _Span] = {}
 
     def value(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
         """A metric over the last so many milliseconds; None without any data."""
         if name in figures.GAUGED:
             return self._meter.value(name, queue=labels.get("queue"), window=window)
-        since, span = self._lately(window)
+        since, span = self._lately(window, of_archive=name in figures.OF_ARCHIVE)
         cell = span.told_apart(_shape(labels)).get(_who(labels), EMPTY)
         return figures.tallied(name, cell, (self._now - since) / 1000)
 
@@ -61,7 +61,7 @@ class Measured:
         if name in figures.GAUGED:
             return self._meter.baseline(name, queue=labels.get("queue"))
         end = HOUR.start(self._now)
-        span = self._within(HOUR, max(end - DAY, 0), end - 1)
+        span = self._within(HOUR, max(end - DAY, 0), end - 1, of_archive=name in figures.OF_ARCHIVE)
         cell = span.told_apart(_shape(labels)).get(_who(labels))
         lasted = end - span.began
         usual = None if cell is None else figures.tallied(name, cell, lasted / 1000)
@@ -69,27 +69,35 @@ class Measured:
 
     def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
         """The queues, tasks or workers, or pairs of them, of which anything was counted in this time."""
-        _, span = self._lately(window)
+        _, span = self._lately(window, of_archive=False)
         found = span.told_apart(_shape(per))
         named = sorted(who for who in found if all(name for name, told in zip(who, _shape(per), strict=True) if told))
         return [{label: str(who[_LABELS.index(label)]) for label in per} for who in named]
 
-    def _lately(self, window: int) -> tuple[int, _Span]:
+    def _lately(self, window: int, *, of_archive: bool) -> tuple[int, _Span]:
         width = width_within(window)
         since = buckets.since(width, window, self._now)
-        return since, self._within(width, since, self._now)
+        return since, self._within(width, since, self._now, of_archive=of_archive)
 
-    def _within(self, width: Width, since: int, until: int) -> _Span:
-        key = (width.span, since)
+    def _within(self, width: Width, since: int, until: int, *, of_archive: bool) -> _Span:
+        key = (of_archive, width.span, since)
         if key not in self._spans:
-            jobs = list(self._meter.jobs(width, since, until))
-            cells: list[tuple[_Who, Cell]] = [
-                ((*place, None), cell) for _, some in jobs for place, cell in some.items()
-            ]
-            for _, workers in self._meter.workers(width, since, until):
-                cells += [((None, None, name), cell) for name, cell in workers.items()]
-            self._spans[key] = _Span(cells, min((start for start, _ in jobs), default=until))
+            self._spans[key] = (self._swept if of_archive else self._worked)(width, since, until)
         return self._spans[key]
+
+    def _worked(self, width: Width, since: int, until: int) -> _Span:
+        """What became of jobs, of each queue and task, and under each worker."""
+        jobs = list(self._meter.jobs(width, since, until))
+        cells: list[tuple[_Who, Cell]] = [((*place, None), cell) for _, some in jobs for place, cell in some.items()]
+        for _, workers in self._meter.workers(width, since, until):
+            cells += [((None, None, name), cell) for name, cell in workers.items()]
+        return _Span(cells, min((start for start, _ in jobs), default=until))
+
+    def _swept(self, width: Width, since: int, until: int) -> _Span:
+        """What walks over finished jobs have done, which is of no queue."""
+        found = list(self._meter.sweeps(width, since, until))
+        everywhere: _Who = (None, None, None)
+        return _Span([(everywhere, cell) for _, cell in found], min((start for start, _ in found), default=until))
 
 
 def _who(labels: Mapping[str, str]) -> _Who:
