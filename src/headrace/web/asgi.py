@@ -43,7 +43,7 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
         Mount(tables.PREFIX, tables.router()),
         *entrance.routes(dashboard),
     ]
-    inner = Starlette(routes=routes, exception_handlers={HTTPException: _told})
+    inner = Starlette(routes=routes, exception_handlers={HTTPException: _told, Refused: _refused})
     guard = Guard(inner, app, door, settings, login=True)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
     return Web(surface, dashboard.get_ready, guard.end)
@@ -94,6 +94,12 @@ async def _told(request: Request, error: Exception) -> Response:
     kind = {404: "not-found", 405: "method-not-allowed"}.get(error.status_code, "refused")
     detail = f"{request.method} {request.url.path}: {error.detail.lower()}"
     return answer(Refused(error.status_code, kind, detail, dict(error.headers or {})), request.url.path)
+
+
+async def _refused(request: Request, error: Exception) -> Response:
+    """What is refused on the way to a page, or while its body is read."""
+    assert isinstance(error, Refused)
+    return answer(error, request.url.path)
 
 
 def _under(prefix: str, inner: ASGIApp) -> ASGIApp:

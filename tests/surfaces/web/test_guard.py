@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
@@ -148,6 +148,16 @@ def test_a_client_that_asks_too_often_is_told_when_to_come_back(app: Headrace) -
 
 def test_a_body_that_is_too_large_is_refused_by_the_length_it_tells(app: Headrace) -> None:
     told = client(app, max_body=2048).post(PAUSE, content=b"x" * 4096)
+    assert (told.status_code, told.json()["type"]) == (413, "urn:headrace:body-too-large")
+
+
+@pytest.mark.parametrize("path", ["/login", "/jobs", "/logout", "/api/v1/jobs"])
+def test_a_body_that_does_not_tell_its_length_is_refused_once_it_is_too_large(app: Headrace, path: str) -> None:
+    async def parts() -> AsyncIterator[bytes]:
+        for _ in range(4):
+            yield b"x" * 1024
+
+    told = client(app, max_body=2048).post(path, content=parts(), headers={"x-requested-with": "x"})
     assert (told.status_code, told.json()["type"]) == (413, "urn:headrace:body-too-large")
 
 
