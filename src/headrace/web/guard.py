@@ -29,7 +29,8 @@ from headrace.web.remote import Remote
 COOKIE = "headrace_session"
 FORM_FIELD = "form_token"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_OPEN = ("/healthz", "/readyz", "/login", "/static/")
+_OPEN = frozenset({"/healthz", "/readyz", "/login"})
+_OPEN_BELOW = "/static/"
 _PREFLIGHTED = frozenset({"PUT", "PATCH", "DELETE"})  # no page sends these to another site without asking it first
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -146,7 +147,7 @@ class Guard:
         _refuse_other_sites(scope, request)
         caller = self._caller(request, client)
         if caller is None:
-            if not _path(scope).startswith(_OPEN):
+            if (path := _path(scope)) not in _OPEN and not path.startswith(_OPEN_BELOW):
                 raise self._nobody(request)
             caller = Caller("nobody", "viewer", "session")
         if self._pace is not None and caller.role != "worker":

@@ -93,6 +93,26 @@ def test_guessing_is_slowed_down_and_who_knows_the_word_is_not_locked_out_elsewh
     assert codes[10:] == [429] * 5
 
 
+@pytest.mark.parametrize("path", ["/", "/jobs", "/queues/mail", "/system", "/palette?q=mail", "/nowhere", "/live"])
+def test_a_worker_may_not_look_at_the_dashboard(app: Headrace, path: str) -> None:
+    there = client(app, at=BEYOND, auth=["worker=node:5f2a"], tokens=["worker=node:81d0"])
+    for who in (basic("node", "5f2a"), bearer("81d0")):
+        told = there.get(path, headers=who)
+        assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forbidden")
+        assert "needs the role viewer" in told.json()["detail"]
+    assert there.get("/login", headers=basic("node", "5f2a")).status_code == 200  # to come back as somebody else
+
+
+@pytest.mark.parametrize("options", [{}, {"auth": ["ann:s3cret"]}])
+def test_who_is_not_known_sees_nothing_of_the_store_below_an_open_path(app: Headrace, options: Any) -> None:
+    there = client(app, at=BEYOND, **options)
+    for path in ("/loginx", "/login/x", "/healthz/x", "/readyzx"):
+        assert there.get(path).status_code == (401 if options else 403), path
+    for path in ("/static/", "/static/x", "/static/x/y/z"):
+        told = there.get(path)
+        assert (told.status_code, told.text) == (404, ""), path
+
+
 def test_a_read_only_server_changes_nothing_whoever_asks(app: Headrace) -> None:
     there = client(app, read_only=True)
     told = there.post(PAUSE, json={})

@@ -37,7 +37,9 @@ def routes(frame: Frame) -> list[BaseRoute]:
 
 
 def visitor_of(request: Request) -> Visitor:
+    """Who asks for a page, if they may look: a worker may not, whose token lies on many machines."""
     seen = visit_of(request.scope)
+    seen.require("viewer")
     return Visitor(
         name=seen.caller.name,
         may_write=seen.may("admin"),

@@ -39,6 +39,7 @@ PART = "X-Headrace-Part"  # a script asks for what changes of a page, without th
 AGE = "X-Headrace-Age"  # and is told for how many milliseconds the counts on it have been known
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
+_ANYBODY = Visitor(name="", may_write=False, token="")
 _MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound, AlertNotFound, WebhookNotFound)
 
 
@@ -68,7 +69,8 @@ class Frame:
         """Everything the dashboard answers to."""
         pages = [Route(view.path, self._page(view), methods=["GET"], name=view.template) for view in self._views]
         forms = [Route(action.path, self._form(action), methods=["POST"]) for action in self._actions]
-        files = Route("/static/{version}/{file}", self._static, methods=["GET"])
+        # Every path below, as these are open to all: nobody is to be led from here to the page of an unknown path.
+        files = Route("/static/{file:path}", self._static, methods=["GET"])
         return [files, Route("/palette", self._palette, methods=["GET"]), *forms, *pages]
 
     def get_ready(self) -> None:
@@ -126,8 +128,9 @@ class Frame:
         return self.trouble(self._visit(request), JobNotFound(request.url.path))
 
     def bare(self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
-        """A page without the frame around it."""
-        return self._rendered(self._visit(request), template, shown, status)
+        """A page without the frame around it, for anybody."""
+        visit = Visit(request, self._app, self._glance.of_visit(), _ANYBODY)
+        return self._rendered(visit, template, shown, status)
 
     # -- actions
 
@@ -192,7 +195,7 @@ class Frame:
         )
 
     async def _static(self, request: Request) -> Response:
-        name = request.path_params["file"]
+        name = request.path_params["file"].partition("/")[2]  # behind the version
         if name not in self._files:
             return Response(status_code=404)
         kind = _KINDS.get(name.rpartition(".")[2], "application/octet-stream")
