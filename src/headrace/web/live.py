@@ -148,9 +148,9 @@ class Live:
 
     async def listen(self, telling: Telling, after: str | None) -> AsyncIterator[bytes]:
         """The stream of one listener: what it has missed, then what comes; a comment when there is nothing to tell."""
-        seen = after
-        if after is not None:
-            async for reached, chunk in self._missed(telling, after, None):
+        seen = None if after is None else await self._within(after)
+        if seen is not None:
+            async for reached, chunk in self._missed(telling, seen, None):
                 seen = reached
                 yield chunk
         listener = await self._join(telling, seen)
@@ -170,6 +170,14 @@ class Live:
         for listener in list(self._listeners):
             listener.drop()
 
+    async def _within(self, after: str) -> str:
+        """The cursor, or the end of all events if it is behind that: it is from a store that was there before.
+
+        Who waited at such a cursor would hear nothing, and with the first one, whose cursor the reader begins at, all.
+        """
+        last = await run_sync(self._app.engine.events.last)
+        return last if position(after) > position(last) else after
+
     async def _join(self, telling: Telling, seen: str | None) -> Listener:
         async with self._joining:
             is_idle = self._task is None or self._task.done()
@@ -188,7 +196,8 @@ class Live:
         """What is behind a cursor, up to a position or to the end; each chunk with the cursor it reaches to."""
         while until is None or position(after) < until:
             pages = await run_sync(self._app.engine.events.read, after, _PAGES)
-            pages = [page for page in pages if page[0] != after]
+            # What is behind the position is told by the reader.
+            pages = [page for page in pages if page[0] != after and (until is None or position(page[0]) <= until)]
             if not pages:
                 return
             chunk = await run_sync(telling.write, pages, after)
@@ -272,6 +281,9 @@ class Stream:
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        if scope["method"] == "HEAD":  # who asks for no body would wait for its end on this connection for ever
+            await send({"type": "http.response.body", "body": b""})
+            return
         chunks = self._lives.here().listen(self._telling, self._after)
         sending = asyncio.create_task(_send_all(chunks, send))
         leaving = asyncio.create_task(_left(receive))

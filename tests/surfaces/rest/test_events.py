@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
+import re
 import socket
 import threading
 from collections.abc import Iterator
+from http.client import HTTPConnection
+from typing import cast
 
 import pytest
 
 from headrace import Headrace, Job
 from headrace.core.happenings import Interest
 from headrace.core.pages import Group
-from headrace.web.live import Changes, EachEvent, Listener, position
+from headrace.web.live import Changes, EachEvent, Listener, Live, Page, Telling, position
 from tests.patience import PATIENCE
 from tests.surfaces.rest.served import Listening, served
 
@@ -71,6 +75,66 @@ def test_from_inside_a_page_too(app: Headrace, port: int) -> None:
     assert len({frame["id"] for frame in frames}) == 5
     with Listening(port, f"/api/v1/events?since={frames[2]['id']}") as again:
         assert [again.event()["job_id"] for _ in range(2)] == ids[3:]
+
+
+def test_a_cursor_from_beyond_the_last_event_goes_on_from_now_and_keeps_nobody_from_hearing(
+    app: Headrace, port: int
+) -> None:
+    with Listening(port, **{"Last-Event-ID": "99999999999999"}) as lost:  # it is the first to listen
+        assert lost.response.readline() == b"retry: 2000\n"
+        with Listening(port) as other:
+            other.response.readline()
+            ids = [app.enqueue("add", n, n).id for n in range(2)]
+            assert [lost.event()["job_id"] for _ in ids] == ids
+            assert [other.event()["job_id"] for _ in ids] == ids
+
+
+def test_what_is_told_while_one_joins_is_told_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    pages = [(str(n), [Group("job.enqueued", 0, "mail", "add", None, [str(n)])]) for n in range(1, 5)]
+    known = ["1"]  # the last page that the store has
+
+    class Events:
+        def last(self) -> str:
+            return known[0]
+
+        def read(self, after: str, limit: int) -> list[Page]:
+            return [page for page in pages if position(after) < position(page[0]) <= position(known[0])]
+
+    class Store:
+        engine = type("Engine", (), {"events": Events()})()
+
+    async def heard() -> bytes:
+        live = Live(cast(Headrace, Store()))
+        reader = asyncio.get_running_loop().create_future()
+        join = live._join
+
+        async def late(telling: Telling, seen: str | None) -> Listener:
+            """Joins when the reader has come to page 2, and the store to page 3."""
+            live._cursor, known[0] = "2", "3"
+            return await join(telling, seen)
+
+        monkeypatch.setattr(live, "_join", late)
+        monkeypatch.setattr(live, "_task", reader)
+        stream = live.listen(EachEvent(Interest()), "1")
+        told = await anext(stream)
+        [listener] = live._listeners
+        for page in pages[2:]:
+            live._tell(listener, [page], {})
+        return told + b"".join([await anext(stream) for _ in range(3)])  # that nothing is missed now, and two pages
+
+    told = asyncio.run(heard())
+    assert re.findall(rb"^id: (.+)$", told, re.MULTILINE) == [b"2", b"3", b"4"]
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("path", ["/live", "/api/v1/events"])
+def test_who_asks_for_the_headers_of_a_stream_alone_can_ask_for_more(port: int, path: str) -> None:
+    connection = HTTPConnection("127.0.0.1", port, timeout=PATIENCE)
+    for method, asked in (("HEAD", path), ("GET", "/healthz")):
+        connection.request(method, asked)
+        with connection.getresponse() as told:
+            assert (told.status, len(told.read()) > 0) == (200, method == "GET")
+    connection.close()
 
 
 def test_filters_choose_types_queue_and_task(app: Headrace, port: int) -> None:

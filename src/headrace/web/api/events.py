@@ -29,9 +29,10 @@ def stream(visit: Visit, query: EventQuery) -> Stream:
     """Listen to events as server-sent events.
 
     Each has its cursor as `id`, its type as `event` and itself as `data`. Who was cut off goes on with `Last-Event-ID`,
-    which a browser sends by itself; the first time, `since` does the same, and without either the stream begins now. A
-    comment comes when nothing was told for 15 seconds, and `trouble` when the store does not answer. Who does not take
-    what is sent is dropped.
+    which a browser sends by itself; the first time, `since` does the same, and without either the stream begins now, as
+    it does behind a cursor that the store has not come to yet: that is one of another store. A comment comes when
+    nothing was told for 15 seconds, and `trouble` when the store does not answer. Who does not take what is sent is
+    dropped.
     """
     if query.since is not None:
         page_of(query.since)  # or InvalidJob
