@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ipaddress
 import time
+from collections.abc import Callable
 from typing import Any
 from urllib.parse import quote, urlsplit
 
@@ -24,7 +25,7 @@ from headrace.web.doors import LOCAL, Caller, Door
 from headrace.web.limits import Pace
 from headrace.web.live import Lives
 from headrace.web.problems import Refused, answer
-from headrace.web.remote import Remote
+from headrace.web.remote import Remote, stays
 
 COOKIE = "headrace_session"
 FORM_FIELD = "form_token"
@@ -47,7 +48,10 @@ _HEADERS = {
 
 
 class Visit(Struct, frozen=True):
-    """One request as the guard has seen it: by whom, and at which app."""
+    """One request as the guard has seen it: by whom, and at which app.
+
+    `has_left` tells whether nobody waits for the answer any more; it is known only where an answer may take its time.
+    """
 
     app: Headrace
     caller: Caller
@@ -55,6 +59,7 @@ class Visit(Struct, frozen=True):
     read_only: bool
     lives: Lives
     remote: Remote
+    has_left: Callable[[], bool] = stays
 
     def may(self, role: Role) -> bool:
         return grants(self.caller.role, role) and not (self.read_only and role != "viewer")

@@ -286,7 +286,7 @@ class Stream:
             return
         chunks = self._lives.here().listen(self._telling, self._after)
         sending = asyncio.create_task(_send_all(chunks, send))
-        leaving = asyncio.create_task(_left(receive))
+        leaving = asyncio.create_task(until_left(receive))
         try:
             await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
         finally:
@@ -301,7 +301,8 @@ async def _send_all(stream: AsyncIterator[bytes], send: Send) -> None:
     await send({"type": "http.response.body", "body": b"", "more_body": False})
 
 
-async def _left(receive: Receive) -> None:
+async def until_left(receive: Receive) -> None:
+    """Wait until the client ends its connection."""
     while True:
         message: Message = await receive()
         if message["type"] == "http.disconnect":

@@ -10,7 +10,7 @@ from __future__ import annotations
 import random
 import re
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -35,6 +35,11 @@ _LONGEST_LOOK = 5.0  # seconds: what no ring tells of is found after so long
 _NAP = 0.5  # the most that the end of the server waits for one who waits for a job
 _LONGEST = 20_000
 _KIND = re.compile(r"[^\w.$:-]+")
+
+
+def stays() -> bool:
+    """Whether somebody who waits for an answer has left, where nobody looks: no."""
+    return False
 
 
 class Handed(Struct, frozen=True):
@@ -85,9 +90,15 @@ class Remote:
     # -- claiming
 
     def claim(
-        self, worker: WorkerRow, tasks: Sequence[str], want: Want, wait: float, held: Sequence[Lease] | None = None
+        self,
+        worker: WorkerRow,
+        tasks: Sequence[str],
+        want: Want,
+        wait: float,
+        held: Sequence[Lease] | None = None,
+        has_left: Callable[[], bool] = stays,
     ) -> list[Handed]:
-        """Jobs for this worker, at once or as soon as there are any; none after `wait` seconds.
+        """Jobs for this worker, at once or as soon as there are any; none after `wait` seconds, or if it has left.
 
         Who tells what it holds gets rid of what it was handed in an answer that never came.
         """
@@ -101,19 +112,19 @@ class Remote:
             while True:
                 self._reap()
                 handed, next_at = self._take(worker.id, tasks, want)
-                if handed or not self._sleep(bell, until, next_at):
+                if handed or not self._sleep(bell, until, next_at, has_left):
                     return handed
         finally:
             bell.close()
 
-    def _sleep(self, bell: Bell, until: float, next_at: int | None) -> bool:
-        """Wait until there may be more to claim; False if it is too late for that."""
+    def _sleep(self, bell: Bell, until: float, next_at: int | None, has_left: Callable[[], bool]) -> bool:
+        """Wait until there may be more to claim; False if it is too late for that, or nobody is there to take it."""
         due = _LONGEST_LOOK if next_at is None else (next_at - self._now()) / 1000
         look_at = min(time.monotonic() + max(due, 0.01), until)
-        while not self._is_closed and (left := look_at - time.monotonic()) > 0:
+        while not (self._is_closed or has_left()) and (left := look_at - time.monotonic()) > 0:
             if bell.wait(min(left, _NAP)):
                 break
-        return not self._is_closed and time.monotonic() < until
+        return not (self._is_closed or has_left()) and time.monotonic() < until
 
     def close(self) -> None:
         """Let go of those who wait."""

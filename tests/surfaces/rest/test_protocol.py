@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
 import threading
+from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import Headrace, Job, Retry
+from headrace.web.remote import Handed, Remote
 from tests.patience import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.rest.served import served
@@ -135,6 +138,31 @@ def test_a_claim_waits_for_a_job(app: Headrace, api: Api) -> None:
     job = enqueued(app, "add", 1)
     thread.join(PATIENCE)
     assert [one["id"] for one in found] == [job.id]
+
+
+def test_a_claim_of_who_has_left_waits_no_longer_and_takes_no_job_from_others(
+    app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    began, ended = threading.Event(), threading.Event()
+    claim = Remote.claim
+
+    def patient(remote: Remote, worker: Any, tasks: Any, want: Any, wait: float, *more: Any) -> list[Handed]:
+        began.set()
+        try:
+            return claim(remote, worker, tasks, want, 10 * PATIENCE, *more)
+        finally:
+            ended.set()
+
+    body = json.dumps({**ASK, "worker": "gone", "wait": 60})
+    with served(app) as port, monkeypatch.context() as patched:
+        patched.setattr(Remote, "claim", patient)
+        connection = HTTPConnection("127.0.0.1", port)
+        connection.request("POST", "/api/v1/worker/claim", body, {"content-type": "application/json"})
+        assert began.wait(PATIENCE)
+        connection.close()
+        assert ended.wait(PATIENCE)
+    job = enqueued(app)
+    assert [one["id"] for one in claimed(api)] == [job.id]
 
 
 def test_what_was_handed_out_in_a_lost_answer_is_given_back(app: Headrace, api: Api) -> None:

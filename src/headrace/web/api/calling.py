@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import functools
 import hashlib
 import logging
 import re
+import threading
 from collections.abc import Awaitable, Callable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args, get_origin
@@ -18,11 +20,12 @@ from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
-from starlette.types import ASGIApp
+from starlette.types import ASGIApp, Receive
 
 from headrace.errors import HeadraceError
 from headrace.web.api.table import Endpoint
 from headrace.web.guard import SAFE, Visit, refuse_forgery, visit_of
+from headrace.web.live import until_left
 from headrace.web.problems import Refused, answer, refusal_of
 
 log = logging.getLogger("headrace.web")
@@ -77,8 +80,7 @@ class _Call:
         is_recorded = endpoint.writes and visit.caller.role != "worker"  # a program's jobs are a trail by themselves
         act: Callable[..., Any] = self._done if is_recorded else endpoint.handle
         if endpoint.waits:
-            call = functools.partial(act, visit, **given)
-            found = await asyncio.get_running_loop().run_in_executor(_waiting_room, call)
+            found = await _await(request, functools.partial(act, **given), visit)
         else:
             found = await run_in_threadpool(act, visit, **given)
         return self._told(request, found)
@@ -149,6 +151,24 @@ class _Call:
             if tag in request.headers.get("if-none-match", ""):
                 return Response(status_code=304, headers=headers)
         return Response(raw, endpoint.status, headers, "application/json")
+
+
+async def _await(request: Request, act: Callable[[Visit], Any], visit: Visit) -> Any:
+    """Call what may take its time, and let it know if its client does not wait for it."""
+    left = threading.Event()
+    watching = asyncio.create_task(_notice(request.receive, left))
+    try:
+        waiting = functools.partial(act, msgspec.structs.replace(visit, has_left=left.is_set))
+        return await asyncio.get_running_loop().run_in_executor(_waiting_room, waiting)
+    finally:
+        left.set()  # some servers cancel a request instead of saying that its client has left
+        watching.cancel()
+
+
+async def _notice(receive: Receive, left: threading.Event) -> None:
+    with contextlib.suppress(Refused):  # a body that nobody asked for
+        await until_left(receive)
+        left.set()
 
 
 def _audited(body: Struct) -> dict[str, Any]:

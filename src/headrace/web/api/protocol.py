@@ -174,12 +174,13 @@ def claim(visit: Visit, body: Asking) -> ClaimedJobs:
     """Claim jobs, and wait for some if there are none.
 
     A job of another task than those named that is met in these queues is put aside for a while, for a worker that knows
-    it: give workers that know few tasks queues of their own.
+    it: give workers that know few tasks queues of their own. A claim that waits is over when its connection is: nothing
+    is handed to who has left.
     """
     row = _row(visit, body.worker, tasks=body.tasks, queues=body.queues, capabilities=body.capabilities)
     want = want_of(body.worker, body.queues, body.limit, body.lease, body.capabilities)
     held = None if body.holding is None else [Lease(job.id, job.version) for job in body.holding]
-    handed = visit.remote.claim(row, body.tasks, want, body.wait, held)
+    handed = visit.remote.claim(row, body.tasks, want, body.wait, held, visit.has_left)
     return ClaimedJobs([_claimed(one, visit.app.clock.now() + want.lease) for one in handed])
 
 
