@@ -31,7 +31,7 @@ from headrace.web.pages.glance import Glance
 from headrace.web.pages.templating import STATIC, Templates, compile_all
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.visit import Visit, Visitor, ours
-from headrace.web.problems import Refused
+from headrace.web.problems import Refused, answer, refusal_of
 
 log = logging.getLogger("headrace.web")
 
@@ -86,11 +86,11 @@ class Frame:
     def _page(self, view: View) -> Callable[[Request], Response]:
         def show(request: Request) -> Response:  # not a coroutine: Starlette calls it in a thread, for the store blocks
             began = time.perf_counter()
-            response = answer(request)
+            response = page_of(request)
             response.headers["Server-Timing"] = f"page;dur={1000 * (time.perf_counter() - began):.1f}"
             return response
 
-        def answer(request: Request) -> Response:
+        def page_of(request: Request) -> Response:
             visit = self._visit(request)
             try:
                 shown = {**view.show(visit), "view": view, "away_since": self._glance.away_since()}
@@ -116,8 +116,7 @@ class Frame:
     def trouble(self, visit: Visit, error: Exception) -> Response:
         """A page that says what is wrong and what to do."""
         status, title = _status_of(error)
-        known = isinstance(error, HeadraceError | Refused)
-        text = str(error) if known else "Something went wrong here; the log tells more."
+        text = _told(error)
         if isinstance(error, _MISSING):
             text = f"There is nothing under {visit.path}; it may have been deleted or archived."
         shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None}
@@ -153,12 +152,21 @@ class Frame:
             if action.ask is not None and not visit.said("confirmed") and (question := action.ask(visit)) is not None:
                 return self._asking(visit, question)
             done = action.do(visit)
-        except HeadraceError as error:
-            self._record(visit, action, Done(str(error), ok=False, target=visit.path))
-            return self._answer(visit, Done(str(error), ok=False), _status_of(error)[0])
-        self._record(visit, action, done)
+        except Exception as error:
+            if not isinstance(error, HeadraceError):
+                log.exception("the action %s failed", action.what)
+            failed = Done(_told(error), ok=False, target=visit.path)
+            self._write_down(visit, action, failed)
+            return self._answer(visit, failed, _status_of(error)[0])
+        self._write_down(visit, action, done)
         self._glance.forget()
         return self._answer(visit, done, 200 if done.ok else 409)
+
+    def _write_down(self, visit: Visit, action: Action, done: Done) -> None:
+        try:
+            self._record(visit, action, done)
+        except HeadraceError as error:  # what was done is done, and has to be answered
+            log.warning("%s by %s could not be recorded: %s", action.what, visit.visitor.name, error)
 
     def _refusing(self, visit: Visit, refused: Refused) -> Response:
         if _wants_json(visit.request):
@@ -189,7 +197,10 @@ class Frame:
 
     def _palette(self, request: Request) -> Response:
         visit = self._visit(request)
-        found = palette.find(visit, self._views, visit.asked("q") or "")
+        try:
+            found = palette.find(visit, self._views, visit.asked("q") or "")
+        except HeadraceError as error:
+            return answer(refusal_of(error), visit.path)
         return Response(
             msgspec.json.encode(found), media_type="application/json", headers={"Cache-Control": "no-store"}
         )
@@ -215,9 +226,14 @@ def _flash_of(request: Request) -> tuple[bool, str] | None:
     """What the last action came to, where it was done without scripts."""
     try:
         ok, text = json.loads(unquote(request.cookies[_FLASH]))
-    except (KeyError, ValueError, TypeError):
+    except (KeyError, ValueError, TypeError, RecursionError):
         return None
     return bool(ok), str(text)
+
+
+def _told(error: Exception) -> str:
+    known = isinstance(error, HeadraceError | Refused)
+    return str(error) if known else "Something went wrong here; the log tells more."
 
 
 def _status_of(error: Exception) -> tuple[int, str]:

@@ -2,30 +2,37 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from concurrent.futures import Future
+from typing import Any, TypeVar
 
-from headrace.errors import HeadraceError
-
+log = logging.getLogger("headrace.web")
 T = TypeVar("T")
 _PATIENCE = 5.0  # seconds
 
 
 def patiently(act: Callable[[], T]) -> T | None:
     """What it returns, or None if it takes longer than somebody would wait. It is done all the same."""
-    ended: list[T] = []
-    failed: list[HeadraceError] = []
+    future: Future[T] = Future()
 
     def run() -> None:
         try:
-            ended.append(act())
-        except HeadraceError as error:
-            failed.append(error)
+            future.set_result(act())
+        except Exception as error:
+            future.set_exception(error)
 
     thread = threading.Thread(target=run, name="headrace-bulk", daemon=True)
     thread.start()
     thread.join(_PATIENCE)
-    if failed:
-        raise failed[0]
-    return ended[0] if ended else None
+    if future.done():
+        return future.result()
+    future.add_done_callback(_tell_failure)
+    return None
+
+
+def _tell_failure(future: Future[Any]) -> None:
+    """Who wanted it was told that it goes on, and hears nothing more."""
+    if (error := future.exception()) is not None:
+        log.error("a bulk action failed in the background", exc_info=error)

@@ -32,8 +32,8 @@ def _fields(visit: Visit) -> dict[str, Any]:
     """What the form says; what it leaves empty stays as it is, or is as usual."""
     fields: dict[str, Any] = {name: text for name in _FIELDS if (text := visit.said(name)) is not None}
     if (port := visit.said("port")) is not None:
-        if not port.isdecimal():
-            raise InvalidAlert(f"port: {port!r} is not a number")
+        if not port.isdecimal() or len(port) > 5:
+            raise InvalidAlert(f"port: {port[:20]!r} is not a number from 1 to 65535")
         fields["port"] = int(port)
     return fields
 

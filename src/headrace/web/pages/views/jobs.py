@@ -77,9 +77,9 @@ def _moment(name: str, text: str, now: datetime) -> datetime:
         return now - timedelta(seconds=AGES[text])
     try:
         moment = datetime.fromisoformat(text)
-    except ValueError:
+        return moment.astimezone(UTC) if moment.tzinfo else moment.replace(tzinfo=UTC)
+    except (ValueError, OverflowError):
         raise InvalidJob(f"{name}: {text!r} is neither an age such as 1h nor a time such as 2025-06-01T12:00") from None
-    return moment if moment.tzinfo else moment.replace(tzinfo=UTC)
 
 
 # -- in bulk
@@ -94,6 +94,8 @@ def _meant(visit: Visit) -> tuple[str, dict[str, Any], str]:
         return does, {"ids": ids}, "picked"
     query = visit.said("query") or ""
     filters = filters_of(QueryParams(query), visit.now)
+    if not filters:
+        raise InvalidJob("Say which jobs are meant: filter the list first.")
     return does, filters, ", ".join(f"{name} {_told(value)}" for name, value in filters.items())
 
 
@@ -106,7 +108,10 @@ def _told(value: Any) -> str:
 def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
     """The filters, narrowed to the states that can be moved so."""
     asked = filters.get("state")
-    states = set(State) if asked is None else {State(asked)} if isinstance(asked, str) else {*map(State, asked)}
+    try:
+        states = set(State) if asked is None else {State(asked)} if isinstance(asked, str) else {*map(State, asked)}
+    except ValueError:
+        raise InvalidJob(f"state: {_told(asked)!r} is not one of {', '.join(State)}") from None
     if does == "retry" and asked is None and "ids" not in filters:
         states = {State.FAILED}
     return {**filters, "state": sorted(states & sources(_EVENTS[does]))}
@@ -114,8 +119,6 @@ def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ask_bulk(visit: Visit) -> Question | None:
     does, filters, words = _meant(visit)
-    if not filters:
-        raise InvalidJob("Say which jobs are meant: filter the list first.")
     many = visit.app.jobs.count(**_movable(does, filters))
     if not many:
         raise InvalidJob(f"None of these jobs can be {_DID[does]}.")
