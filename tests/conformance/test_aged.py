@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 
 from headrace.core.kinship import Bond
 from headrace.core.letters import LetterFilter, snapshot_of
 from headrace.core.lifecycle import OnStale
-from headrace.core.model import Changes, DeadRow, Notice
+from headrace.core.model import Changes, DeadRow
 from headrace.core.staleness import Aged, Judgment, Watch, aged_of, everything
 from headrace.core.states import OPEN, Event, State
 from headrace.engines.protocol import Engine
@@ -272,19 +272,6 @@ def test_a_job_that_moved_on_is_left_alone(engine: Engine, action: OnStale) -> N
     assert settle(engine, succeed(claimed)) == []
     assert not judge(engine, action)
     assert not judge(engine, action, "nowhere", 1)
-
-
-@pytest.mark.parametrize("kind", ["moved", "arriving"])
-@pytest.mark.parametrize("action", ["dead", "fail", "review"])
-def test_nothing_is_done_while_jobs_are_carried(
-    engine: Engine, action: OnStale, kind: Literal["moved", "arriving"]
-) -> None:
-    bring(engine, State.PENDING)
-    engine.porter.post(Notice(kind, "elsewhere", NOW))
-    assert not judge(engine, action)
-    assert (row(engine).state, engine.desk.history("job")) == (State.PENDING, [])
-    engine.porter.post(None)
-    assert judge(engine, action)
 
 
 def test_a_running_attempt_is_fenced_out_at_once(engine: Engine) -> None:

@@ -1,6 +1,6 @@
 -- Store jobs that come from another store as they are; those whose id is there already are left alone.
--- ARGV: now, mark, where they come from or nothing, then for each job: JobRow, number of filings, filings ..., number of log lines, lines ...,
--- number of steps, steps ...
+-- ARGV: now, mark, where they come from or nothing, then for each job: JobRow, number of filings, filings ..., number of
+-- log lines, lines ..., number of steps, steps ...
 -- Answers: how many are new; or nothing, if no notice says that jobs arrive from there
 
 local now, mark = tonumber(ARGV[1]), tonumber(ARGV[2])
