@@ -69,6 +69,7 @@ def test_what_is_remembered_is_on_record_and_moves_nothing(engine: Engine) -> No
     (entry,) = engine.desk.history("job")
     assert (entry.at, entry.event, entry.source, entry.target) == (NOW, "step", "running", "running")
     assert (entry.version, entry.attempt, entry.worker, entry.detail) == (claimed.version, 1, "w1", "charge")
+    assert entry.started_at == before.started_at == NOW
     assert row(engine) == before
     assert settle(engine, succeed(claimed)) == []
 

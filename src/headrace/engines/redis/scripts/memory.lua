@@ -12,8 +12,8 @@ end
 local function file_step(member, j, at, kind, name)
   local n = #filed
   filed[n + 1] = P .. ':h:' .. member
-  filed[n + 2] = '\157' .. pack(at, kind, j.state, j.state, j.version, j.attempt, j.worker, nil, nil, name, nil, nil,
-    nil)
+  filed[n + 2] = '\157' .. pack(at, kind, j.state, j.state, j.version, j.attempt, j.worker, j.started_at, nil, name,
+    nil, nil, nil)
 end
 
 -- All of it, in order.
