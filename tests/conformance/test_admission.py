@@ -591,6 +591,21 @@ def test_a_replaced_job_takes_the_new_ones_place_in_the_order(engine: Engine) ->
     assert ids(claim(engine)) == ["b", "a", "c"]
 
 
+def test_of_several_of_one_batch_each_counts_for_those_behind_it(engine: Engine) -> None:
+    """Not only the newest of them: what is asked for may be in another state."""
+    pending, over = (Condition((State.PENDING,)),), (Condition((State.COMPLETED,)),)
+    batch = [
+        candidate("first", where=over),
+        candidate("later", where=over, run_at=LATER),
+        candidate("same", where=pending),
+        candidate("refused", "refuse", where=pending),
+        candidate("new", "replace", where=pending, payload='["new"]'),
+    ]
+    kinds = [("new", "first"), ("new", "later"), ("existing", "first"), ("refused", "first"), ("replaced", "first")]
+    assert admit(engine, *batch) == kinds
+    assert row(engine, "first").payload == '["new"]'
+
+
 # -- reschedule
 
 

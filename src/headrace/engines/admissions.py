@@ -66,16 +66,16 @@ def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int,
     """What becomes of the candidates, where `found` is what stood for each before any of them came."""
     decision = Decision([], {}, {})
     ids = set(taken)
-    newest: dict[str, NewJob] = {}  # by key, what was stored last
+    newest: dict[str, dict[State, NewJob]] = {}  # by key, what was stored last in each state, the newest at the end
     changed: set[str | None] = set()
     for place, (job, rule) in enumerate((candidate.job, candidate.rule) for candidate in candidates):
-        sibling = newest.get(job.unique_key or "")
+        sibling = _sibling(newest.get(job.unique_key or "", {}), rule)
         standing = found.get(place)
         if rule is not None and job.unique_key in changed:
             break
         if job.id in ids:
             decision.verdicts.append(Verdict("taken", job.id))
-        elif rule is not None and sibling is not None and _holds(rule, _as_standing(sibling)):
+        elif rule is not None and sibling is not None:
             if rule.amends:
                 break
             decision.verdicts.append(Verdict("existing" if rule.act == "keep" else "refused", sibling.id))
@@ -88,8 +88,17 @@ def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int,
             ids.add(job.id)
             decision.verdicts.append(Verdict("new", job.id))
             if job.unique_key is not None:
-                newest[job.unique_key] = job
+                of_key = newest.setdefault(job.unique_key, {})
+                of_key.pop(job.state, None)
+                of_key[job.state] = job
     return decision
+
+
+def _sibling(newest: dict[State, NewJob], rule: Rule | None) -> NewJob | None:
+    """The newest of these for which the rule holds."""
+    if rule is None:
+        return None
+    return next((job for job in reversed(newest.values()) if _holds(rule, _as_standing(job))), None)
 
 
 def _holds(rule: Rule, standing: Standing) -> bool:
