@@ -56,6 +56,11 @@ def test_an_attempt_that_was_lost_with_its_worker_is_an_error_too() -> None:
     assert (found.errors, found.other, found.run.total) == (1, {"job.stalled": 1}, 9000)
 
 
+def test_runs_that_were_skipped_together_are_each_counted() -> None:
+    found = cell(fold([group("schedule.skipped", data=[{"skipped": count}]) for count in (1, 3500)]))
+    assert found.other == {"schedule.skipped": 3501}
+
+
 def test_a_job_that_puts_itself_off_is_not_a_new_one() -> None:
     found = cell(fold([group("job.scheduled", "a", attempts=[1])]))
     assert (found.enqueued, found.other) == (0, {"snoozed": 1})

@@ -59,6 +59,12 @@ def _counted_as(group: Group) -> str:
     return "snoozed" if group.type == "job.scheduled" and group.attempts else _FIELDS.get(group.type, group.type)
 
 
+def _weight(group: Group) -> int:
+    """How many its event stands for: of the runs of a schedule that were skipped, the older ones are told together."""
+    told = group.data[0].get("skipped") if group.type == "schedule.skipped" and group.data else 1
+    return told if isinstance(told, int) else 1
+
+
 def _place_of(group: Group) -> tuple[str, str, str]:
     """The queue, the task and the worker that it counts for. An alert is about a task, and does not happen to it."""
     if group.type.startswith("alert."):
@@ -76,7 +82,7 @@ def fold(groups: Iterable[Group]) -> Folded:
         elif group.type not in _UNCOUNTED:
             kind, place = _counted_as(group), _place_of(group)
             for start, count, waits, runs in _by_bucket(group):
-                heaps[(start, *place)].add(kind, count, waits, runs)
+                heaps[(start, *place)].add(kind, count * _weight(group), waits, runs)
     for (start, queue, task, worker), heap in heaps.items():
         cell = heap.cell()
         add(folded, {(start, ("q", queue, task)): cell})
