@@ -11,6 +11,7 @@ import pytest
 from headrace import Headrace
 from headrace.core.shelf import Paper
 from headrace.errors import EngineUnavailable
+from headrace.runtime import alert_desk
 from headrace.runtime.alert_desk import POST, AlertDesk
 from headrace.runtime.courier import Courier
 from headrace.testing import VirtualClock
@@ -76,6 +77,17 @@ def test_that_it_is_over_is_not_told_before_that_it_began(app: Headrace, clock: 
     courier.deliver()
     assert told(hook)[1:] == [[("raised", "deploy"), ("resolved", "deploy")]]
     assert app.engine.shelf.browse(POST) == []
+
+
+@pytest.mark.engines("sqlite")
+def test_none_is_passed_over_while_others_take_theirs_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alert_desk, "_PAGE", 2)
+    for name in "abcde":
+        app.alerts.trigger(name, "x", notify="ops")
+    posts = AlertDesk(app.engine, app.settings, None).browse(POST)
+    first, second = next(posts), next(posts)
+    assert app.engine.shelf.remove([second])
+    assert [paper.key for paper in (first, *posts)] == [paper.key for paper in app.engine.shelf.browse(POST)]
 
 
 @pytest.mark.engines("sqlite")

@@ -190,8 +190,9 @@ class AlertDesk:
         page = self._shelf.browse(kind, limit=_PAGE)
         yield from page
         while len(page) == _PAGE:
-            page = self._shelf.browse(kind, page[-1].key, limit=_PAGE)
-            yield from page[1:]
+            last = page[-1].key
+            page = self._shelf.browse(kind, last, limit=_PAGE)
+            yield from (paper for paper in page if paper.key != last)  # it may be gone by now
 
     def get(self, kind: str, key: str) -> Paper | None:
         return next(iter(self._shelf.get(kind, [key])), None)
