@@ -250,6 +250,7 @@ def test_a_post_for_a_channel_that_is_gone_is_no_secret(app: Headrace, hook: Hoo
     assert app.alerts.channels.delete("ops")
     app.alerts.evaluate()
     assert AlertDesk(app.engine, app.settings, None).health()["channel ops"].error == "there is no such channel"
+    assert app.alerts.channels.create("ops", kind="slack", url=hook.url).error is None, "it is a new one"
 
 
 @pytest.mark.engines("sqlite")

@@ -45,6 +45,7 @@ class AlertChannels:
         self._ensure_free(name)
         if not self._desk.keep_channel(made, 0):
             raise InvalidAlert(f"channel: there is a channel {name!r} already; change it with update()")
+        self._desk.tell_health(f"channel {name}", None)  # what was wrong with another one of this name
         return self.get(name)
 
     def get(self, name: str) -> AlertChannel:

@@ -42,6 +42,7 @@ class AlertRules:
         self._desk.ensure_channels(made.notify)
         if made.name in SHIPPED or not self._desk.put(RULE, made.name, 0, made):
             raise InvalidAlert(f"name: there is a rule {made.name!r} already; change it with update()")
+        self._desk.tell_health(f"rule {made.name}", None)  # what was wrong with another one of this name
         return self.get(made.name)
 
     def get(self, name: str) -> AlertRule:
