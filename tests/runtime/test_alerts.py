@@ -263,6 +263,15 @@ def test_a_silence_holds_for_what_it_names_and_until_it_ends(app: Headrace, cloc
     assert not app.alerts.unsilence("nobody")
 
 
+@pytest.mark.engines("sqlite")
+def test_that_one_is_ended_by_hand_is_not_told_while_it_is_silenced(app: Headrace) -> None:
+    app.alerts.trigger("deploy", "it failed", labels={"host": "a"}, notify="log")
+    app.alerts.evaluate()
+    app.alerts.silence("deploy", for_=600)
+    app.alerts.resolve("deploy")
+    assert posts(app) == []
+
+
 def test_one_can_be_ended_by_hand_and_comes_back_quietly(app: Headrace, clock: VirtualClock) -> None:
     app.alerts.rules.create("deep", **DEEP)
     fill(app, 3)

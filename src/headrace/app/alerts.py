@@ -123,7 +123,15 @@ class Alerts:
 
     def resolve(self, alert_id: str, *, by: str | None = None, note: str | None = None) -> Alert:
         """End it by hand. If its rule still holds it comes back, and is told when its cooldown is over."""
-        return self._act(alert_id, by, note, lambda alert, now: core.resolve(alert, now, by=by))
+        return self._act(
+            alert_id,
+            by,
+            note,
+            lambda alert, now: core.resolve(alert, now, by=by, muted=self._is_muted(alert.rule, alert.all_labels, now)),
+        )
+
+    def _is_muted(self, rule: str, labels: Mapping[str, str], now: int) -> bool:
+        return any(silence.mutes(rule, labels, now) for _, silence in self._desk.silences())
 
     def _act(
         self, alert_id: str, by: str | None, note: str | None, change: Callable[[core.Alert, int], core.Step]
@@ -163,7 +171,7 @@ class Alerts:
         self._desk.ensure_channels(made.notify)
         for _ in range(_ATTEMPTS):
             now, known = self._hub.clock.now(), self._desk.alert(name, series)
-            muted = any(silence.mutes(name, series, now) for _, silence in self._desk.silences())
+            muted = self._is_muted(name, {**made.labels, **series}, now)
             step = core.trigger(made, series, known and known[1], now, ids.new_id(now), muted)
             if self._desk.keep(known and known[0], step) and step.alert is not None:
                 return self._shown([step.alert])[0]
