@@ -51,6 +51,7 @@ class Mailbox:
 
     def __init__(self) -> None:
         self.port = 0
+        self.farewell = "221 bye"
         self.messages: list[str] = []
         self.envelopes: list[list[str]] = []
         self.secured: list[str] = []
@@ -91,7 +92,7 @@ class _Conversation:
                     self._say("220 go on")
                     self._secure()
                 elif word == "QUIT":
-                    self._say("221 bye")
+                    self._say(self._box.farewell)
                     return
                 else:
                     self._answers.get(word, self._agree)(line)

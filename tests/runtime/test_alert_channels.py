@@ -121,6 +121,17 @@ def mail(box: Mailbox, **fields: Any) -> Channel:
     return channel("ops", "email", {"host": "127.0.0.1", "port": box.port, "security": "none", **fields})
 
 
+def test_a_mail_that_was_taken_is_not_sent_again_and_who_was_refused_is_told(
+    box: Mailbox, caplog: pytest.LogCaptureFixture
+) -> None:
+    box.farewell = "421 too many connections"
+    deliver(mail(box, to="ops@example.com,nobody@example.com"), [("raised", alert())], "m1", NOW)
+    assert len(box.messages) == 1
+    assert caplog.messages == [
+        "channel ops: the mail server refused nobody@example.com; the others are told",
+    ]
+
+
 def test_a_password_is_not_sent_to_who_has_no_tls(box: Mailbox) -> None:
     secured = mail(box, to="kim@example.com", security="starttls", user="kim", password="hunter22")
     with pytest.raises(Undelivered, match="STARTTLS"):

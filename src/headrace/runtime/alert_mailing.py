@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import logging
 import smtplib
 import ssl
 from collections.abc import Sequence
@@ -12,6 +14,8 @@ from email.utils import format_datetime, make_msgid
 from headrace.core.alert_words import MOST_SHOWN, details, headline, one_line, subject
 from headrace.core.alerts import News
 from headrace.runtime.channels import TIMEOUT, Channel
+
+log = logging.getLogger("headrace.alerts")
 
 
 def mail(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
@@ -25,10 +29,17 @@ def mail(channel: Channel, news: Sequence[News], message_id: str, now: int) -> N
     shown = ["\n  ".join([one_line(headline(what, alert)), *details(alert)]) for what, alert in news[:MOST_SHOWN]]
     more = [f"... and {len(news) - MOST_SHOWN} more"] if len(news) > MOST_SHOWN else []
     message.set_content("\n\n".join([*shown, *more]) + "\n")
-    with _connected(channel) as server:
+    server = _connected(channel)
+    try:
         if channel.user is not None and channel.password is not None:
             server.login(channel.user, channel.password)
-        server.send_message(message)
+        refused = server.send_message(message)
+        with contextlib.suppress(OSError):  # it has the message: whatever it says now, none is sent again
+            server.quit()
+    finally:
+        server.close()
+    if refused:  # not all of them, or that would have been an error; to send it again would be for the others
+        log.warning("channel %s: the mail server refused %s; the others are told", channel.name, ", ".join(refused))
 
 
 def _connected(channel: Channel) -> smtplib.SMTP:
