@@ -172,6 +172,21 @@ def test_who_comes_within_the_time_of_another_leaves_it_to_him(app: Headrace, cl
     assert deeds(app) == ["raised"]
 
 
+def test_who_was_frozen_in_the_middle_tells_nothing_of_what_is_past(app: Headrace, clock: VirtualClock) -> None:
+    for name in ("calm", "deep"):
+        app.alerts.rules.create(name, when=f"depth > {2 if name == 'deep' else 1000}")
+    fill(app, 3)
+    chore = chore_of(app)
+    while app.engine.shelf.browse("~alert.turn") == []:
+        chore.do()
+    for _ in SHIPPED:  # up to the first of our own, for which the depth is read
+        assert chore.do() == 0.0
+    app.queue("mail").clear()
+    clock.advance(3600)
+    until_it_rests(chore)
+    assert deeds(app) == []
+
+
 def test_a_worker_looks_by_itself(url: str, caplog: pytest.LogCaptureFixture) -> None:
     with Headrace(url) as app, caplog.at_level(logging.WARNING, "headrace.alerts"):
         app.alerts.rules.create("any", metric="depth", op=">=", threshold=1)

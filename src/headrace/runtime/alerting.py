@@ -31,6 +31,7 @@ log = logging.getLogger("headrace.alerts")
 
 _TRIM_EVERY = 3_600_000
 _AT_ONCE = 50  # alerts of one piece
+_FROZEN = 60_000  # milliseconds between two pieces of a round: this process was stopped, or its machine asleep
 _SOON = 1.0  # seconds until what is on the way is asked for
 _Known = dict[str, tuple[Paper, Alert]]
 
@@ -162,14 +163,18 @@ class Alerting:
         self._courier = Courier(self._desk, engine.clock)
         self._readings = readings or (lambda: StoreReadings(engine, settings))
         self._pieces: Iterator[None] | None = None
+        self._gone_on_at = 0
         self._is_first = True
 
     def do(self) -> float:
         if self._is_first:  # not all workers of a deploy at the same moment
             self._is_first = False
             return random.uniform(0.0, self._every)
+        now = self._engine.clock.now()
+        if now - self._gone_on_at > _FROZEN:
+            self._pieces = None  # what was read before is past, and would raise or end alerts by figures of then
+        self._gone_on_at = now
         if self._pieces is None:
-            now = self._engine.clock.now()
             if (pause := self._take_turn(now)) is not None:
                 return self._rest(pause)
             self._pieces = Round(self._desk, self._readings(), now).walk()
