@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from datetime import timedelta
 from typing import Any
 
 import pytest
 from msgspec import json
 
 from headrace.core import figures
+from headrace.core.alert_rules import rule
 from headrace.core.alerts import (
     Alert,
     Rule,
@@ -207,6 +209,20 @@ def test_a_rule_per_queue_looks_at_each_queue_and_at_those_it_has_alerts_of() ->
 def test_keys_tell_label_sets_apart() -> None:
     assert key_of("r", {"a": "1", "b": "2"}) == key_of("r", {"b": "2", "a": "1"})
     assert key_of("r", {"a": "1"}) != key_of("r", {"a": "2"}) != key_of("r", {})
+
+
+@pytest.mark.parametrize(
+    ("threshold", "window", "when"),
+    [
+        (0.05, 300, "error_rate[300s] > 0.05"),
+        (4e-7, timedelta(days=30), "error_rate[2592000s] > 0.0000004"),
+        (0.123456789, 60.5, "error_rate[60.5s] > 0.123456789"),
+        (2.0, None, "error_rate > 2"),
+        ("5%", "5m", "error_rate[5m] > 5%"),
+    ],
+)
+def test_a_condition_in_parts_is_as_exact_as_it_was_given(threshold: Any, window: Any, when: str) -> None:
+    assert rule("x", {"metric": "error_rate", "threshold": threshold, "window": window}).when == when
 
 
 def test_every_metric_can_be_asked_for() -> None:

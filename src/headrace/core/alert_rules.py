@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from datetime import timedelta
+from decimal import Decimal
 from typing import Any
 
 from headrace.core.alerts import SEVERITIES, Rule
@@ -72,14 +73,19 @@ def _composed(fields: Mapping[str, Any]) -> str:
         raise InvalidAlert(f"metric: expected a name such as 'depth', got {short(metric)}")
     if not isinstance(threshold, int | float | str) or isinstance(threshold, bool):
         raise InvalidAlert(f"threshold: expected a number or a text such as '5%', got {short(threshold)}")
-    told = threshold if isinstance(threshold, str) else f"{threshold:f}" if isinstance(threshold, float) else threshold
+    told = _in_digits(threshold) if isinstance(threshold, float) else threshold
     return f"{metric}{_window(fields.get('window'))} {sign} {told}"
 
 
 def _window(value: Any) -> str:
     if value is None:
         return ""
-    return f"[{value}]" if isinstance(value, str) else f"[{check_span('window', value) / 1000:g}s]"
+    return f"[{value}]" if isinstance(value, str) else f"[{_in_digits(check_span('window', value) / 1000)}s]"
+
+
+def _in_digits(number: float) -> str:
+    """All of its digits and no exponent, which conditions don't have."""
+    return str(int(number)) if number.is_integer() else f"{Decimal(repr(number)):f}"
 
 
 def _ensure_told_apart(made: Rule, when: Condition) -> None:
