@@ -317,6 +317,24 @@ def test_what_no_rule_can_see_is_raised_by_hand(app: Headrace, clock: VirtualClo
         app.alerts.trigger("queue_depth", "no")
 
 
+@pytest.mark.engines("sqlite")
+def test_one_that_is_raised_by_hand_is_remembered_for_its_cooldown(app: Headrace, clock: VirtualClock) -> None:
+    def told() -> int:
+        raised = app.alerts.trigger("deploy", "it failed", cooldown=86_400)
+        app.alerts.resolve(raised.id)
+        return raised.told
+
+    assert told() == 1
+    for _ in range(3):
+        clock.advance(7200)
+        app.alerts.evaluate()
+    assert told() == 0
+    clock.advance(86_400)
+    app.alerts.evaluate()
+    assert app.engine.shelf.browse("alert") == []
+    assert told() == 1
+
+
 def test_labels_may_be_as_long_as_is_allowed(app: Headrace) -> None:
     labels = {f"label{number}": "".join(map(chr, range(0x4E00, 0x4E00 + 500))) for number in range(20)}
     others = {**labels, "label7": "another"}

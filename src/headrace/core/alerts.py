@@ -57,7 +57,7 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
     """What is known of a rule that holds for these labels, or did. `since` is when that began.
 
     `told_at` is when somebody was last told, also of the one before it; `told` is how often of this one. One that was
-    raised `by_hand` has no rule that would end it.
+    raised `by_hand` has no rule that would end it, or know its `cooldown`.
     """
 
     id: str
@@ -81,6 +81,7 @@ class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
     no_data_since: int | None = None
     notify: tuple[str, ...] | None = None
     by_hand: bool = False
+    cooldown: int | None = None
 
     @property
     def is_open(self) -> bool:
@@ -161,6 +162,7 @@ def step(
         summary=in_words(rule, series, answer.figures),
         no_data_since=None,
         by_hand=False,
+        cooldown=None,
     )
     return _held(rule, current, now, muted)
 
@@ -242,7 +244,8 @@ def trigger(rule: Rule, series: dict[str, str], before: Alert | None, now: int, 
     """Raise one by hand, of a name that no rule has. While it is open, or within its cooldown, it is told once."""
     done = step(rule, series, before, Answer(True, {}), now, new_id, muted)
     assert done.alert is not None
-    return Step(replace(done.alert, summary=rule.summary or rule.name, by_hand=True), done.deed, done.tell)
+    raised = replace(done.alert, summary=rule.summary or rule.name, by_hand=True, cooldown=rule.cooldown)
+    return Step(raised, done.deed, done.tell)
 
 
 # -- looking

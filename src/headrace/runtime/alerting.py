@@ -121,7 +121,7 @@ class Round(Struct):
             if alert.is_open and not alert.by_hand:
                 by = "its rule was switched off" if alert.rule in rules else "its rule was deleted"
                 self._keep(paper, resolve(alert, self.now, by=by, muted=self._is_muted(alert.rule, alert.all_labels)))
-            elif is_forgotten(alert, _TRIM_EVERY, self.now):
+            elif is_forgotten(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
                 self.desk.forget([paper])
 
     def _tell_health(self, rule: Rule, answers: list[tuple[dict[str, str], Answer]], health: Health | None) -> None:
