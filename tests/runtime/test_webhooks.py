@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import contextlib
+import socket
+import threading
+from collections.abc import Iterator, Sequence
 
 import pytest
 
@@ -11,6 +14,8 @@ from headrace.app import webhooks
 from headrace.core.clock import instant_ms
 from headrace.core.shelf import Paper
 from headrace.runtime import listening
+from headrace.runtime.posting import NotTaken, post
+from tests.patience import PATIENCE
 from tests.runtime.kit import eventually
 
 URL = "https://example.com/hooks"
@@ -85,3 +90,34 @@ def test_a_message_waits_for_room_in_its_queue(app: Headrace, monkeypatch: pytes
         app.queue("default").configure(max_length=2)
         eventually(lambda: _sent(app, hook.id) == 1, "it is sent")
     assert list(app.events(follow=False, types="worker.error")) == []
+
+
+@contextlib.contextmanager
+def _stalling(status: str) -> Iterator[str]:
+    """The address of a server that answers with this status, and never comes to the end of its answer."""
+    is_over = threading.Event()
+
+    def answer() -> None:
+        connection, _ = server.accept()
+        with connection:
+            connection.recv(65_536)
+            connection.sendall(f"HTTP/1.1 {status}\r\ncontent-length: 100\r\n\r\nso it is".encode())
+            is_over.wait(PATIENCE)
+
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        thread = threading.Thread(target=answer)
+        thread.start()
+        try:
+            yield f"http://127.0.0.1:{server.getsockname()[1]}/"
+        finally:
+            is_over.set()
+            thread.join(PATIENCE)
+
+
+@pytest.mark.engines("sqlite")
+def test_the_status_tells_though_the_rest_of_the_answer_never_comes() -> None:
+    with _stalling("200 OK") as url:
+        assert post(url, b"{}", {}, PATIENCE / 3) == 200
+    with _stalling("410 Gone") as url, pytest.raises(NotTaken) as raised:
+        post(url, b"{}", {}, PATIENCE / 3)
+    assert (raised.value.status, raised.value.said) == (410, "so it is")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
@@ -80,8 +81,7 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
     request = urllib.request.Request(url, data=body, headers=told, method="POST")
     try:
         with _opener().open(request, timeout=timeout) as answer:
-            answer.read(_LONGEST)
-            return int(answer.status)
+            return int(answer.status)  # it is taken, whatever else comes, and whether that ever ends
     except urllib.error.HTTPError as error:
         raise _refusal(error) from None
     except urllib.error.URLError as error:
@@ -93,8 +93,11 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
 
 
 def _refusal(error: urllib.error.HTTPError) -> NotTaken:
-    with error:
-        said = error.read(_LONGEST).decode("utf-8", "replace").strip()
+    import http.client  # as above
+
+    said = ""
+    with error, contextlib.suppress(OSError, http.client.HTTPException):  # the status tells enough
+        said = error.read1(_LONGEST).decode("utf-8", "replace").strip()
     moved = " (it leads elsewhere, where nothing is sent)" if 300 <= error.code < 400 else ""
     return NotTaken(f"the server answered {error.code}{moved}", error.code, said)
 
