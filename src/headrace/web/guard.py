@@ -228,8 +228,15 @@ def _refuse_other_sites(scope: Scope, request: HTTPConnection) -> None:
     if request.headers.get("sec-fetch-site") in ("cross-site", "same-site"):
         raise Refused(403, "forgery", "another site's page has sent this; nothing was done")
     origin = request.headers.get("origin")
-    if origin is not None and urlsplit(origin).netloc.lower() != request.headers.get("host", "").lower():
+    if origin is not None and not _is_of(origin, request.headers.get("host", "")):
         raise Refused(403, "forgery", "the page that has sent this is of another origin; nothing was done")
+
+
+def _is_of(origin: str, host: str) -> bool:
+    try:
+        return urlsplit(origin).netloc.lower() == host.lower() != ""
+    except ValueError:  # it is no address at all
+        return False
 
 
 def refuse_haste(seconds: float) -> None:

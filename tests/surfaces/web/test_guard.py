@@ -130,6 +130,7 @@ def test_a_read_only_server_changes_nothing_whoever_asks(app: Headrace) -> None:
         {"sec-fetch-site": "same-site", "x-requested-with": "x"},
         {"origin": "https://evil.example", "content-type": "application/json"},
         {"origin": "null", "x-requested-with": "x"},
+        {"origin": "http://[", "x-requested-with": "x"},
         {"content-type": "application/x-www-form-urlencoded"},
         {"content-type": "text/plain"},
         {},
