@@ -211,6 +211,10 @@ def test_arguments_are_opened_and_results_sealed_where_there_are_keys() -> None:
         ("settle", {"worker": "n", "outcomes": [{"id": "x", "version": 1, "outcome": "maybe"}]}),
         ("settle", {"worker": "n", "outcomes": [{"id": "x", "version": 1, "outcome": "cancel"}] * 2}),
         ("renew", {"worker": "n", "jobs": [{"id": "x"}]}),
+        ("renew", {"worker": "n", "jobs": [{"id": "x", "version": 2**63}]}),
+        ("claim", {**ASK, "queues": {"node": 10**400}}),
+        ("claim", {**ASK, "holding": [{"id": "x", "version": 2**63}]}),
+        ("settle", {"worker": "n", "outcomes": [{"id": "x", "version": 2**63, "outcome": "cancel"}]}),
     ],
 )
 def test_what_makes_no_sense_is_refused(api: Api, path: str, body: dict[str, Any]) -> None:

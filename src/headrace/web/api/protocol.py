@@ -22,6 +22,8 @@ table = Table("worker", "For workers of any language: claim jobs, renew their le
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
 _JOB = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
 Seconds = Annotated[float, Meta(ge=0)]
+Weight = Annotated[int, Meta(ge=1, le=2**31)]
+Version = Annotated[int, Meta(ge=0, le=2**62)]
 WorkerId = Annotated[str, Meta(min_length=1, max_length=128, description="The worker's own id, unique and stable.")]
 
 
@@ -29,7 +31,7 @@ class HeldLease(Struct, frozen=True, forbid_unknown_fields=True):
     """A job that the worker runs."""
 
     id: str
-    version: int
+    version: Version
 
 
 class Asking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -41,7 +43,7 @@ class Asking(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 
     worker: WorkerId
     tasks: Annotated[list[str], Meta(min_length=1, max_length=1000)]
-    queues: dict[str, Annotated[int, Meta(ge=1)]] = {}
+    queues: dict[str, Weight] = {}
     capabilities: list[str] = []
     limit: Annotated[int, Meta(ge=1, le=1000)] = 1
     lease: Annotated[float, Meta(ge=1, le=86_400)] = 30.0
@@ -85,7 +87,7 @@ class Held(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A job that the worker runs, with what there is to tell of it."""
 
     id: str
-    version: int
+    version: Version
     progress: Any | UnsetType = UNSET
     logs: Annotated[list[LogLine], Meta(max_length=1000)] = []
 
@@ -97,7 +99,7 @@ class Renewing(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     jobs: Annotated[list[Held], Meta(max_length=1000)] = []
     lease: Annotated[float, Meta(ge=1, le=86_400)] = 30.0
     tasks: list[str] = []
-    queues: dict[str, Annotated[int, Meta(ge=1)]] = {}
+    queues: dict[str, Weight] = {}
     capabilities: list[str] = []
     concurrency: Annotated[int, Meta(ge=1, le=100_000)] = 1
     completed: Annotated[int, Meta(ge=0, le=2**62)] = 0
@@ -130,7 +132,7 @@ class End(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """
 
     id: str
-    version: int
+    version: Version
     outcome: Literal["success", "failure", "snooze", "release", "cancel"]
     result: Any = None
     error: Failure | None = None
