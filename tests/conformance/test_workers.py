@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from msgspec import structs
+
 from headrace.core.model import Want
 from headrace.engines.protocol import Engine
 from tests.conformance.build import LEASE, NOW, SECOND, new_job, worker_row
@@ -21,6 +23,23 @@ def test_a_heartbeat_brings_the_numbers_up_to_date(engine: Engine) -> None:
     engine.renew(later, [], LEASE, now=NOW + SECOND)
     assert engine.desk.workers() == [later]
     presence.close()
+
+
+def test_a_heartbeat_brings_up_to_date_what_a_worker_is_and_not_since_when(engine: Engine) -> None:
+    engine.renew(worker_row("w1", heartbeat=0), [], LEASE, now=NOW)
+    more = {"host": "höst", "pid": 77, "queues": '["a"]', "concurrency": 9, "tasks": '["x"]', "capabilities": '["gpu"]'}
+    told = worker_row("w1", **more, heartbeat=2000, completed=3, failed=1)
+    engine.renew(structs.replace(told, started_at=NOW + SECOND), [], LEASE, now=NOW)
+    assert engine.desk.workers() == [told]
+
+
+def test_one_that_only_shows_up_takes_nothing_back_that_it_reported(engine: Engine) -> None:
+    told = worker_row("w1", host="höst", pid=77, queues='["a"]', concurrency=9, tasks='["x"]', completed=3, failed=1)
+    engine.renew(told, [], LEASE, now=NOW)
+    engine.desk.wish("w1", "pause")
+    shown = worker_row("w1", seen_at=NOW + SECOND, heartbeat=0)
+    assert engine.renew(shown, [], LEASE, now=NOW + SECOND).wish == "pause"
+    assert engine.desk.workers() == [structs.replace(told, seen_at=NOW + SECOND, wish="pause")]
 
 
 def test_workers_are_listed_oldest_first(engine: Engine) -> None:

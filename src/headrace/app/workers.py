@@ -18,8 +18,8 @@ from headrace.engines.protocol import Engine
 class WorkerInfo(Struct, frozen=True, kw_only=True):
     """One worker as it last reported itself.
 
-    `cpu` is the share of a core that its process takes, `memory` its size in bytes; None until it has told. `stalled`
-    are those of its parts that make no progress although it is alive.
+    `heartbeat` is in seconds, 0 until it has told. `cpu` is the share of a core that its process takes, `memory` its
+    size in bytes; None until it has told. `stalled` are those of its parts that make no progress although it is alive.
     """
 
     id: str

@@ -312,8 +312,14 @@ class Depth(Struct, frozen=True, array_like=True):
     oldest: int | None
 
 
+_USUAL_HEARTBEAT = 30_000  # ms, of a worker that has not told its own
+
+
 class WorkerRow(Struct, frozen=True, array_like=True):
-    """A worker as it reported itself. `wish` is what an operator asked of it: run, pause or stop."""
+    """A worker as it reported itself. `wish` is what an operator asked of it: run, pause or stop.
+
+    One without a `heartbeat` has only shown up: of one that is known, nothing else is changed then.
+    """
 
     id: str
     host: str
@@ -338,7 +344,7 @@ class WorkerRow(Struct, frozen=True, array_like=True):
 
     def is_silent(self, now: int) -> bool:
         """Whether it has missed more than a few of its own heartbeats."""
-        return now - self.seen_at > 3 * self.heartbeat
+        return now - self.seen_at > 3 * (self.heartbeat or _USUAL_HEARTBEAT)
 
 
 class Renewal(Struct, frozen=True):

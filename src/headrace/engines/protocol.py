@@ -123,7 +123,8 @@ class HotEngine(Protocol):
         ...
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
-        """Extend the leases that are still held and not yet run out, and record the worker as alive.
+        """Extend the leases that are still held and not yet run out, and record the worker as alive, as it reports
+        itself; of one without a heartbeat, that it has shown up.
 
         It answers with the leases that are lost, not with ids: the same job may be leased to this worker anew.
         """

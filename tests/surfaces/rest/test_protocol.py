@@ -122,6 +122,23 @@ def test_a_renewal_tells_what_is_lost_and_stores_progress_and_logs(app: Headrace
     assert app.workers() == []
 
 
+def test_what_a_worker_tells_of_itself_stands_whenever_it_claims(app: Headrace, api: Api) -> None:
+    enqueued(app)
+    enqueued(app)
+    jobs = claimed(api, limit=2)
+    (known,) = app.workers()
+    assert (known.concurrency, known.running, known.silent, known.tasks) == (2, 2, False, ["add", "send"])
+    about = {"host": "far", "pid": 7, "concurrency": 8, "completed": 30, "failed": 4, "tasks": ["add"], "lease": 6}
+    held = [{"id": job["id"], "version": job["version"]} for job in jobs]
+    api.ask("POST", "/worker/renew", json={"worker": "node-1", "jobs": held, "queues": {"node": 2}, **about})
+    for _ in range(2):
+        (known,) = app.workers()
+        assert (known.host, known.pid, known.concurrency, known.running) == ("far", 7, 8, 2)
+        assert (known.completed, known.failed, known.tasks, known.queues) == (30, 4, ["add"], {"node": 2})
+        assert known.heartbeat == 2.0
+        assert claimed(api) == []
+
+
 def test_a_job_of_another_task_is_put_aside_for_who_knows_it(app: Headrace, api: Api) -> None:
     job = enqueued(app, "somebody.elses")
     assert claimed(api) == []

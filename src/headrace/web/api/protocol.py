@@ -179,7 +179,8 @@ def claim(visit: Visit, body: Asking) -> ClaimedJobs:
     it: give workers that know few tasks queues of their own. A claim that waits is over when its connection is: nothing
     is handed to who has left.
     """
-    row = _row(visit, body.worker, tasks=body.tasks, queues=body.queues, capabilities=body.capabilities)
+    told: dict[str, Any] = {"capabilities": body.capabilities, "concurrency": body.limit}
+    row = _row(visit, body.worker, tasks=body.tasks, queues=body.queues, **told)
     want = want_of(body.worker, body.queues, body.limit, body.lease, body.capabilities)
     held = None if body.holding is None else [Lease(job.id, job.version) for job in body.holding]
     handed = visit.remote.claim(row, body.tasks, want, body.wait, held, visit.has_left)
@@ -226,7 +227,8 @@ def _row(visit: Visit, worker: str, *, tasks: list[str], queues: dict[str, int],
         check_queue("queues", queue)
     capabilities = check_capabilities("capabilities", told.pop("capabilities"))
     now = visit.app.clock.now()
-    known = {"host": "", "pid": 0, "concurrency": 1, "running": 0, "completed": 0, "failed": 0, "heartbeat": 30_000}
+    # Without a heartbeat it only shows up: a claim tells nothing of what renewals tell, and takes nothing of it back.
+    known = {"host": "", "pid": 0, "running": 0, "completed": 0, "failed": 0, "heartbeat": 0}
     return WorkerRow(
         id=_checked(worker),
         started_at=now,

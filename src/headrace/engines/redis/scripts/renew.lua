@@ -5,14 +5,17 @@
 local now, ends = tonumber(ARGV[1]), ARGV[2]
 local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])
 
--- What the worker reports anew; the rest is as it signed on, and the wish is the operator's.
+-- What the worker reports anew; who has no heartbeat only shows up, and what is known of it stays. The wish is the
+-- operator's.
 local function attend(reported)
   local _, id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running, completed, failed, tasks,
     heartbeat, capabilities = take(reported, 15, 1)
   local known = call('HGET', P .. ':workers', id)
-  if known then
-    _, _, host, pid, started_at, _, _, wish, queues, concurrency, _, _, _, tasks, heartbeat, capabilities =
+  if known and heartbeat == 0 then
+    _, _, host, pid, started_at, _, _, wish, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =
       take(known, 15, 1)
+  elseif known then
+    _, _, _, _, started_at, _, _, wish = take(known, 15, 1)
   end
   call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, wish, queues,
     concurrency, running, completed, failed, tasks, heartbeat, capabilities))
