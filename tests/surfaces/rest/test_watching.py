@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from urllib.parse import quote
+
 import pytest
 
 from headrace import Headrace
@@ -73,3 +75,16 @@ def test_an_alert_is_acknowledged_silenced_and_resolved(app: Headrace, api: Api)
     assert {change["what"] for change in api.ask("GET", "/alert-history")} >= {"raised", "acknowledged", "resolved"}
     assert [channel["name"] for channel in api.ask("GET", "/alert-channels")]
     assert api.refused("POST", "/alerts/nothing/resolve", 404, json={})[0] == "alert-not-found"
+
+
+def test_the_history_of_alerts_goes_on_behind_its_cursor_also_within_one_moment(
+    app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = app.clock.now()
+    with monkeypatch.context() as still:
+        still.setattr(type(app.clock), "now", lambda _: moment)
+        for name in ("disk", "memory", "network"):
+            app.alerts.trigger(name, "it is nearly full")
+    first = api.ask("GET", "/alert-history?limit=2")
+    rest = api.ask("GET", f"/alert-history?limit=2&cursor={quote(first[-1]['cursor'])}")
+    assert sorted(change["alert"]["rule"] for change in first + rest) == ["disk", "memory", "network"]

@@ -9,7 +9,7 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.alert_records import Alert, AlertChange, AlertReading, AlertRule, AlertSilence
 from headrace.core.alerts import Severity
-from headrace.web.api.shapes import Limit, Note, said
+from headrace.web.api.shapes import Cursor, Limit, Note, said
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
 from headrace.web.problems import Refused
@@ -28,11 +28,12 @@ class AlertQuery(Struct, frozen=True, kw_only=True):
 
 
 class HistoryQuery(Struct, frozen=True, kw_only=True):
-    """What happened, of a rule or of all, before a time."""
+    """What happened, of a rule or of all, before a time, or behind the entry with this cursor."""
 
     rule: str | None = None
     before: datetime | None = None
     limit: Limit = 100
+    cursor: Cursor | None = None
 
 
 class Word(Struct, frozen=True, forbid_unknown_fields=True):
@@ -100,8 +101,8 @@ def active(visit: Visit, query: AlertQuery) -> list[Alert]:
 
 @table.get("/alert-history")
 def history(visit: Visit, query: HistoryQuery) -> list[AlertChange]:
-    """What happened to alerts, the newest first; `before` the time of the last one, the list goes on."""
-    return visit.app.alerts.history(limit=query.limit, before=query.before, rule=query.rule)
+    """What happened to alerts, the newest first; behind the `cursor` of the last one, the list goes on."""
+    return visit.app.alerts.history(limit=query.limit, before=query.before, cursor=query.cursor, rule=query.rule)
 
 
 @table.post("/alerts/{alert_id}/acknowledge", example={"note": "looking into it"})
