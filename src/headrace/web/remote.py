@@ -291,9 +291,14 @@ def note_of(lease: Lease, at: int, **told: Any) -> Note:
     )
 
 
+def clean(text: str) -> str:
+    """What a worker says, as a worker in Python would store it: SQLite ends a text at a NUL in places."""
+    return text[:_LONGEST].replace("\x00", "\ufffd")
+
+
 def clean_error(kind: str, message: str, traceback: str) -> ErrorInfo:
     """The error of another language, of bounded length."""
-    return ErrorInfo(_KIND.sub("_", kind)[:200] or "Error", message[:_LONGEST], traceback[:_LONGEST])
+    return ErrorInfo(_KIND.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
 
 
 def _as_exception(ending: Ending) -> BaseException:

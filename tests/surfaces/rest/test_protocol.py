@@ -122,6 +122,20 @@ def test_a_renewal_tells_what_is_lost_and_stores_progress_and_logs(app: Headrace
     assert app.workers() == []
 
 
+def test_a_text_with_a_nul_in_it_is_kept_to_its_end(app: Headrace, api: Api) -> None:
+    failing, leaving = enqueued(app, priority=10), enqueued(app)
+    first, second = claimed(api)
+    assert [first["id"], second["id"]] == [failing.id, leaving.id]
+    held = {"id": first["id"], "version": first["version"], "logs": [{"message": "so\0far"}]}
+    api.ask("POST", "/worker/renew", json={"worker": "node-1", "jobs": [held]})
+    settled(api, first, "failure", permanent=True, error={"type": "E", "message": "no\0route", "traceback": "at\0x"})
+    settled(api, second, "cancel", reason="not\0now")
+    assert [line.message for line in failing.logs()] == ["so\ufffdfar"]
+    error = failing.refresh().errors[-1]
+    assert (error.message, error.traceback) == ("no\ufffdroute", "at\ufffdx")
+    assert leaving.refresh().reason == "not\ufffdnow"
+
+
 def test_what_a_worker_tells_of_itself_stands_whenever_it_claims(app: Headrace, api: Api) -> None:
     enqueued(app)
     enqueued(app)

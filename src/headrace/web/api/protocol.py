@@ -16,7 +16,7 @@ from headrace.errors import InvalidJob
 from headrace.web.api.shapes import lifted
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
-from headrace.web.remote import Ending, Handed, Settled, clean_error, note_of, text_of, want_of
+from headrace.web.remote import Ending, Handed, Settled, clean, clean_error, note_of, text_of, want_of
 
 table = Table("worker", "For workers of any language: claim jobs, renew their leases, settle them.")
 _ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.:@-]{0,127}")
@@ -269,7 +269,7 @@ def _notes(visit: Visit, jobs: list[Held]) -> list[Note]:
             notes.append(note_of(lease, now, progress=lifted(job.progress)))
         for line in job.logs:
             fields = lifted(line.fields)
-            notes.append(note_of(lease, now, level=line.level, message=line.message, fields=fields))
+            notes.append(note_of(lease, now, level=line.level, message=clean(line.message), fields=fields))
     return notes
 
 
@@ -283,5 +283,5 @@ def _ending(end: End) -> Ending:
         error=error,
         is_permanent=end.permanent,
         delay=end.delay,
-        reason=end.reason,
+        reason=None if end.reason is None else clean(end.reason),
     )
