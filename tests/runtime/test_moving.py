@@ -226,6 +226,49 @@ def test_papers_are_carried_but_for_those_that_are_there_and_those_that_stay(
     assert target.shelf.kinds("~") == []
 
 
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+@pytest.mark.parametrize("stage", ["carrying", "comparing"])
+def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str, stage: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    source.insert([new_job("job")])
+
+    def measure(step: Step) -> None:
+        if step.stage == stage:
+            source.shelf.put([Paper("metrics.10s", "late", 0, "{}"), Paper("alert", "a", 0, "{}")])
+
+    finish(Move(source, target, progress=measure))
+    assert [(paper.key, paper.value) for paper in target.shelf.browse("metrics.10s")] == [("late", "{}")]
+    assert [paper.key for paper in target.shelf.browse("alert")] == ["a"]
+
+
+def test_papers_are_carried_though_workers_of_the_target_put_some_there_at_the_same_moment(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.shelf.put([Paper("metrics.10s", str(number), 0, "ours") for number in range(5)])
+    put, turns = target.shelf.put, iter([1, 3])
+
+    def overtaken(papers: Sequence[Paper]) -> bool:
+        if (turn := next(turns, None)) is not None:
+            put([Paper("metrics.10s", str(turn), 0, "theirs")])
+        return put(papers)
+
+    monkeypatch.setattr(target.shelf, "put", overtaken)
+    Move(source, target).run(0)
+    assert [paper.value for paper in target.shelf.browse("metrics.10s")] == ["ours", "theirs", "ours", "theirs", "ours"]
+
+
+def test_a_paper_that_can_not_be_stored_is_told(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.shelf.put([Paper("rule", "lost", 0, "ours")])
+    monkeypatch.setattr(target.shelf, "put", lambda papers: True)
+    made = Move(source, target)
+    made.run(0)
+    assert [str(difference) for difference in made.verify().differences] == ["paper rule lost is missing"]
+
+
 CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
     "queue paused": (lambda target: target.desk.pause_queue("mail", True), "queue mail should be open and is not"),
     "queue rules": (

@@ -2,7 +2,7 @@
 
 Both are read in their own order, a page beside a page. While notices hang nothing that was carried changes at either
 store, so all has to be equal, but for what new jobs at the target mean to those that are there: one may be replaced by
-a newer call, or waited for. The new jobs themselves are passed over. It changes nothing.
+a newer call, or waited for. The new jobs themselves are passed over. It changes nothing, but for papers that came late.
 """
 
 from __future__ import annotations

@@ -57,11 +57,23 @@ def _carry_terms(source: View, target: Engine, merged: bool) -> None:
 
 def _carry_papers(source: View, target: Engine) -> None:
     """Those that are not at the target yet; what somebody put there meanwhile stays."""
-    for kind in source.shelf.kinds():
-        for papers in _pages_of(source, kind) if not kind.startswith(STAYS) else ():
-            target.shelf.put(
-                [Paper(kind, paper.key, 0, paper.value) for paper in _missing_papers(target, kind, papers)]
-            )
+    for kind, papers in _papers_of(source):
+        _bring_papers(target, kind, _missing_papers(target, kind, papers))
+
+
+def _bring_papers(target: Engine, kind: str, papers: list[Paper]) -> None:
+    """All that are not there. Workers that came early write there as well: if one was faster, none was taken."""
+    left = len(papers) + 1
+    while papers and len(papers) < left:
+        if target.shelf.put([Paper(kind, paper.key, 0, paper.value) for paper in papers]):
+            return
+        left, papers = len(papers), _missing_papers(target, kind, papers)
+
+
+def _papers_of(store: View) -> Iterator[tuple[str, list[Paper]]]:
+    for kind in store.shelf.kinds():
+        for papers in _pages_of(store, kind) if not kind.startswith(STAYS) else ():
+            yield kind, papers
 
 
 def _pages_of(store: View, kind: str) -> Iterator[list[Paper]]:
@@ -104,7 +116,7 @@ def _is_kept(ours: ScheduleRow, theirs: ScheduleRow, merged: bool) -> bool:
 
 
 def unlike_settings(source: Engine, target: Engine, *, merged: bool) -> Iterator[Unlike]:
-    """Everything that is set at the source and not, or otherwise, at the target."""
+    """Everything that is set at the source and not, or otherwise, at the target. Changes nothing but papers."""
     queues = {queue.name: queue for queue in target.desk.queues()}
     for queue in source.desk.queues():
         if how := _unlike_queue(queue, queues.get(queue.name)):
@@ -151,9 +163,11 @@ def _unlike_terms(source: View, target: Engine, merged: bool) -> Iterator[Unlike
 
 
 def _unlike_papers(source: View, target: Engine) -> Iterator[Unlike]:
-    for kind in source.shelf.kinds():
-        for papers in _pages_of(source, kind) if not kind.startswith(STAYS) else ():
-            for paper in _missing_papers(target, kind, papers):
+    """Workers of the source write on, of what they measure and watch: what came since is brought along."""
+    for kind, papers in _papers_of(source):
+        if late := _missing_papers(target, kind, papers):
+            _bring_papers(target, kind, late)
+            for paper in _missing_papers(target, kind, late):
                 yield Unlike("paper", f"{kind} {paper.key}", "is missing")
 
 
