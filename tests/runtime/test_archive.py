@@ -694,6 +694,19 @@ def test_partitions_are_made_ahead_and_dropped_when_they_are_past(
     assert len(app.lifecycle.partitions()) == 3
 
 
+def test_no_dead_letter_goes_while_a_notice_hangs(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    job = work.enqueue(1, fail=True)
+    drain(app)
+    app.dead.resolve(app.dead.get(job.id).id, "manually_resolved")
+    clock.advance(400 * DAY)
+    app.engine.porter.post(Notice("arriving", "elsewhere", 1))
+    assert app.lifecycle.archive(dry_run=False).dead_letters == 0, "what arrives has to stay until it is compared"
+    app.engine.porter.post(None)
+    assert app.lifecycle.archive(dry_run=False).dead_letters == 1
+
+
 def test_a_dry_run_tells_dead_letters_and_partitions_that_would_go(
     app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
 ) -> None:

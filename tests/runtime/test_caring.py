@@ -9,6 +9,7 @@ import pytest
 
 from headrace import Headrace, current_job
 from headrace.core.care import GONE, TENDINGS
+from headrace.core.model import Changes, Notice
 from headrace.core.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.caring import Capping, Caring
@@ -71,6 +72,19 @@ def test_a_cap_comes_at_once_while_there_is_more_and_then_rests(app: Headrace) -
     app.engine.insert([new_job(f"job-{n}") for n in range(3)])
     chore = Capping(app.engine, "logs", 20)
     assert chore.do() > 1
+
+
+def test_no_history_is_shortened_while_a_notice_hangs(app: Headrace) -> None:
+    app.engine.insert([new_job("job")])
+    for _ in range(30):
+        app.engine.desk.amend("job", Changes(priority=1))
+    app.engine.porter.post(Notice("arriving", "elsewhere", 1))
+    chore = Capping(app.engine, "history", 20)
+    assert chore.do() > 0
+    assert len(app.engine.desk.history("job")) == 30
+    app.engine.porter.post(None)
+    chore.do()
+    assert len(app.engine.desk.history("job")) == 20
 
 
 @pytest.mark.engines("sqlite")

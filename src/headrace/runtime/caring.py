@@ -47,6 +47,8 @@ class Capping:
         self._reached = 0
 
     def do(self) -> float:
+        if self._engine.porter.notice() is not None:  # what is carried is compared: it has to stay as it is
+            return _AGAIN
         done = self._engine.care.cap(self._what, self._most, self._reached, _AT_ONCE)
         self._reached = done.reached
         if done.removed:

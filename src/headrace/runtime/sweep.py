@@ -168,6 +168,8 @@ class Sweep:
         if dry_run:
             tally.letters += self._closed_before(before)
             return
+        if self._engine.porter.notice() is not None:  # what is carried is compared: it has to stay as it is
+            return
         removed = _LETTERS_AT_ONCE
         while removed == _LETTERS_AT_ONCE:
             removed = self._engine.letters.purge(CLOSED, before, _LETTERS_AT_ONCE)

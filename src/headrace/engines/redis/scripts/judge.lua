@@ -38,7 +38,7 @@ local function fail(member, j, action, detail, fingerprint)
 end
 
 -- Jobs that are carried over are judged where they live, and not before all that waits for them is there.
-local is_closed = call('EXISTS', P .. ':notice') == 1
+local is_closed = notice()
 guard()
 for i = 4, #ARGV, 5 do
   local id, version, action, detail = ARGV[i], tonumber(ARGV[i + 1]), ARGV[i + 2], ARGV[i + 3]
