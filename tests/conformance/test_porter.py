@@ -138,6 +138,14 @@ def test_of_many_who_exchange_a_notice_at_once_one_does_it(store: StoreUnderTest
         assert engines[0].porter.notice() == Notice("arriving", "elsewhere", winner)
 
 
+def test_nothing_is_unpacked_where_nobody_would_find_it(engine: Engine, target: Engine) -> None:
+    engine.insert([new_job("job")])
+    target.porter.post(MOVED)
+    with pytest.raises(StoreMoved, match="redis://elsewhere/0"):
+        carry(engine, target)
+    assert states(target) == {}
+
+
 @pytest.mark.parametrize("notice", [None, MOVED, Notice("arriving", "somewhere else", 1)])
 def test_nothing_is_unpacked_behind_a_notice_that_is_gone(
     engine: Engine, target: Engine, notice: Notice | None

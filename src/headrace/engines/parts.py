@@ -233,6 +233,7 @@ class Porter(Protocol):
 
         A job whose id is there already is left as it is. The sender's `seq` is not kept. With an `origin`, only while a
         notice says that jobs arrive from there, else rulings.Opened: what was carried may have run and be gone since.
+        At a store that has moved, StoreMoved.
         """
         ...
 

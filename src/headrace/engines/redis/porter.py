@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filter, Notice, Parcel, QueueRow
 from headrace.engines.redis import records
+from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import load
 from headrace.engines.rulings import Opened
 
@@ -58,7 +59,7 @@ class RedisPorter:
             args.append(records.encode(parcel.job))
             for filed in (parcel.history, parcel.logs, parcel.steps):
                 args += [len(filed), *map(records.encode, filed)]
-        return _unless_opened(self._office.wire.run(_unpack, *args)) if packed else 0
+        return _unless_opened(unless_closed(self._office.wire.run(_unpack, *args))) if packed else 0
 
     def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
         self._office.prepare()

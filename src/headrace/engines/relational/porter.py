@@ -14,7 +14,7 @@ from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.rulings import Opened
 from headrace.engines.sql import as_json
-from headrace.errors import HeadraceError
+from headrace.errors import HeadraceError, StoreMoved
 
 _rows = msgspec.json.Decoder(list[JobRow])
 _filings = msgspec.json.Decoder(list[tuple[int, Filing]])
@@ -118,7 +118,8 @@ class SqlPorter:
 
     def unpack_dead(self, records: Sequence[DeadRow], origin: str | None = None) -> int:
         def put_away(ledger: Ledger) -> int:
-            _hold_notice(ledger, origin)
+            if origin is not None:
+                _hold_notice(ledger, origin)
             with hushed(ledger):
                 return ledger.run("unpack_dead", r=as_json(records))
 
@@ -164,14 +165,15 @@ def _replace(ledger: Ledger, told: str | None, notice: Notice | None) -> bool:
 
 
 def _hold_notice(ledger: Ledger, origin: str | None) -> None:
-    """Nobody takes the notice away before the transaction ends."""
-    if origin is None:
-        return
+    """Nobody takes the notice away, or hangs one out, before the transaction ends."""
     # First: whoever hangs one out locks in this order, too.
     ledger.run("hold_door")
     told = ledger.ask("hold_notice")
     notice = _notice.decode(told) if told else None
-    if notice is None or notice.kind != "arriving" or notice.other != origin:
+    if origin is None:
+        if notice is not None and notice.kind == "moved":
+            raise StoreMoved(notice.other)
+    elif notice is None or notice.kind != "arriving" or notice.other != origin:
         raise Opened
 
 

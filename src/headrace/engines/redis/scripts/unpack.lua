@@ -1,12 +1,15 @@
 -- Store jobs that come from another store as they are; those whose id is there already are left alone.
 -- ARGV: now, mark, where they come from or nothing, then for each job: JobRow, number of filings, filings ..., number of
 -- log lines, lines ..., number of steps, steps ...
--- Answers: how many are new; or nothing, if no notice says that jobs arrive from there
+-- Answers: how many are new; or nothing, if no notice says that jobs arrive from there; or, in a list of its own, what
+-- `moved_to` says
 
 local now, mark = tonumber(ARGV[1]), tonumber(ARGV[2])
 local fresh, seen, at = {}, {}, 4
 
 if not still_arriving(ARGV[3]) then return false end
+local door = moved_to()
+if door then return {door} end
 
 -- A list of texts that its length goes before.
 local function list()
