@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -12,6 +13,7 @@ import pytest
 from headrace import EngineUnavailable, Headrace
 from headrace.runtime.waiter import Waiter
 from tests.patience import PATIENCE
+from tests.runtime.kit import eventually
 
 
 @pytest.fixture
@@ -87,3 +89,36 @@ def test_a_wait_for_which_no_thread_can_be_started_is_forgotten(
     assert waiter._awaited == {}
     assert waiter.wait(job_id, 0.01) is False
     waiter.close()
+
+
+def test_all_that_begin_to_wait_at_the_same_moment_are_told_when_the_app_is_closed(
+    app: Headrace, job_id: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make, waiting = Waiter.__init__, threading.Barrier(3)
+
+    def slowly(self: Waiter, engine: Any) -> None:
+        with contextlib.suppress(threading.BrokenBarrierError):
+            both.wait(0.5)
+        make(self, engine)
+
+    both = threading.Barrier(2)
+    monkeypatch.setattr(Waiter, "__init__", slowly)
+    told: list[type[BaseException]] = []
+
+    def wait() -> None:
+        job = app.jobs.get(job_id)
+        waiting.wait(PATIENCE)
+        try:
+            job.wait(PATIENCE)
+        except Exception as error:
+            told.append(type(error))
+
+    threads = [threading.Thread(target=wait, daemon=True) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    waiting.wait(PATIENCE)
+    eventually(lambda: sum(map(len, app.hub._waiting()._awaited.values())) == 2)
+    app.close()
+    for thread in threads:
+        thread.join(PATIENCE)
+    assert told == [EngineUnavailable] * 2

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from datetime import datetime
@@ -61,6 +62,7 @@ class AppHub:
         self.clock = clock
         self._spool = spool
         self._waiter: Waiter | None = None
+        self._making = threading.Lock()
 
     def keep_archive_in(self, store: Engine | None) -> None:
         """Read archived jobs of this app's store from another one."""
@@ -176,9 +178,10 @@ class AppHub:
         # Deferred, with the futures and the thread it needs: many programs never wait for a job.
         from headrace.runtime.waiter import Waiter
 
-        if self._waiter is None:
-            self._waiter = Waiter(self.engine)
-        return self._waiter
+        with self._making:  # one that nobody knows of would not be told when the app is closed
+            if self._waiter is None:
+                self._waiter = Waiter(self.engine)
+            return self._waiter
 
     def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]:
         if row.seq == ARCHIVED:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import os
 import socket
+import threading
 from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal, cast
@@ -44,6 +45,7 @@ class Spool:
         self._desk = SpoolDesk(self._file)
         self._forwarder = Forwarder(self._file, engine, archive)
         self._waiter: Waiter | None = None
+        self._making = threading.Lock()
         self._looked = False
 
     def start(self) -> None:
@@ -124,10 +126,11 @@ class Spool:
         from headrace.runtime.waiter import Waiter
 
         self._forwarder.start()
-        if self._waiter is None:
-            # It asks for nothing but who is finished, and for a bell: here, who has left.
-            self._waiter = Waiter(cast("Engine", _Departures(self._file, self._engine)))
-        return self._waiter
+        with self._making:  # one that nobody knows of would not be told when the app is closed
+            if self._waiter is None:
+                # It asks for nothing but who is finished, and for a bell: here, who has left.
+                self._waiter = Waiter(cast("Engine", _Departures(self._file, self._engine)))
+            return self._waiter
 
     def place(self, job_id: str) -> tuple[str, int, str | None]:
         """Where the job waits, how many are in front of it, and why; None if they are being forwarded."""
@@ -158,6 +161,7 @@ class Spool:
         """In a forked child. It forwards from its first own use on: many children end in an exec."""
         self._forwarder.start_afresh()
         self._waiter = None
+        self._making = threading.Lock()
 
     def pause(self) -> None:
         """Forward no more in this process, before it forks others who will."""
