@@ -108,7 +108,10 @@ def refuse_if_moved() -> Steps[None]:
 
 
 def hold_open(ledger: Ledger, *, deleting: bool = False) -> None:
-    """Change nothing by hand while jobs are carried; if none are, nobody begins with it until the transaction ends."""
+    """Change nothing by hand while jobs are carried; if none are, nobody begins with it until the transaction ends.
+
+    Whoever wants to be alone with kin has to be, before: so do those who lock rows and ask for no door.
+    """
     # First: whoever hangs out a notice waits for our writes, but for nothing that we only read before.
     ledger.run("hold_door")
     told = ledger.ask("notice")

@@ -56,8 +56,8 @@ class SqlDesk:
 
         def move_them(ledger: Ledger) -> list[str]:
             nonlocal effects
-            hold_open(ledger, deleting=event is Event.DELETE)  # what lives on elsewhere may be cleared away here
             ledger.ask("alone_with_kin")
+            hold_open(ledger, deleting=event is Event.DELETE)  # what lives on elsewhere may be cleared away here
             where, values = _conditions(ledger, which, states)
             if event is Event.HURRY:  # what waits with its own run behind it has nothing to start
                 where = f"{where} AND {ledger.fragment('where_startable')}"

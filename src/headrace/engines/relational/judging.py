@@ -18,10 +18,10 @@ _numbers = msgspec.json.Decoder(list[int])
 
 def judge(ledger: Ledger, judgments: Sequence[Judgment], now: int) -> tuple[list[bool], kinship.Effects]:
     """For each whether it was carried out, and whom that concerned."""
+    ledger.ask("alone_with_kin")
     ledger.run("hold_door")  # what is told of the notice is to be true until they have ended
     if ledger.ask("notice") is not None:
         return [False] * len(judgments), kinship.Effects()
-    ledger.ask("alone_with_kin")
     found = _locked.decode(ledger.ask("lock_judged", ids=as_json([one.id for one in judgments])))
     numbers = {(job_id, version): seq for job_id, version, seq in found}
     places: dict[int, int] = {}

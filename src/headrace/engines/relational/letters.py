@@ -146,8 +146,8 @@ class _Requeuing:
         self._gone: list[tuple[DeadRow, Requeue]] = []
 
     def all_of(self, orders: Sequence[Requeue]) -> list[Requeued]:
-        admission.hold_open(self._ledger)
         self._ledger.ask("alone_with_kin")
+        admission.hold_open(self._ledger)
         ids = as_json([order.id for order in orders])
         job_ids = [letter.job_id for letter in _letters.decode(self._ledger.ask("letters", ids=ids))]
         told = _jobs.decode(self._ledger.ask("lock_jobs", ids=as_json(job_ids)))
