@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import pty
+import shlex
 import struct
 import subprocess
 import sys
@@ -95,6 +96,28 @@ def test_a_reader_that_goes_away_hears_no_complaint(shell: Shell) -> None:
         process.stdout.close()
         process.stdout = None
         assert finish(process).err == ""
+
+
+@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+def test_a_command_is_done_though_its_streams_are_closed(shell: Shell, closed: str) -> None:
+    def run(arguments: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            ["/bin/sh", "-c", f"{shlex.quote(sys.executable)} -m headrace {arguments} {closed}"],
+            cwd=shell.folder,
+            env=_environment(),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=PATIENCE,
+            check=False,
+        )
+
+    for arguments in ("enqueue add '[1]'", "enqueue add '[2]' --json", "jobs", "worker --help"):
+        done = run(arguments)
+        assert (done.returncode, "error" in done.stderr) == (0, False), done.stderr
+    with shell.app() as app:
+        assert app.jobs.count(task="add") == 2
+    assert run("jobs cancel --all").returncode == 2, "nobody can be asked"
 
 
 def test_a_full_disk_is_told_in_one_line(filled: Shell) -> None:

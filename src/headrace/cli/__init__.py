@@ -26,6 +26,7 @@ _APP_WITHOUT_ITS_OPTION = re.compile(r"extra argument \(([\w.]+:[\w.]+)\)")  # a
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run one command, by default the one of this process, and return its exit code."""
+    _replace_closed_streams()
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):  # a terminal that lacks a character gets an escape, not a crash
             stream.reconfigure(errors="backslashreplace")
@@ -41,6 +42,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return end.code if isinstance(end.code, int) else FAILED
     except Exception as error:  # the last resort: whatever it is, it is told in one line
         return _tell(error, session)
+
+
+def _replace_closed_streams() -> None:
+    """Who started us may have closed them (`>&-`): what is done is done all the same, and said to nobody."""
+    for name, mode in (("stdin", "r"), ("stdout", "w"), ("stderr", "w")):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, mode, encoding="utf-8"))  # noqa: SIM115  (as long as we live)
 
 
 def _run(arguments: Sequence[str] | None, session: Session) -> int:
