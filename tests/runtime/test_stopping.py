@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, HeadraceError, current_job
+from headrace.runtime.pulse import Pulse
 from tests.patience import PATIENCE
 from tests.runtime import shop
 from tests.runtime.kit import Gate, eventually, filings, running, through
@@ -154,6 +155,24 @@ def test_a_worker_that_uses_too_much_memory_asks_to_be_replaced(app: Headrace, m
     assert worker.join(PATIENCE)
     assert worker.recycle
     assert worker.stopped.is_set()
+
+
+def test_a_worker_that_could_not_start_leaves_nothing_at_work(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(self: Pulse) -> None:
+        raise RuntimeError("can't start new thread")
+
+    before = set(threading.enumerate())
+    worker = app.worker()
+    with monkeypatch.context() as short:
+        short.setattr(Pulse, "start", refuse)
+        with pytest.raises(RuntimeError, match="can't start"):
+            worker.start()
+    assert worker.join(PATIENCE)
+    worker.stop()
+    assert app.engine.desk.workers() == []
+    eventually(lambda: not {t for t in set(threading.enumerate()) - before if "keeper" in t.name}, "the end of all")
+    with app.worker():
+        assert len(app.engine.desk.workers()) == 1
 
 
 def test_stopping_twice_or_before_the_start_is_no_harm(app: Headrace) -> None:

@@ -73,7 +73,8 @@ class Pulse:
     def stop(self) -> None:
         self._stopping.set()
         self._bell.ring()
-        self._thread.join(5)
+        if self._thread.ident is not None:  # else the worker could not start, and so it never did
+            self._thread.join(5)
         self._bell.close()
         if self._watch is not None:
             self._watch.close()

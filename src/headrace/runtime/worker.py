@@ -12,7 +12,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import msgspec
@@ -123,13 +123,24 @@ class Worker:
         timekeepers = [Timekeeper(self._engine, self._declare)] if fires else []
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [self._listener(self.id)] if self._listener is not None else []
-        self._companions: list[Companion] = [Greeter(self._engine, described), *timekeepers, keeper, *listeners]
-        self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
-        for companion in (*self._companions, self._pulse):
-            companion.start()
-        self._thread.start()
+        self._start([Greeter(self._engine, described), *timekeepers, keeper, *listeners])
         log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._in_words())
         return self
+
+    def _start(self, companions: Sequence[Companion]) -> None:
+        """Start all, or none: if one can't, those that are at work already would go on without a worker."""
+        self._companions: list[Companion] = []
+        self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
+        try:
+            for companion in companions:
+                companion.start()
+                self._companions.append(companion)
+            self._pulse.start()
+            self._thread.start()
+        except BaseException:
+            self._close()
+            self.stopped.set()
+            raise
 
     def request_stop(self, patience: float | None = None) -> None:
         """Begin to stop: finish what runs within `patience` seconds, give the rest back. Safe in signal handlers."""
