@@ -312,14 +312,8 @@ class Depth(Struct, frozen=True, array_like=True):
     oldest: int | None
 
 
-_USUAL_HEARTBEAT = 30_000  # ms, of a worker that has not told its own
-
-
 class WorkerRow(Struct, frozen=True, array_like=True):
-    """A worker as it reported itself. `wish` is what an operator asked of it: run, pause or stop.
-
-    One without a `heartbeat` has only shown up: of one that is known, nothing else is changed then.
-    """
+    """A worker as it reported itself; with no `heartbeat`, it only shows up. An operator's `wish`: run, pause, stop."""
 
     id: str
     host: str
@@ -343,8 +337,8 @@ class WorkerRow(Struct, frozen=True, array_like=True):
         return not names or queue in names
 
     def is_silent(self, now: int) -> bool:
-        """Whether it has missed more than a few of its own heartbeats."""
-        return now - self.seen_at > 3 * (self.heartbeat or _USUAL_HEARTBEAT)
+        """Whether it has missed more than a few of its own heartbeats, or of usual ones if it has not told its own."""
+        return now - self.seen_at > 3 * (self.heartbeat or 30_000)
 
 
 class Renewal(Struct, frozen=True):
