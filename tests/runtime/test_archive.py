@@ -313,6 +313,28 @@ def test_a_single_call_is_removed_where_a_worker_has_seen_it(
     assert another.refresh().archived
 
 
+def test_a_single_call_is_removed_also_by_who_has_never_run_one(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    gone = work.using(remove_on_complete=True).enqueue(2)
+    drain(app)
+    clock.advance(60)
+    seen, other = (
+        Sweeping(app.engine, app.settings, 1.0, lambda: app.hub.archive, queues) for queues in ({"default"}, ())
+    )
+    app.engine.sweeper.record(Swept(at=clock.now(), duration=1, until=clock.now() + 10_000))  # it is another's turn
+    assert seen.do() > 0
+    clock.advance(60)
+    run_to_end(other)
+    assert gone.refresh().archived
+    assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["default"]
+    clock.advance(31 * DAY)
+    run_to_end(other)
+    assert app.engine.shelf.browse("~removing") == []
+    run_to_end(seen)  # it is noted again, if it is met again
+    assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["default"]
+
+
 def run_to_end(chore: Sweeping) -> float:
     while (pause := chore.do()) == 0.0:
         pass

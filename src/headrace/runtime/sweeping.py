@@ -18,6 +18,7 @@ from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.departures import Tally
+from headrace.runtime.removing import Removals
 from headrace.runtime.sweep import Sweep
 from headrace.runtime.sweep_news import tell_sweep
 
@@ -30,7 +31,7 @@ _FOR_NOTHING = 10  # times as long as a walk that found nothing took, until the 
 
 
 class Sweeping:
-    """A chore. `wanted` are queues where single calls asked to be removed at once."""
+    """A chore. `wanted` are queues where this worker has met jobs that are to go as soon as they are over."""
 
     def __init__(
         self,
@@ -44,12 +45,13 @@ class Sweeping:
         self._settings = settings
         self._every = every
         self._archive = archive
-        self._wanted = wanted
+        self._removals = Removals(engine, wanted)
         self._sweep: Sweep | None = None
         self._pieces: Iterator[None] | None = None
         self._error: str | None = None  # until a walk comes to its end
 
     def do(self) -> float:
+        self._removals.note()
         if self._pieces is None and not self._begin():
             return min(self._every, _SAY_SO_FOR / 1000)
         began = time.perf_counter()
@@ -77,7 +79,7 @@ class Sweeping:
         if self._sweep is None:
             self._sweep = Sweep(self._engine, self._settings, self._archive())
         self._tally, self._began, self._worked = Tally(), now, 0.0
-        self._pieces = self._sweep.walk(self._tally, wanted=tuple(self._wanted), whole=False)
+        self._pieces = self._sweep.walk(self._tally, wanted=self._removals.queues(), whole=False)
         self._record(_SAY_SO_FOR)
         return True
 

@@ -27,6 +27,7 @@ from headrace.engines.protocol import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, Fulfiller, is_promised
 from headrace.runtime.plan import Plan, Planner, conclude, describe
+from headrace.runtime.removing import Removals
 from headrace.runtime.sealing import opened_claim, sealed_note
 from headrace.runtime.trade import park_delay
 
@@ -84,6 +85,7 @@ class Remote:
         self._app = app
         settings = app.settings
         self._planner = Planner(app.task_by_name, settings.timeout, settings.max_payload, app.seal)
+        self._removals = Removals(app.engine, self._planner.removing)
         self._reap_at = 0.0
         self._is_closed = False
 
@@ -224,6 +226,7 @@ class Remote:
     def _plan(self, claim: Claim) -> Plan:
         plan = self._planner.plan(claim)
         assert plan is not None  # a task whose code is nowhere has the usual options
+        self._removals.note()  # who sweeps may have no worker but this
         return plan
 
     # -- telling

@@ -52,6 +52,12 @@ def test_a_job_is_claimed_and_completed(app: Headrace, api: Api) -> None:
     assert claimed(api) == []
 
 
+def test_a_job_that_is_to_go_at_once_is_noted_for_who_sweeps(app: Headrace, api: Api) -> None:
+    enqueued(app, "add", 1, 2, remove_on_complete=True)
+    assert claimed(api)
+    assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["node"]
+
+
 def test_an_outcome_counts_once_and_only_for_who_holds_the_job(app: Headrace, api: Api) -> None:
     enqueued(app)
     (one,) = claimed(api)
