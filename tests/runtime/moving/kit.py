@@ -1,0 +1,54 @@
+"""Moves that succeed, and such that are cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from headrace.app.moving import Move, Step
+from headrace.engines.protocol import Engine
+from tests.conformance.stores import KINDS
+
+PAIRS = [(source, target) for source in KINDS for target in KINDS]
+JOBS = 700  # more than two pages
+
+
+ELSEWHERE = "postgresql://elsewhere/db"
+
+
+class Stopped(Exception):
+    """The move was cut off here."""
+
+
+def move(source: Engine, target: Engine) -> Move:
+    """A whole move that is expected to succeed."""
+    made = Move(source, target)
+    finish(made)
+    return made
+
+
+def stop_at(number: int) -> Callable[[Step], None]:
+    """Cut the move off after so many jobs."""
+
+    def look(step: Step) -> None:
+        if step.stage == "carrying" and step.done >= number:
+            raise Stopped
+
+    return look
+
+
+def cut_off(source: Engine, target: Engine, number: int, *, into_used: bool = False) -> None:
+    with pytest.raises(Stopped):
+        Move(source, target, into_used=into_used, progress=stop_at(number)).run(0)
+
+
+def finish(made: Move) -> None:
+    """What a run of its own does to the end."""
+    made.run(0)
+    assert made.verify().differences == []
+    made.open()
+
+
+def unchanged(*engines: Engine) -> bool:
+    return all(engine.porter.notice() is None for engine in engines)

@@ -1,0 +1,433 @@
+"""Moving to another store: everything arrives as it was, between any two engines."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import msgspec
+import pytest
+
+from headrace.app.moving import Move, Step
+from headrace.core.kinship import Bond, FlowRow
+from headrace.core.lifecycle import Terms, TermsRow
+from headrace.core.model import Claim, Notice, Outcome, Parcel
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.shelf import Paper
+from headrace.core.states import State
+from headrace.core.timetable import Occurrence
+from headrace.engines.protocol import Engine
+from headrace.errors import StoreMoved
+from tests.conformance.build import (
+    fail,
+    new_job,
+    only,
+    release,
+    rows,
+    schedule,
+    states,
+    succeed,
+    want,
+)
+from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul
+from tests.runtime.moving.kit import JOBS, PAIRS, cut_off, finish, move
+
+# -- all is carried
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_everything_arrives_as_it_was_between_any_two_engines(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    fill(source, JOBS)
+    steps: list[Step] = []
+    made = Move(source, target, progress=steps.append)
+    carried = made.run(0)
+    expected, expected_letters = without_nul(contents(source)), letters(source)
+    assert {parcel.job.state for parcel in expected} == set(State) - {State.RUNNING}
+    assert (carried.jobs, carried.known, carried.dead_letters) == (JOBS, 0, len(expected_letters))
+    assert carried.running
+
+    assert contents(target) == expected
+    assert letters(target) == expected_letters != []
+    assert target.desk.queues() == source.desk.queues()
+    assert any(queue.paused for queue in target.desk.queues())
+
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], set())
+    assert verdict.contents.jobs == JOBS
+    assert verdict.contents.history == sum(len(parcel.history) for parcel in expected) > 0
+    assert verdict.contents.logs == sum(len(parcel.logs) for parcel in expected) > 0
+    assert verdict.contents.dead_letters == len(expected_letters)
+    assert {step.stage for step in steps} == {"waiting", "carrying", "comparing"}
+    assert steps[-1] == Step("comparing", JOBS, JOBS)
+
+    assert target.exchange([], want()).claims == [], "workers wait until all is there"
+    made.open()
+    before = {job_id: job.version for job_id, job in rows(target).items()}
+    claims = target.exchange([], want(JOBS)).claims  # all: which queue a store begins with is its own affair
+    assert {claim.queue for claim in claims} == {"mail", "reports"}
+    assert all(claim.version == before[claim.id] + 1 for claim in claims)
+
+
+def test_the_source_is_closed_and_says_where_to_go(source: Engine, target: Engine) -> None:
+    fill(source, 50)
+    move(source, target)
+    assert source.exchange([], want()).claims == []
+    with pytest.raises(StoreMoved) as refused:
+        source.insert([new_job("new")])
+    assert refused.value.other == target.url
+    assert target.insert([new_job("new")]) == [True]
+    assert target.porter.notice() is None
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_schedules_arrive_with_what_became_of_their_times(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    for name in ("nightly", "weekly"):
+        source.timetable.put(schedule(name), new=True)
+        past = [Occurrence(name, at, at + 1, "enqueued", f"{name}-{at}") for at in range(3)]
+        source.timetable.record(past)
+    move(source, target)
+    assert source.timetable.due(10) == [], "nobody fires where nobody is any more"
+    assert target.timetable.all() == source.timetable.all() != []
+    for name in ("nightly", "weekly"):
+        assert target.timetable.occurrences(name) == source.timetable.occurrences(name) != []
+    assert [row.id for row in target.timetable.due(10)] == ["nightly", "weekly"]
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_rules_arrive_over_those_of_an_unused_store(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    source.desk.rule_queue("mail", QueueRules(rate=Rate(1000, 5), concurrency=2))
+    source.desk.rule_task("send", TaskRules(paused=True))
+    target.desk.rule_task("send", TaskRules(concurrency=1))
+    source.upkeep.declare_terms([TermsRow("task", "send", Terms(max_pending=1))])
+    source.upkeep.order_terms("queue", "mail", Terms(max_age=None, remove_on_fail=True))
+    target.upkeep.order_terms("task", "send", Terms(max_age=5))
+    move(source, target)
+    assert target.upkeep.terms() == source.upkeep.terms()
+    assert len(target.upkeep.terms()) == 2
+    assert [msgspec.json.decode(queue.rules or "{}", type=QueueRules) for queue in target.desk.queues()] == [
+        QueueRules(rate=Rate(1000, 5), concurrency=2)
+    ]
+    assert target.desk.tasks() == [TaskRow("send", TaskRules(paused=True))]
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_papers_are_carried_but_for_those_that_are_there_and_those_that_stay(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    source.shelf.put([Paper("rule", f"{number:05}", 0, "ours") for number in range(2500)])
+    source.shelf.put([Paper("~place", "events", 0, "17")])
+    target.shelf.put([Paper("rule", "00007", 0, "theirs"), Paper("rule", "other", 0, "theirs")])
+    move(source, target)
+    found = [*target.shelf.browse("rule", last="01000"), *target.shelf.browse("rule", "01000", limit=9999)]
+    assert [paper.key for paper in found] == [*(f"{number:05}" for number in range(2500)), "other"]
+    assert [paper.key for paper in found if paper.value == "theirs"] == ["00007", "other"]
+    assert target.shelf.kinds("~") == []
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+@pytest.mark.parametrize("stage", ["carrying", "comparing"])
+def test_what_workers_of_the_source_measure_meanwhile_is_brought_along(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str, stage: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    source.insert([new_job("job")])
+
+    def measure(step: Step) -> None:
+        if step.stage == stage:
+            source.shelf.put([Paper("metrics.10s", "late", 0, "{}"), Paper("alert", "a", 0, "{}")])
+
+    finish(Move(source, target, progress=measure))
+    assert [(paper.key, paper.value) for paper in target.shelf.browse("metrics.10s")] == [("late", "{}")]
+    assert [paper.key for paper in target.shelf.browse("alert")] == ["a"]
+
+
+def test_papers_are_carried_though_workers_of_the_target_put_some_there_at_the_same_moment(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.shelf.put([Paper("metrics.10s", str(number), 0, "ours") for number in range(5)])
+    put, turns = target.shelf.put, iter([1, 3])
+
+    def overtaken(papers: Sequence[Paper]) -> bool:
+        if (turn := next(turns, None)) is not None:
+            put([Paper("metrics.10s", str(turn), 0, "theirs")])
+        return put(papers)
+
+    monkeypatch.setattr(target.shelf, "put", overtaken)
+    Move(source, target).run(0)
+    assert [paper.value for paper in target.shelf.browse("metrics.10s")] == ["ours", "theirs", "ours", "theirs", "ours"]
+
+
+def test_a_paper_that_can_not_be_stored_is_told(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    source.shelf.put([Paper("rule", "lost", 0, "ours")])
+    monkeypatch.setattr(target.shelf, "put", lambda papers: True)
+    made = Move(source, target)
+    made.run(0)
+    assert [str(difference) for difference in made.verify().differences] == ["paper rule lost is missing"]
+
+
+CHANGES: dict[str, tuple[Callable[[Engine], object], str]] = {
+    "queue paused": (lambda target: target.desk.pause_queue("mail", True), "queue mail should be open and is not"),
+    "queue rules": (
+        lambda target: target.desk.rule_queue("mail", QueueRules(weight=2)),
+        "queue mail should have weight=3 and has weight=2",
+    ),
+    "task rules": (
+        lambda target: target.desk.rule_task("send", TaskRules(concurrency=9)),
+        "task send should have paused=true and has concurrency=9",
+    ),
+    "no task rules": (
+        lambda target: target.desk.rule_task("send", TaskRules()),
+        "task send should have paused=true and has no rules",
+    ),
+    "lifecycle": (
+        lambda target: target.upkeep.order_terms("task", "send", Terms(max_age=9)),
+        "lifecycle task send differs in what is ordered",
+    ),
+    "no lifecycle": (
+        lambda target: target.upkeep.order_terms("task", "send", None),
+        "lifecycle task send is missing",
+    ),
+    "schedule gone": (lambda target: target.timetable.delete("tick"), "schedule tick is missing"),
+    "no past": (
+        lambda target: target.timetable.delete("tick") and target.timetable.put(schedule(), new=True),
+        "schedule tick lacks 1 of its past runs",
+    ),
+    "older schedule": (
+        lambda target: target.timetable.delete("tick") and target.timetable.put(schedule(version=0), new=True),
+        "schedule tick differs in version",
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_settings_that_are_not_as_they_were_are_told_and_put_right_by_another_run(
+    source: Engine, target: Engine, change: str
+) -> None:
+    source.desk.rule_queue("mail", QueueRules(weight=3))
+    source.desk.rule_task("send", TaskRules(paused=True))
+    source.upkeep.order_terms("task", "send", Terms(max_age=7))
+    source.timetable.put(schedule(), new=True)
+    source.timetable.record([Occurrence("tick", 1, 2, "enqueued", "job")])
+    made = Move(source, target)
+    made.run(0)
+    assert made.verify().differences == []
+    act, told = CHANGES[change]
+    act(target)
+    verdict = made.verify()
+    assert [str(difference) for difference in verdict.differences] == [told]
+    assert verdict.kept == []
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.kept) == ([], [])
+    assert target.timetable.occurrences("tick") == source.timetable.occurrences("tick")
+
+
+def test_a_schedule_that_the_target_has_already_stays_and_is_told(source: Engine, target: Engine) -> None:
+    source.timetable.put(schedule("nightly", created_at=1, updated_at=1), new=True)
+    source.timetable.put(schedule("weekly", created_at=1, updated_at=1), new=True)
+    target.timetable.put(own := schedule("nightly", created_at=2, updated_at=2), new=True)
+    made = Move(source, target)
+    made.run(0)
+    changed = msgspec.structs.replace(schedule("weekly", created_at=1, updated_at=1), paused=True)
+    assert target.timetable.put(changed), "an operator at the new store"
+    made.run(0)
+    verdict = made.verify()
+    assert verdict.differences == []
+    assert [str(kept) for kept in verdict.kept] == [
+        "schedule nightly differs in created_at, updated_at",
+        "schedule weekly differs in version, paused",
+    ]
+    assert target.timetable.get("nightly") == own
+    assert [row.paused for row in target.timetable.all()] == [False, True]
+
+
+@pytest.mark.parametrize(("declared", "is_paused"), [("same", True), ("changed", False)])
+def test_what_a_worker_declared_at_the_target_gives_way_if_it_is_the_same(
+    source: Engine, target: Engine, declared: str, is_paused: bool
+) -> None:
+    """Workers may be started at the new store before all is there. A pause at the old one must not be lost to them."""
+    ours = schedule("nightly", created_at=1, updated_at=5, fired=7, paused=True, origin="code", declared="same")
+    source.timetable.put(ours, new=True)
+    theirs = schedule("nightly", created_at=9, updated_at=9, origin="code", declared=declared)
+    target.timetable.put(theirs, new=True)
+    made = Move(source, target)
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, len(verdict.kept)) == ([], 0 if is_paused else 1)
+    assert target.timetable.all() == [ours if is_paused else theirs]
+
+
+def test_a_store_in_use_keeps_its_settings_and_tells_which(source: Engine, target: Engine) -> None:
+    for engine, weight in ((source, 2), (target, 3)):
+        engine.desk.rule_queue("mail", QueueRules(weight=weight))
+        engine.desk.rule_task("send", TaskRules(concurrency=weight))
+        engine.upkeep.order_terms("queue", "mail", Terms(max_age=weight))
+        engine.timetable.put(schedule(created_at=weight, updated_at=weight), new=True)
+    source.desk.rule_task("other", TaskRules(paused=True))
+    made = Move(source, target, into_used=True)
+    made.run(0)
+    verdict = made.verify()
+    assert verdict.differences == []
+    assert [(kept.what, kept.id) for kept in verdict.kept] == [
+        ("queue", "mail"),
+        ("task", "send"),
+        ("lifecycle", "queue mail"),
+        ("schedule", "tick"),
+    ]
+    assert target.desk.tasks() == [TaskRow("other", TaskRules(paused=True)), TaskRow("send", TaskRules(concurrency=3))]
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_what_waits_for_what_arrives_and_goes_on(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    names = ["a", "b", "c"]
+    jobs = [new_job(name, state=State.WAITING if name != "a" else State.PENDING, flow="f") for name in names]
+    bonds = [Bond("a", "b"), Bond("a", "c", "hold"), Bond("b", "c", "run")]
+    source.plant(jobs, bonds, FlowRow("f", "family", 7))
+    source.insert([new_job("alone")])
+    move(source, target)
+    assert contents(target) == contents(source)
+    assert target.desk.flows(9) == source.desk.flows(9) != []
+    assert target.desk.bonds(names) == bonds
+    [claim] = [claim for claim in target.exchange([], want()).claims if claim.id == "a"]
+    target.exchange([succeed(claim)], None)
+    assert states(target) == {"a": "completed", "b": "pending", "c": "waiting", "alone": "running"}
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_what_waits_for_a_job_whose_time_ran_out_on_the_way_is_not_left_waiting(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    """Bonds arrive last: who ended a job before them would find nobody that waits for it."""
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    names, now = ("lapses", "is lost"), source.clock.now()
+    late = now + HOUR
+    source.insert([new_job("is lost", queue="mail", max_attempts=1)])
+    assert claim_from(source, "mail")
+    children = [new_job(f"after {name}", state=State.WAITING) for name in names]
+    bonds = [Bond(name, f"after {name}") for name in names]
+    source.plant([new_job("lapses", expires_at=late), *children], bonds)
+
+    def work() -> None:
+        """What every worker does, also one that came early."""
+        target.exchange([], only("no such queue"), now=late)
+        target.reap(10, now=late)
+
+    made = Move(source, target, progress=lambda step: work() if step.stage == "carrying" else None)
+    made.run(0)
+    assert made.verify().differences == []
+    assert target.desk.bonds(names) == bonds
+    made.open()
+    work()
+    ended = {"lapses": "cancelled", "is lost": "failed", "after lapses": "cancelled", "after is lost": "cancelled"}
+    assert states(target) == ended
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_what_waits_for_a_job_whose_id_is_taken_waits_for_the_one_that_is_there(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(other_kind, "target").open()
+    now = source.clock.now()
+    names = ["completed", "failed", "open", "other"]
+    source.insert([new_job(name, created_at=now, run_at=now) for name in names])
+    children = [new_job(f"child of {name}", state=State.WAITING) for name in names]
+    both = new_job("child of both", state=State.WAITING)
+    bonds = [Bond(name, f"child of {name}") for name in names]
+    source.plant([*children, both], [*bonds, Bond("completed", "child of both"), Bond("other", "child of both")])
+    target.insert([new_job(name, created_at=now, run_at=now) for name in names[:3]])
+    ends: dict[str, Callable[[Claim], Outcome]] = {"completed": succeed, "failed": fail, "open": release}
+    claims = target.exchange([], want()).claims
+    target.exchange([ends[claim.id](claim) for claim in claims], None)
+    made = Move(source, target, into_used=True)
+    made.run(0)
+    verdict = made.verify()
+    assert (verdict.differences, verdict.taken) == ([], set(names[:3]))
+    made.open()
+    assert {name: state for name, state in states(target).items() if name.startswith("child")} == {
+        "child of completed": State.PENDING,
+        "child of failed": State.CANCELLED,
+        "child of open": State.WAITING,
+        "child of other": State.WAITING,
+        "child of both": State.WAITING,
+    }
+    for _ in range(2):
+        target.exchange([succeed(claim) for claim in target.exchange([], want()).claims], None)
+    assert set(states(target).values()) == {State.COMPLETED, State.FAILED, State.CANCELLED}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_waits_for_a_job_whose_id_was_given_anew_meanwhile_waits_for_the_new_one(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str
+) -> None:
+    source, target = make_store(kind, "source").open(), make_store(kind, "target").open()
+    source.insert([new_job("parent")])
+    source.plant([new_job("child", state=State.WAITING)], [Bond("parent", "child")])
+    target.porter.post(Notice("arriving", source.url, 0))
+    target.insert([new_job("parent", created_at=1, run_at=1)])
+    move(source, target)
+    for name in ("parent", "child"):
+        [claim] = target.exchange([], want()).claims
+        assert claim.id == name
+        target.exchange([succeed(claim)], None)
+
+
+def test_bonds_are_carried_also_by_a_run_that_goes_on_behind_them(source: Engine, target: Engine) -> None:
+    bonds = [Bond(f"j{n}", f"j{n + 1}") for n in range(599)]
+    source.plant([new_job(f"j{n}", state=State.WAITING if n else State.PENDING) for n in range(600)], bonds)
+    cut_off(source, target, 300)
+    move(source, target)
+    assert len(target.desk.bonds([f"j{n}" for n in range(600)])) == 599
+
+
+def test_a_bond_or_a_flow_that_did_not_arrive_is_told(source: Engine, target: Engine) -> None:
+    source.plant([new_job("a"), new_job("b", state=State.WAITING)], [Bond("a", "b")], FlowRow("f", "family", 7))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(target.porter), "unpack_bonds", lambda *_: None)
+        patch.setattr(type(target.porter), "unpack_flows", lambda *_: None)
+        made = Move(source, target)
+        made.run(0)
+    told = [str(difference) for difference in made.verify().differences]
+    assert "bond a -> b is missing" in told
+    assert "flow f is missing" in told
+
+
+def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:
+    source.migrate()
+    move(source, target)
+    assert contents(target) == []
+    assert source.porter.notice() is not None
+
+
+def test_heavy_jobs_are_carried_a_few_at_a_time(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    heavy = '["' + "x" * 1_000_000 + '"]'
+    for start in range(0, 60, 10):
+        source.insert([new_job(f"j{n}", payload=heavy if n >= 20 else "[]") for n in range(start, start + 10)])
+    unpack = target.porter.unpack
+    sizes: list[int] = []
+
+    def weighed(parcels: Sequence[Parcel], origin: str | None = None) -> int:
+        sizes.append(sum(len(parcel.job.payload) for parcel in parcels))
+        return unpack(parcels, origin)
+
+    monkeypatch.setattr(target.porter, "unpack", weighed)
+    move(source, target)
+    assert contents(target) == contents(source)
+    assert max(sizes) <= 10_000_000
+    assert len(sizes) < 20

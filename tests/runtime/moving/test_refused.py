@@ -1,0 +1,210 @@
+"""Moving to another store: what can not be moved is refused, and then nothing is changed."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from urllib.parse import urlsplit
+
+import pytest
+
+from headrace.app.moving import Move, reopen
+from headrace.core.model import Filter, Notice
+from headrace.core.states import Event, State
+from headrace.engines.protocol import Engine
+from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
+from tests.conformance.build import (
+    fail,
+    new_job,
+    states,
+)
+from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
+from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, move, unchanged
+
+# -- what is refused, and changes nothing
+
+
+def test_a_store_is_not_moved_to_itself(source: Engine) -> None:
+    fill(source, 5)
+    with pytest.raises(ConfigError, match="the same store"):
+        Move(source, source).run(0)
+    assert unchanged(source)
+
+
+def test_a_store_is_known_to_be_the_same_by_another_name(
+    make_store: Callable[[str, str], StoreUnderTest], engine_name: str, folder: Path
+) -> None:
+    store = make_store(engine_name, "source")
+    source = store.open()
+    source.migrate()
+    other_name = _another_name(engine_name, store.address, folder)
+    other = KINDS[engine_name].open(other_name)
+    try:
+        assert other.url != source.url
+        source.insert([new_job("job")])
+        assert states(other) == {"job": State.PENDING}
+        with pytest.raises(ConfigError, match="are the same store"):
+            Move(source, other, into_used=True).run(0)
+    finally:
+        other.close()
+    assert unchanged(source)
+
+
+def _another_name(kind: str, address: str, folder: Path) -> str:
+    if kind == "sqlite":
+        os.symlink(address, folder / "link.db")
+        return str(folder / "link.db")
+    parts = urlsplit(address)
+    assert "127.0.0.1" in parts.netloc
+    return parts._replace(netloc=parts.netloc.replace("127.0.0.1", "localhost")).geturl()
+
+
+def test_a_store_in_use_is_not_filled(source: Engine, target: Engine) -> None:
+    fill(source, 5)
+    target.insert([new_job("mine")])
+    with pytest.raises(ConfigError, match=r"is in use: it has 1 jobs.*--into-used"):
+        Move(source, target).run(0)
+    assert unchanged(source, target)
+
+
+def test_a_store_with_dead_letters_alone_is_in_use(source: Engine, target: Engine) -> None:
+    fill(source, 5)
+    target.insert([new_job("job", queue="mail")])
+    target.exchange([fail(claim_from(target, "mail")[0])], None)
+    target.desk.move(Filter(), Event.DELETE, 10)
+    with pytest.raises(ConfigError, match="is in use"):
+        Move(source, target).run(0)
+
+
+@pytest.mark.parametrize(
+    ("at_source", "at_target", "told"),
+    [
+        (Notice("moved", ELSEWHERE, 1), None, "were carried over to postgresql://elsewhere/db on 1970-01-01"),
+        (Notice("arriving", ELSEWHERE, 1), None, "is itself being filled from postgresql://elsewhere/db"),
+        (None, Notice("moved", ELSEWHERE, 1), "choose another store, an empty one"),
+        (None, Notice("arriving", ELSEWHERE, 1), "is being filled from postgresql://elsewhere/db"),
+    ],
+)
+def test_stores_that_take_part_in_another_move_are_refused(
+    source: Engine, target: Engine, at_source: Notice | None, at_target: Notice | None, told: str
+) -> None:
+    fill(source, 5)
+    source.porter.post(at_source)
+    target.porter.post(at_target)
+    for into_used in (False, True):
+        with pytest.raises(ConfigError, match=told):
+            Move(source, target, into_used=into_used).run(0)
+    assert (source.porter.notice(), target.porter.notice()) == (at_source, at_target)
+    assert contents(target) == []
+
+
+def test_a_store_that_was_opened_again_in_the_middle_is_not_carried_on_with(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    cut_off(source, target, 200)
+    notice = source.porter.notice()
+    assert notice is not None
+    assert (notice.kind, notice.other) == ("moved", target.url)
+    assert reopen(source) == notice
+    assert source.insert([new_job("new")]) == [True]
+    assert reopen(source) is None
+    with pytest.raises(ConfigError, match="brought back into use after a part of its jobs"):
+        Move(source, target).run(0)
+    assert source.porter.notice() is None
+
+
+def test_a_store_without_tables_has_nothing_to_carry(bare: Engine, target: Engine) -> None:
+    for act in (lambda: Move(bare, target).run(0), lambda: Move(bare, target).plan()):
+        with pytest.raises(ConfigError, match="has no tables of headrace"):
+            act()
+    assert bare.schema()[0] == 0
+    assert unchanged(target)
+
+
+def test_a_store_without_a_name_is_not_moved(source: Engine) -> None:
+    memory = SqliteEngine(None)
+    for made in (Move(memory, source), Move(source, memory)):
+        with pytest.raises(ConfigError, match="gone when its process ends"):
+            made.run(0)
+    memory.close()
+
+
+def test_an_announcement_is_taken_back_when_the_source_can_not_be_closed(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, 5)
+
+    def refuse(before: Notice | None, notice: Notice | None) -> bool:
+        raise ConfigError("read only")
+
+    monkeypatch.setattr(source.porter, "swap", refuse)
+    with pytest.raises(ConfigError, match="read only"):
+        Move(source, target).run(0)
+    assert unchanged(target)
+
+
+@pytest.mark.parametrize("can_be_asked", [True, False])
+def test_a_source_that_was_closed_though_the_answer_was_lost_is_carried_by_the_next_run(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch, can_be_asked: bool
+) -> None:
+    fill(source, 5)
+    swap = source.porter.swap
+
+    def away() -> Notice | None:
+        raise EngineUnavailable("the server is away")
+
+    def lose_answer(before: Notice | None, notice: Notice | None) -> bool:
+        swap(before, notice)
+        if not can_be_asked:
+            monkeypatch.setattr(source.porter, "notice", away)
+        raise EngineUnavailable("the connection was lost")
+
+    with monkeypatch.context() as lossy:
+        lossy.setattr(source.porter, "swap", lose_answer)
+        with pytest.raises(EngineUnavailable, match="was lost"):
+            Move(source, target).run(0)
+    monkeypatch.undo()
+    move(source, target)
+    assert contents(target) == without_nul(contents(source)) != []
+
+
+# -- a dry run
+
+
+def test_a_plan_counts_everything_and_changes_nothing(source: Engine, bare: Engine, folder: Path) -> None:
+    fill(source, JOBS)
+    before = contents(source)
+    plan = Move(source, bare).plan()
+    assert (plan.standing, plan.has_tables) == ("new", False)
+    assert plan.contents.jobs == JOBS
+    assert plan.contents.history == sum(len(parcel.history) for parcel in before)
+    assert plan.contents.logs == sum(len(parcel.logs) for parcel in before)
+    assert plan.contents.dead_letters == len(letters(source))
+    assert plan.contents.bytes > JOBS * 100
+    told = {(count.queue, count.state): count.jobs for count in plan.contents.counts()}
+    assert told == {(depth.queue, depth.state): depth.jobs for depth in source.desk.depths()}
+    assert contents(source) == before
+    assert source.porter.notice() is None
+    assert list((folder / "bare").iterdir()) == []
+    assert bare.schema()[0] == 0
+
+
+def test_a_plan_tells_how_far_a_move_is(source: Engine, target: Engine) -> None:
+    fill(source, JOBS)
+    target.migrate()
+    assert Move(source, target).plan().standing == "new"
+    cut_off(source, target, 100)
+    assert Move(source, target).plan().standing == "begun"
+    move(source, target)
+    assert Move(source, target).plan().standing == "done"
+
+
+def test_a_plan_does_not_bring_old_tables_up_to_date(
+    source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fill(source, 5)
+    monkeypatch.setattr(source, "schema", lambda: (1, 2))
+    with pytest.raises(SchemaMismatch, match=r"tables of version 1.*headrace --url .* migrate"):
+        Move(source, target).plan()
