@@ -150,7 +150,7 @@ def test_a_worker_that_is_stopped_does_not_ask_to_be_replaced(app: Headrace) -> 
 
 
 def test_a_worker_that_uses_too_much_memory_asks_to_be_replaced(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.worker.resident_megabytes", lambda: 500.0)
+    monkeypatch.setattr("headrace.runtime.wear.resident_megabytes", lambda: 500.0)
     worker = app.worker(max_memory=400).start()
     assert worker.join(PATIENCE)
     assert worker.recycle

@@ -30,7 +30,6 @@ from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
 from headrace.runtime.keeper import Companion, Keeper
 from headrace.runtime.loop import Loop
-from headrace.runtime.memory import resident_megabytes
 from headrace.runtime.naming import new_worker_id
 from headrace.runtime.plan import Planner
 from headrace.runtime.preemption import run_in_the_way
@@ -43,6 +42,7 @@ from headrace.runtime.telling import WITHIN, Greeter
 from headrace.runtime.threads import Threads
 from headrace.runtime.timekeeper import Timekeeper
 from headrace.runtime.trade import STALLED, Trade
+from headrace.runtime.wear import is_worn_out
 
 log = logging.getLogger("headrace.worker")
 
@@ -324,7 +324,7 @@ class Worker:
             self._trade.store_is_empty = False
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             self._make_way()
-        if self._worn_out():
+        if is_worn_out(self.id, self._settings, self._trade.claimed):
             self.recycle = True
             self.request_stop()
 
@@ -336,16 +336,6 @@ class Worker:
             outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", self._clock.now())
             self._trade.first = urgent.queue
             end_run(self._crew, self._threads, run, outcome, "a more urgent job needs its slot")
-
-    def _worn_out(self) -> bool:
-        settings = self._settings
-        if settings.max_jobs is not None and self._trade.claimed >= settings.max_jobs:
-            log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, self._trade.claimed)
-            return True
-        if settings.max_memory is not None and (used := resident_megabytes()) > settings.max_memory:
-            log.info("worker %s uses %d MB of %d and makes room for a fresh one", self.id, used, settings.max_memory)
-            return True
-        return False
 
     # -- the end
 
