@@ -63,7 +63,7 @@ def test_a_copy_says_what_it_did_and_what_comes_next(shell: Shell, source: Engin
     first, *rest = ran.out.splitlines()
     assert first.startswith(f"{JOBS} jobs with ")
     assert f"are now at {target.url}, in " in first
-    assert any("jobs were still running and taken from their workers" in line for line in rest)
+    assert any("jobs were still running and taken away" in line for line in rest)
     assert f"next: set HEADRACE_URL={target.url}, and restart" in rest[-2]
     assert rest[-1] == f"the old store stays closed: {source.url}"
     told = ran.err.splitlines()
@@ -155,7 +155,7 @@ def test_running_jobs_are_waited_for(shell: Shell, source: Engine, target: Engin
     source.insert([new_job("slow", queue="slow")])
     [claim] = claim_from(source, "slow")
     process = shell.start("copy", FROM, TO, "--wait", "10m")
-    wait_for_line(process, "waiting for 1 running jobs to end")
+    wait_for_line(process, "waiting for 1 running job to end")
     source.exchange([succeed(claim)], None)
     ran = finish(process)
     assert ran.code == 0

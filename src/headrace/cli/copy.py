@@ -213,10 +213,7 @@ def _tell_end(
     if len(verdict.kept) > _KEPT_TOLD:
         say(f"and {len(verdict.kept) - _KEPT_TOLD:,} more stay as they are there; --json names them")
     if carried.running:
-        say(
-            f"{_jobs(len(carried.running))} still running and taken from their workers: at the new store they go on as "
-            "after a crash"
-        )
+        say(f"{_jobs(len(carried.running))} still running and taken away, to go on at the new store as after a crash")
     hidden = ", with its password" if has_password else ""
     say(f"next: set HEADRACE_URL={target.url}{hidden}, and restart what uses the old store")
     say(f"the old store stays closed: {source.url}")

@@ -62,7 +62,8 @@ class Progress:
         left = step.total - step.done
         if left != self._left:
             self._left = left
-            remark(f"waiting for {left:,} running jobs to end" if left else "no job is running any more")
+            jobs = "1 running job" if left == 1 else f"{left:,} running jobs"
+            remark(f"waiting for {jobs} to end" if left else "no job is running any more")
 
     def _tell(self, step: Step) -> None:
         now = time.monotonic()
