@@ -313,8 +313,12 @@ def test_a_single_call_is_removed_where_a_worker_has_seen_it(
     assert another.refresh().archived
 
 
+def _refuse(*_: Any) -> None:
+    raise EngineUnavailable("the store is full")
+
+
 def test_a_single_call_is_removed_also_by_who_has_never_run_one(
-    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     gone = work.using(remove_on_complete=True).enqueue(2)
     drain(app)
@@ -329,6 +333,10 @@ def test_a_single_call_is_removed_also_by_who_has_never_run_one(
     assert gone.refresh().archived
     assert [paper.key for paper in app.engine.shelf.browse("~removing")] == ["default"]
     clock.advance(31 * DAY)
+    with monkeypatch.context() as full:
+        full.setattr(type(app.engine.shelf), "remove", _refuse)
+        run_to_end(other)
+    clock.advance(60)
     run_to_end(other)
     assert app.engine.shelf.browse("~removing") == []
     run_to_end(seen)  # it is noted again, if it is met again

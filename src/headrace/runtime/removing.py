@@ -44,6 +44,7 @@ class Removals:
         now = self._engine.clock.now()
         papers = self._engine.shelf.browse(_KIND)
         past = [paper for paper in papers if int(paper.value) < now - _NOTED_FOR]
-        if past:
-            self._engine.shelf.remove(past)
+        with contextlib.suppress(EngineUnavailable):  # a store that is full is to be swept all the same
+            if past:
+                self._engine.shelf.remove(past)
         return {*self._seen, *(paper.key for paper in papers if paper not in past)}
