@@ -14,7 +14,7 @@
     peers.py      whom we are measured beside; environments.py: where they are installed; racing.py: has them run
 
 Nothing in `src` knows of this package, and it uses the engine below the app only where the bare engine is measured and
-where a store is made to look old. The servers are those of the tests, `tests/servers.py`.
+where a store is made to look old. The servers are those of the tests, `tests/support/servers.py`.
 """
 
 from __future__ import annotations

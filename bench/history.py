@@ -78,7 +78,7 @@ def _unpack(subject: Subject, pattern: JobRow, jobs: int) -> None:
 def _multiply_in_postgres(url: str, pattern: JobRow, jobs: int) -> None:
     from headrace.engines.postgres.address import Address
     from headrace.engines.postgres.statements import qualified
-    from tests import servers
+    from tests.support import servers
 
     db, schema = servers.postgres_connection(url), Address(url).schema
     db.execute(qualified(_MULTIPLY, schema), {"jobs": jobs, "days": _DAYS, "pattern": pattern.id})

@@ -92,7 +92,7 @@ class PostgresSchemas:
     engine: Engine = "postgres"
 
     def __init__(self) -> None:
-        from tests import servers
+        from tests.support import servers
 
         self._servers = servers
         named = os.environ.get("HEADRACE_TEST_POSTGRES")
@@ -141,7 +141,7 @@ class RedisPrefixes:
     engine: Engine = "redis"
 
     def __init__(self) -> None:
-        from tests import servers
+        from tests.support import servers
 
         self._servers = servers
         named = os.environ.get("HEADRACE_TEST_REDIS")
@@ -192,7 +192,7 @@ def open_place(engine: Engine, folder: Path, durability: str) -> Place:
 
 def stop_servers() -> None:
     """End the servers that were started for the run."""
-    from tests import servers
+    from tests.support import servers
 
     servers.stop_all()
 

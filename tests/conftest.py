@@ -1,36 +1,105 @@
-"""What every test shares: how Hypothesis searches, and which engines a test runs on.
+"""What every test shares: the tiers, the engines a test runs on, an empty store, an app on it, a shell.
 
-A test that uses `engine_name`, by whatever fixture, runs once for each engine of stores.KINDS. The mark
-`engines("sqlite")` says that it is about this engine, or that one engine tells as much as three. Other fixtures live
-beside the tests that use them.
+A test that uses `engine_name`, by whatever fixture, runs once for each engine of engines.KINDS. Three marks steer it:
+
+- `engines("sqlite")`: it is about this engine, or one engine tells as much as three.
+- `slow`: it belongs to `make test-slow`. Below tests/runtime every engine but the first is slow, because the
+  conformance suite has proven the seam there; a module that meets the seam in a way of its own says `every_engine`.
+- `timed`: it measures time, and so runs alone, after the others.
 """
 
 from __future__ import annotations
 
+import shutil
 import signal
 import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 from hypothesis import settings
 
-from tests.conformance.stores import KINDS
+from headrace import Headrace
+from tests.support.command_line import Shell, open_shell
+from tests.support.engines import KINDS, close_kept_connections, copy_tables_into_memory_stores, empty_store
+
+RUNTIME = Path(__file__).parent / "runtime"
 
 # No deadline per example: a slow moment of a busy machine is not a bug. A failure prints how to repeat it.
 settings.register_profile("headrace", deadline=None, print_blob=True)
 settings.load_profile("headrace")
 
-# Whoever starts the tests behind a script may have had Ctrl-C ignored, by them and by every process they start.
+# A script that started the tests may have had Ctrl-C ignored, by them and by every process they start.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
+copy_tables_into_memory_stores()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """One PostgreSQL and one Redis serve all test processes: they are started here and named to each."""
+    node.workerinput["servers"] = _servers().start_for_all(KINDS)
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if told := getattr(config, "workerinput", {}).get("servers"):
+        _servers().adopt(told)
+
+
+def _servers() -> ModuleType:
+    from tests.support import servers  # a run on SQLite alone needs no driver
+
+    return servers
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine_name" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("engines")
-        metafunc.parametrize("engine_name", [name for name in KINDS if mark is None or name in mark.args])
+        names = [name for name in KINDS if mark is None or name in mark.args]
+        metafunc.parametrize("engine_name", [_on(metafunc, name, name in names[1:]) for name in names])
+
+
+def _on(metafunc: pytest.Metafunc, name: str, is_another: bool) -> object:
+    is_runtime = metafunc.definition.path.is_relative_to(RUNTIME)
+    is_slow = is_another and is_runtime and not metafunc.definition.get_closest_marker("every_engine")
+    return pytest.param(name, marks=pytest.mark.slow if is_slow else ())
 
 
 def pytest_sessionfinish() -> None:
     """End the servers, if any was started; those that are left when a run is cut short have a keeper of their own."""
-    if servers := sys.modules.get("tests.servers"):
+    close_kept_connections()
+    if servers := sys.modules.get("tests.support.servers"):
         servers.stop_all()
+
+
+@pytest.fixture
+def folder() -> Iterator[Path]:
+    """A folder with a short path: a Unix socket's name has room for about 100 characters, tmp_path takes most."""
+    folder = Path(tempfile.mkdtemp(prefix="hr-"))
+    yield folder
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture
+def url(engine_name: str, folder: Path) -> Iterator[str]:
+    """An empty store of this engine."""
+    with empty_store(engine_name, folder) as url:
+        yield url
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[Headrace]:
+    with Headrace(url, heartbeat=2.0, shutdown_timeout=5.0) as app:
+        yield app
+
+
+@pytest.fixture
+def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
+    """A prompt in a folder of its own."""
+    with open_shell(monkeypatch, capsys) as shell:
+        yield shell

@@ -43,14 +43,14 @@ def _served(match: re.Match[str]) -> str:
 
 @functools.cache
 def _postgres() -> str:
-    from tests import servers  # only pages that have such a URL need it, and the drivers behind it
+    from tests.support import servers  # only pages that have such a URL need it, and the drivers behind it
 
     return servers.postgres_url(own_database=True)
 
 
 @functools.cache
 def _redis() -> str:
-    from tests import servers
+    from tests.support import servers
 
     return servers.redis_url()
 

@@ -1,36 +1,56 @@
-"""The engines under test. Every test that asks for `engine` or `store` runs once for each engine.
+"""A store of each engine, and the engine opened on it: a test that asks for one runs once for each engine.
 
 An engine that can't be had is an error in its tests, never a skip.
 """
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.protocol import Engine
-from tests.conformance.stores import StoreUnderTest
+from headrace.engines.redis.engine import RedisEngine
+from tests.support.engines import StoreUnderTest
 
 
 @pytest.fixture
-def short_folder() -> Iterator[Path]:
-    """A folder with a short path: a Unix socket's name has room for about 100 characters, tmp_path takes most."""
-    folder = Path(tempfile.mkdtemp(prefix="hr-"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)
-
-
-@pytest.fixture
-def store(engine_name: str, short_folder: Path) -> Iterator[StoreUnderTest]:
+def store(engine_name: str, folder: Path) -> Iterator[StoreUnderTest]:
     with ExitStack() as at_end:
-        yield StoreUnderTest(engine_name, short_folder, at_end)
+        yield StoreUnderTest(engine_name, folder, at_end)
 
 
 @pytest.fixture
 def engine(store: StoreUnderTest) -> Engine:
     return store.open()
+
+
+@pytest.fixture
+def target(engine_name: str, folder: Path) -> Iterator[Engine]:
+    """A second, empty store of the same engine."""
+    (folder / "target").mkdir()
+    with ExitStack() as at_end:
+        yield StoreUnderTest(engine_name, folder / "target", at_end).open()
+
+
+@pytest.fixture
+def redis_engine(engine: Engine) -> RedisEngine:
+    assert isinstance(engine, RedisEngine)
+    return engine
+
+
+@pytest.fixture
+def open_engine() -> Iterator[Callable[..., PostgresEngine]]:
+    """Opens PostgreSQL at a URL of the test's own."""
+    with ExitStack() as at_end:
+
+        def open_at(url: str, **how: Any) -> PostgresEngine:
+            engine = PostgresEngine(url, **how)
+            at_end.callback(engine.close)
+            return engine
+
+        yield open_at

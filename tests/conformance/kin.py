@@ -12,7 +12,7 @@ from headrace.core.kinship import Bond, Policy
 from headrace.core.model import Claim, Filter, NewJob, Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import NOW, new_job, succeed
+from tests.support.builders import NOW, new_job, succeed
 
 
 def child(job_id: str, **more: Any) -> NewJob:

@@ -11,7 +11,7 @@ from headrace.core.letters import (
 )
 from headrace.core.model import DeadRow
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     HOUR,
     NOW,
     claim_one,

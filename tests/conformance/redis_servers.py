@@ -4,24 +4,12 @@ from __future__ import annotations
 
 import contextlib
 import signal
-import time
-from collections.abc import Callable
 from typing import Any, Self
 
 import redis
 
-from tests.daemon import Daemon, ServerFailed, free_port
-from tests.patience import PATIENCE
-from tests.servers import _redis_program
-
-
-def until(condition: Callable[[], Any]) -> Any:
-    """Wait until the condition holds; what it said."""
-    deadline = time.monotonic() + PATIENCE
-    while not (found := condition()):
-        assert time.monotonic() < deadline, "what was awaited did not happen"
-        time.sleep(0.01)
-    return found
+from tests.support.daemon import Daemon, ServerFailed, free_port
+from tests.support.servers import _redis_program
 
 
 class OwnRedis:

@@ -7,8 +7,8 @@ from contextlib import closing
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
-from tests.conformance.build import NOW
-from tests.conformance.stores import StoreUnderTest
+from tests.support.builders import NOW
+from tests.support.engines import StoreUnderTest
 
 _ROWS = {
     "history": "headrace_history (job, at, event, source, target, version, attempt) "
@@ -57,7 +57,7 @@ class Tampering:
 
     def execute(self, statement: str) -> None:
         if self._is_postgres:
-            from tests import servers
+            from tests.support import servers
 
             [schema] = parse_qs(urlsplit(self._address).query)["schema"]
             db = servers.postgres_connection(self._address)
@@ -84,7 +84,7 @@ class Tampering:
             client.hset(f"{prefix}:parents:{child}", number, "c")
 
     def _redis(self) -> tuple[Any, str]:
-        from tests import servers
+        from tests.support import servers
 
         [prefix] = parse_qs(urlsplit(self._address).query)["prefix"]
         return servers.redis_connection(self._address), f"{{{prefix}}}"

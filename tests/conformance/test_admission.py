@@ -4,9 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -18,7 +15,7 @@ from headrace.core.model import Filter, NewJob, Notice
 from headrace.core.states import FINAL, NOT_STARTED, OPEN, Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, StoreMoved
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,
@@ -40,8 +37,8 @@ from tests.conformance.build import (
     succeed,
     together,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 THREADS = 8
 ANYWHERE = (Condition(tuple(sorted(State))),)
@@ -54,15 +51,6 @@ KINDS: dict[Act, Kind] = {
 every_act = pytest.mark.parametrize("act", KINDS)
 every_amendment = pytest.mark.parametrize("act", ["replace", "reschedule"])
 ODD = ["", " ", "it's", 'a "b" `c`', "back\\slash", "a:b{c}*?[d]", "%s $1 :id ?", "grüße 日本語 🚰", "a\nb", "x" * 2000]
-
-
-@pytest.fixture
-def target(engine_name: str, short_folder: Path) -> Iterator[Engine]:
-    """A second, empty store of the same engine."""
-    folder = short_folder / "target"
-    folder.mkdir()
-    with ExitStack() as at_end:
-        yield StoreUnderTest(engine_name, folder, at_end).open()
 
 
 def admit(engine: Engine, *candidates: Candidate, whole: bool = False, now: int = NOW) -> list[tuple[str, str]]:

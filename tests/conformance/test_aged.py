@@ -14,7 +14,8 @@ from headrace.core.model import Changes, DeadRow
 from headrace.core.staleness import Aged, Judgment, Watch, aged_of, everything
 from headrace.core.states import OPEN, Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.conformance.kin import child, plant_chain, spawning, the
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,
@@ -37,8 +38,7 @@ from tests.conformance.build import (
     submit_and_claim,
     succeed,
 )
-from tests.conformance.kin import child, plant_chain, spawning, the
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 ALL = everything(NOW)
 

@@ -11,7 +11,7 @@ from headrace.core.limits import Gate, lane_of
 from headrace.core.model import NewJob
 from headrace.core.regulation import QueueRules, Strategy, TaskRules
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     HOUR,
     NOW,
     SECOND,

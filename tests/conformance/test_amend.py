@@ -7,7 +7,7 @@ import pytest
 from headrace.core.model import Changes
 from headrace.core.states import NOT_STARTED, Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     HOUR,
     LATER,
     NOW,

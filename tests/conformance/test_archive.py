@@ -14,8 +14,8 @@ from headrace.core.states import State
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.runtime.job import as_row
-from tests.conformance.build import HOUR, NOW, new_job
-from tests.conformance.stores import StoreUnderTest
+from tests.support.builders import HOUR, NOW, new_job
+from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("sqlite", "postgres")
 DAY = 24 * HOUR

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.states import Event
 from headrace.engines.protocol import Bell, Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     LEASE,
     NOW,
@@ -22,8 +22,8 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 TOPICS = ("work", "done", "orders")
 

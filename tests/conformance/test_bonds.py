@@ -11,7 +11,8 @@ from headrace.core.kinship import HELD, PARENT_FAILED, POLICIES, Bond, Policy
 from headrace.core.model import Filing, NewJob, Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.conformance.kin import cancel, child, plant_chain, spawning, the
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,
@@ -34,7 +35,6 @@ from tests.conformance.build import (
     succeed,
     want,
 )
-from tests.conformance.kin import cancel, child, plant_chain, spawning, the
 
 
 def blocks(engine: Engine, job_id: str) -> dict[str, bool]:

@@ -12,7 +12,8 @@ from headrace.core.regulation import QueueRules
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import QueueFull, StoreMoved
-from tests.conformance.build import (
+from tests.conformance.kin import cancel, child, plant_chain, the
+from tests.support.builders import (
     EVERYTHING,
     NOW,
     SECOND,
@@ -28,7 +29,6 @@ from tests.conformance.build import (
     succeed,
     want,
 )
-from tests.conformance.kin import cancel, child, plant_chain, the
 
 
 def revive(engine: Engine, *job_ids: str, now: int = NOW) -> list[str]:

@@ -12,11 +12,11 @@ from headrace.core.kinship import Bond
 from headrace.core.model import Claim
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests import servers
-from tests.conformance.build import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
 from tests.conformance.kin import child
-from tests.conformance.stores import KINDS, StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support import servers
+from tests.support.builders import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
+from tests.support.engines import KINDS, StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 
 def held_family(engine: Engine) -> dict[str, Claim]:

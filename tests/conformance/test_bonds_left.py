@@ -11,8 +11,8 @@ from headrace.core.kinship import Bond
 from headrace.core.model import Claim, NewJob, Notice, Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import HOUR, NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
-from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.support.builders import HOUR, NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
+from tests.support.engines import KINDS, StoreUnderTest
 
 
 def leaving(claimed: Claim, jobs: list[NewJob], bonds: list[Bond]) -> Outcome:
@@ -81,15 +81,14 @@ def test_a_run_that_is_over_does_not_expire(engine: Engine) -> None:
 
 @pytest.mark.parametrize("elsewhere", KINDS)
 def test_a_run_that_is_over_does_not_expire_where_it_is_carried_to_either(
-    engine: Engine, elsewhere: str, short_folder: Path
+    engine: Engine, elsewhere: str, folder: Path
 ) -> None:
     engine.insert([new_job("a", expires_at=NOW + HOUR)], now=NOW)
     settle(engine, leaving(claim_one(engine), [new_job("left")], [Bond("left", "a")]))
     assert row(engine, "a").expires_at is None
-    folder = short_folder / "target"
-    folder.mkdir()
+    (folder / "target").mkdir()
     with ExitStack() as at_end:
-        target = StoreUnderTest(elsewhere, folder, at_end).open()
+        target = StoreUnderTest(elsewhere, folder / "target", at_end).open()
         target.porter.unpack(engine.porter.pack(0, 10))
         target.porter.unpack_bonds(engine.desk.bonds(["a", "left"]))
         [left] = claim(target, now=NOW + 2 * HOUR)

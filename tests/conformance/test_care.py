@@ -10,7 +10,8 @@ from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import Changes, Filter, Note, Notice
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.conformance.tampering import Tampering
+from tests.support.builders import (
     LEASE,
     NOW,
     claim_one,
@@ -24,8 +25,7 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.conformance.tampering import Tampering
+from tests.support.engines import StoreUnderTest
 
 # Of the server that the tests start, not of what is in it.
 _OF_SERVERS = {"fsync", "synchronous_commit", "autovacuum", "no_append_only_file", "long_transaction", "dead_rows"}

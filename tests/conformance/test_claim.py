@@ -7,7 +7,7 @@ import pytest
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,
@@ -30,7 +30,7 @@ from tests.conformance.build import (
     want,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 # -- order
 

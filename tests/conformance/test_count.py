@@ -7,7 +7,7 @@ import pytest
 from headrace.core.model import Filter
 from headrace.core.states import OPEN, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,

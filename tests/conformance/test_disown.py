@@ -9,7 +9,7 @@ import pytest
 from headrace.core.model import Claim, Lease, Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,
@@ -30,8 +30,8 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 LATER = NOW + SECOND
 

@@ -16,7 +16,7 @@ from headrace.core.pages import Group, events_of
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob
-from tests.conformance.build import (
+from tests.support.builders import (
     LATER,
     NOW,
     claim,
@@ -35,8 +35,8 @@ from tests.conformance.build import (
     succeed,
     together,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 
 def told(engine: Engine, after: str | None = None) -> list[Happening]:

@@ -12,7 +12,7 @@ from headrace.core.model import Changes, Filter, Lease, Outcome
 from headrace.core.staleness import Judgment
 from headrace.core.states import TRANSITIONS, Event, State, is_legal
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     LATER,
     NOTHING,
     NOW,

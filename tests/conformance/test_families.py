@@ -22,9 +22,9 @@ from headrace.core.kinship import HELD, PARENT_FAILED, Bond, FlowRow, Policy
 from headrace.core.model import Claim, Filter, Outcome
 from headrace.core.states import FINAL, Event, State
 from headrace.errors import InvalidJob
-from tests.conformance.build import NOW, fail, give_up, new_job, release, retry, rows, succeed, want
 from tests.conformance.families import Family, Member
-from tests.conformance.stores import KINDS
+from tests.support.builders import NOW, fail, give_up, new_job, release, retry, rows, succeed, want
+from tests.support.engines import KINDS
 
 LEASE = 100
 POLICY = st.sampled_from(["cancel", "cancel", "run", "hold"])

@@ -8,8 +8,8 @@ from headrace.core.kinship import Bond
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed, together
-from tests.conformance.stores import StoreUnderTest
+from tests.support.builders import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed, together
+from tests.support.engines import StoreUnderTest
 
 ROUNDS = 12
 

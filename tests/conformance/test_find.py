@@ -9,7 +9,7 @@ from headrace.core.promises import Ending
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob
-from tests.conformance.build import EVERYTHING, NOW, bring, new_job, only, row, settle, submit_and_claim, succeed
+from tests.support.builders import EVERYTHING, NOW, bring, new_job, only, row, settle, submit_and_claim, succeed
 
 
 def names(jobs: list[JobRow]) -> list[str]:

@@ -13,7 +13,7 @@ from headrace.core.model import Filter, JobRow, Parcel
 from headrace.core.states import FINAL, State
 from headrace.engines.protocol import Engine
 from headrace.engines.relational import finding
-from tests.conformance.build import EVERYTHING, NOW
+from tests.support.builders import EVERYTHING, NOW
 
 JOBS, QUESTIONS = 100, 50
 QUEUES, TASKS, TAGS, WORKERS = ("mail", "web", "idle"), ("send", "sort", "send.all"), ("red", "big"), ("w1", "w2")

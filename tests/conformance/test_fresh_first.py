@@ -11,7 +11,7 @@ from headrace.core.model import Claim, Filter, JobRow, Outcome
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     LEASE,
     NOW,
     SECOND,

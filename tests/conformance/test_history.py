@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.model import Changes, Filter
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     LEASE,
     NOW,

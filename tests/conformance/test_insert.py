@@ -11,7 +11,7 @@ from headrace.core.model import Filter, NewJob
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob
-from tests.conformance.build import EVERYTHING, HOUR, NOW, claim, ids, new_job, only, row, rows
+from tests.support.builders import EVERYTHING, HOUR, NOW, claim, ids, new_job, only, row, rows
 
 NASTY = [
     "plain",

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack
-from pathlib import Path
+from collections.abc import Callable
 
 import pytest
 
@@ -14,7 +12,7 @@ from headrace.core.model import Changes, Claim, Filter, NewJob
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,
@@ -40,19 +38,10 @@ from tests.conformance.build import (
     succeed,
     tenant,
 )
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 RAN_OUT = NOW + LEASE
 ODD_NAMES = ["k", "it's %s", 'a"b\\c', "a:b", "c:", "[]", "{x}*?", "grüße 🚰", " space ", "ünïcode", "]", ","]
-
-
-@pytest.fixture
-def target(engine_name: str, short_folder: Path) -> Iterator[Engine]:
-    """A second, empty store of the same engine."""
-    folder = short_folder / "target"
-    folder.mkdir()
-    with ExitStack() as at_end:
-        yield StoreUnderTest(engine_name, folder, at_end).open()
 
 
 def done(claims: list[Claim], engine: Engine, now: int = NOW) -> None:

@@ -17,7 +17,9 @@ from headrace.core.letters import (
 )
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.conformance.kin import plant_chain, the
+from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
+from tests.support.builders import (
     LEASE,
     NOW,
     SECOND,
@@ -28,8 +30,6 @@ from tests.conformance.build import (
     submit_and_claim,
     succeed,
 )
-from tests.conformance.kin import plant_chain, the
-from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
 
 # -- records
 

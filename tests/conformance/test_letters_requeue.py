@@ -14,7 +14,9 @@ from headrace.core.letters import (
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.conformance.kin import child, plant_chain, the
+from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
+from tests.support.builders import (
     HOUR,
     NOW,
     SECOND,
@@ -29,10 +31,8 @@ from tests.conformance.build import (
     succeed,
     together,
 )
-from tests.conformance.kin import child, plant_chain, the
-from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 
 def test_a_requeue_revives_the_job_and_resolves_the_record(engine: Engine) -> None:

@@ -18,7 +18,7 @@ from headrace.core.model import Claim, Filter, Outcome, Share, Want
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,
@@ -49,8 +49,8 @@ from tests.conformance.build import (
     together,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 TENTH = 100
 TEN_A_SECOND = per_second(10, burst=5)

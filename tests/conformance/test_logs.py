@@ -7,7 +7,7 @@ import pytest
 from headrace.core.model import Note
 from headrace.core.states import Event
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     NOW,
     SECOND,

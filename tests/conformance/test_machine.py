@@ -21,7 +21,8 @@ from hypothesis.stateful import (
 
 from headrace.core.model import Changes, Claim, Filter, JobRow, Outcome
 from headrace.core.states import Event, State
-from tests.conformance.build import (
+from tests.conformance.model import Model, ModelJob
+from tests.support.builders import (
     NOW,
     fail,
     give_up,
@@ -37,8 +38,7 @@ from tests.conformance.build import (
     want,
     worker_row,
 )
-from tests.conformance.model import Model, ModelJob
-from tests.conformance.stores import KINDS
+from tests.support.engines import KINDS
 
 QUEUES = ("a", "b")
 LEASE = 100

@@ -22,10 +22,10 @@ from headrace.runtime.folding import Folder
 from headrace.runtime.gathering import Gathering
 from headrace.runtime.metric_reading import gauges_in, jobs_in, sums_in, workers_in
 from headrace.runtime.sampling import Mark, Sampler
-from tests.conformance.build import NOW as THEN
-from tests.conformance.build import bring, worker_row
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.builders import NOW as THEN
+from tests.support.builders import bring, worker_row
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 NOW = 1_700_006_405_000
 SETTINGS = Settings()

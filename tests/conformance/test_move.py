@@ -7,7 +7,7 @@ import pytest
 from headrace.core.model import Filter
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,
@@ -30,7 +30,7 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 MOVES = (Event.CANCEL, Event.REVIVE, Event.HURRY, Event.DELETE)
 LEGAL = [(event, state) for event in MOVES for state in State if state in sources(event)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import EVERYTHING, HOUR, NOW, SECOND, bring, claim, ids, new_job, only
+from tests.support.builders import EVERYTHING, HOUR, NOW, SECOND, bring, claim, ids, new_job, only
 
 
 def a_mixed_queue(engine: Engine) -> None:

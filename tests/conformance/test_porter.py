@@ -4,10 +4,7 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
-from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -22,7 +19,8 @@ from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
 from headrace.engines.rulings import Opened
 from headrace.errors import DuplicateJob, EngineUnavailable, StoreMoved
-from tests.conformance.build import (
+from tests.conformance.mail import dead, one
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,
@@ -50,24 +48,14 @@ from tests.conformance.build import (
     want,
     worker_row,
 )
-from tests.conformance.mail import dead, one
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 MOVED = Notice("moved", "redis://elsewhere/0", NOW)
 ARRIVING = Notice("arriving", "sqlite:////from/here.db", NOW)
 CLOSED: dict[str, type[Exception]] = {"moved": StoreMoved, "arriving": EngineUnavailable}
 NOBODY = Filter(queue="a queue that nobody knows")
 every_notice = pytest.mark.parametrize("notice", [MOVED, ARRIVING], ids=lambda notice: notice.kind)
-
-
-@pytest.fixture
-def target(engine_name: str, short_folder: Path) -> Iterator[Engine]:
-    """A second, empty store of the same engine."""
-    folder = short_folder / "target"
-    folder.mkdir()
-    with ExitStack() as at_end:
-        yield StoreUnderTest(engine_name, folder, at_end).open()
 
 
 def carry(source: Engine, target: Engine) -> int:

@@ -17,9 +17,9 @@ from headrace.core.states import State
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.job import as_row
-from tests import servers
-from tests.conformance.build import new_job
-from tests.conformance.stores import KINDS
+from tests.support import servers
+from tests.support.builders import new_job
+from tests.support.engines import KINDS
 
 pytestmark = pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")
 WEEK = 7 * 86_400_000

@@ -22,8 +22,9 @@ from headrace.core.states import Event, State
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
-from tests import servers
-from tests.conformance.build import (
+from tests.conformance.kin import child, spawning
+from tests.support import servers
+from tests.support.builders import (
     NOW,
     claim,
     firing,
@@ -35,9 +36,8 @@ from tests.conformance.build import (
     submit_and_claim,
     succeed,
 )
-from tests.conformance.kin import child, spawning
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.engines("postgres")
 

@@ -15,10 +15,10 @@ import pytest
 
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.server import Connection
-from tests.conformance.build import NOW, claim, ids, new_job, states
-from tests.conformance.stores import ROOT, Child, StoreUnderTest
 from tests.conformance.test_postgres_server import backend, idle
-from tests.patience import PATIENCE
+from tests.support.builders import NOW, claim, ids, new_job, states
+from tests.support.engines import ROOT, Child, StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 pytestmark = [
     pytest.mark.engines("postgres"),
@@ -94,7 +94,7 @@ def test_a_child_throws_nothing_away_that_is_its_parents(engine: PostgresEngine)
 SCRIPT = """
 import os, sys
 from headrace.engines.postgres.engine import PostgresEngine
-from tests.conformance.build import NOW, new_job
+from tests.support.builders import NOW, new_job
 
 engine = PostgresEngine(sys.argv[1])
 engine.insert([new_job("parent")], now=NOW)

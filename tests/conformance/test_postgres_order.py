@@ -15,8 +15,8 @@ from headrace.core.model import Lease
 from headrace.core.states import Event
 from headrace.engines.postgres import server
 from headrace.engines.postgres.engine import PostgresEngine
-from tests import servers
-from tests.conformance.build import (
+from tests.support import servers
+from tests.support.builders import (
     EVERYTHING,
     LEASE,
     NOW,
@@ -31,8 +31,8 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.engines("postgres")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from multiprocessing.connection import Connection
 from typing import Any
 from urllib.parse import parse_qs, quote, urlsplit
@@ -16,11 +15,10 @@ from headrace.engines.postgres import schema
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.sql import Migration
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
-from tests import servers
-from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job, states, want
-from tests.conformance.stores import KINDS, Child
-from tests.conformance.test_postgres_server import until
-from tests.patience import PATIENCE
+from tests.support import servers
+from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, want
+from tests.support.engines import KINDS, Child
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")
 ALL_MIGRATIONS = [migration.full_name for migration in schema.MIGRATIONS]
@@ -42,18 +40,6 @@ def database() -> Iterator[str]:
     yield made
     servers.postgres_connection(made).close()
     servers.drop(made)
-
-
-@pytest.fixture
-def open_engine() -> Iterator[Open]:
-    with ExitStack() as at_end:
-
-        def open_at(url: str, **more: Any) -> PostgresEngine:
-            engine = PostgresEngine(url, **more)
-            at_end.callback(engine.close)
-            return engine
-
-        yield open_at
 
 
 @pytest.fixture
@@ -156,7 +142,7 @@ def test_who_comes_while_another_migrates_waits_for_it(
         second = threading.Thread(target=lambda: made.append(engine.migrate()))
         second.start()
         waits = "SELECT 1 FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"
-        until(lambda: db.execute(waits).fetchone(), "the second waits")
+        eventually(lambda: db.execute(waits).fetchone(), "the second waits")
     first.close()
     second.join(PATIENCE)
     assert made == [[]]

@@ -7,7 +7,6 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -20,29 +19,17 @@ from headrace.engines.postgres import server as module
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
-from tests import servers
-from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job, states, worker_row
-from tests.conformance.stores import KINDS, StoreUnderTest
-from tests.patience import PATIENCE
-from tests.proxy import Proxy
+from tests.support import servers
+from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, worker_row
+from tests.support.engines import KINDS, StoreUnderTest
+from tests.support.proxy import Proxy
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = [
     pytest.mark.engines("postgres"),
     pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES"),
 ]
 Open = Callable[[str], PostgresEngine]
-
-
-@pytest.fixture
-def open_engine() -> Iterator[Open]:
-    with ExitStack() as at_end:
-
-        def open_at(url: str) -> PostgresEngine:
-            engine = PostgresEngine(url)
-            at_end.callback(engine.close)
-            return engine
-
-        yield open_at
 
 
 @pytest.fixture
@@ -70,13 +57,6 @@ def proxy(store: StoreUnderTest) -> Iterator[Proxy]:
         yield made
 
 
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.002)
-
-
 def backend(db: Connection) -> int:
     return db.info.backend_pid
 
@@ -85,7 +65,7 @@ def terminate(other: psycopg.Connection[Any], pid: int) -> None:
     """End a backend from outside and wait until it is gone."""
     assert other.execute("SELECT pg_terminate_backend(%s)", [pid]).fetchone() == (True,)
     gone = "SELECT 1 FROM pg_stat_activity WHERE pid = %s"
-    until(lambda: other.execute(gone, [pid]).fetchone() is None, "the backend ends")
+    eventually(lambda: other.execute(gone, [pid]).fetchone() is None, "the backend ends")
 
 
 def idle(server: Server) -> list[Connection]:
@@ -130,7 +110,7 @@ def test_a_connection_that_the_server_closed_while_it_was_idle_is_not_used(
 ) -> None:
     (kept,) = idle(server)
     terminate(other, backend(kept))
-    until(lambda: module._has_something_to_say(kept), "the news of it arrives")
+    eventually(lambda: module._has_something_to_say(kept), "the news of it arrives")
     used: list[int] = []
     server.run(lambda db: used.append(backend(db)))
     assert len(used) == 1, "it was noticed before, not by an error"
@@ -176,7 +156,7 @@ def test_a_closed_engine_leaves_no_connection_at_the_server(
     assert other.execute(ours, name).fetchone() == (2,)
     bell.close()
     engine.close()
-    until(lambda: other.execute(ours, name).fetchone() == (0,), "all are gone")
+    eventually(lambda: other.execute(ours, name).fetchone() == (0,), "all are gone")
 
 
 def test_the_name_of_a_connection_is_forgotten_when_it_breaks(server: Server, other: psycopg.Connection[Any]) -> None:
@@ -201,7 +181,7 @@ def test_the_names_of_idle_connections_that_broke_are_forgotten_when_the_line_is
     broken = idle(server)
     for connection in broken:
         terminate(other, backend(connection))
-    until(lambda: all(map(module._has_something_to_say, broken)), "the news of it arrives")
+    eventually(lambda: all(map(module._has_something_to_say, broken)), "the news of it arrives")
     names = list(server._backends.values())
     engine._tower._call().hang_up()
     assert not any(server.is_ours(name) for name in names)
@@ -475,11 +455,11 @@ def test_an_insert_whose_answer_is_lost_recognizes_its_own_jobs(
         thread, answers = insert_in_a_thread(lambda: engine.insert(jobs, whole=whole, now=NOW))
         waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND relation = %s::regclass"
         table = [f"{engine.address.schema}.headrace_jobs"]
-        until(lambda: other.execute(waits, table).fetchone(), "the insert waits for the lock")
+        eventually(lambda: other.execute(waits, table).fetchone(), "the insert waits for the lock")
         proxy.pause()
     stored = 3 if known else 1  # with a new queue it is a transaction, whose COMMIT we hold up
-    until(lambda: other.execute(waits, table).fetchone() is None, "the insert is through")
-    until(lambda: count_jobs(other, engine) == stored, "the jobs are there")
+    eventually(lambda: other.execute(waits, table).fetchone() is None, "the insert is through")
+    eventually(lambda: count_jobs(other, engine) == stored, "the jobs are there")
     proxy.cut()
     proxy.resume()
     thread.join(PATIENCE)
@@ -619,7 +599,7 @@ def test_a_server_that_is_away_is_soon_not_asked_any_more_and_found_when_it_is_b
         except EngineUnavailable:
             return False
 
-    until(is_back, "it is found again")
+    eventually(is_back, "it is found again")
     assert sorted(states(engine)) == ["after", "before"]
 
 
@@ -633,7 +613,7 @@ def test_a_line_that_the_server_cuts_is_called_anew_and_everybody_is_rung(
     (line,) = set(server._backends) - set(idle(server))
     terminate(other, backend(line))
     assert bell.wait(PATIENCE)
-    until(lambda: not line_is(line, server), "there is a new line")
+    eventually(lambda: not line_is(line, server), "there is a new line")
     while bell.wait(0.3):
         pass  # the rings of the cut
     open_engine(store.address).ring("work")
@@ -725,9 +705,9 @@ def test_an_insert_that_the_server_is_still_at_when_it_is_sent_again_recognizes_
     with psycopg.connect(servers._without(store.address, "schema")) as holder:
         holder.execute(f"LOCK TABLE {table} IN SHARE MODE")
         thread, answers = insert_in_a_thread(lambda: engine.insert(jobs, whole=whole, now=NOW))
-        until(lambda: other.execute(waits, [table]).fetchone() == (1,), "the insert waits for the lock")
+        eventually(lambda: other.execute(waits, [table]).fetchone() == (1,), "the insert waits for the lock")
         proxy.cut()
-        until(lambda: other.execute(waits, [table]).fetchone() == (2,), "and so does its repetition")
+        eventually(lambda: other.execute(waits, [table]).fetchone() == (2,), "and so does its repetition")
     thread.join(PATIENCE)
     assert answers == [[True, True]]
 

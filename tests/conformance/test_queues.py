@@ -6,8 +6,8 @@ import pytest
 
 from headrace.core.states import Event
 from headrace.engines.protocol import Engine
-from tests.conformance.build import EVERYTHING, NOW, SECOND, claim, ids, new_job
-from tests.conformance.stores import StoreUnderTest
+from tests.support.builders import EVERYTHING, NOW, SECOND, claim, ids, new_job
+from tests.support.engines import StoreUnderTest
 
 
 def known(engine: Engine) -> dict[str, bool]:

@@ -11,7 +11,7 @@ import pytest
 from headrace.core.model import Changes, Claim, Filter, Outcome
 from headrace.core.states import FINAL, Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     LEASE,
     NOW,
@@ -32,7 +32,7 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 RAN_OUT = NOW + LEASE
 

@@ -11,7 +11,8 @@ from headrace.core.letters import snapshot_of
 from headrace.core.model import Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.conformance.kin import plant_chain
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,
@@ -31,8 +32,7 @@ from tests.conformance.build import (
     succeed,
     worker_row,
 )
-from tests.conformance.kin import plant_chain
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 RAN_OUT = NOW + LEASE
 

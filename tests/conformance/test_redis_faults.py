@@ -17,7 +17,8 @@ from headrace.core.states import Event, State
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from headrace.runtime.sweeping import Sweeping
-from tests.conformance.build import (
+from tests.conformance.redis_servers import OwnRedis
+from tests.support.builders import (
     EVERYTHING,
     LEASE,
     NOW,
@@ -36,9 +37,8 @@ from tests.conformance.build import (
     want,
     worker_row,
 )
-from tests.conformance.redis_servers import OwnRedis, until
-from tests.patience import PATIENCE
-from tests.proxy import Proxy
+from tests.support.proxy import Proxy
+from tests.support.waiting import PATIENCE, eventually
 
 DAY = 86_400_000
 
@@ -205,7 +205,7 @@ def test_during_a_long_outage_nobody_waits_for_it_each_time(far: RedisEngine, wi
     with pytest.raises(EngineUnavailable, match="asked again in"):
         far.desk.count(EVERYTHING)
     wire.accept_again()
-    until(lambda: answers(far))
+    eventually(lambda: answers(far))
 
 
 def answers(engine: RedisEngine) -> bool:
@@ -226,7 +226,7 @@ def test_a_server_that_was_killed_comes_back_with_its_jobs() -> None:
         with pytest.raises(EngineUnavailable):
             claim(engine, 10)
         server.start()
-        until(lambda: answers(engine))
+        eventually(lambda: answers(engine))
         assert bell.wait(PATIENCE)  # for what came while nobody could be told
         assert settle(engine, *(succeed(claimed) for claimed in first)) == []
         assert len(claim(engine, 100)) == 40
@@ -312,7 +312,7 @@ def test_what_makes_room_works_without_memory(full: RedisEngine) -> None:
 
 def test_a_replica_says_so() -> None:
     with OwnRedis() as primary, OwnRedis(f"replicaof 127.0.0.1 {primary.port}", "appendonly no") as replica:
-        until(lambda: replica.client.info("replication")["master_link_status"] == "up")
+        eventually(lambda: replica.client.info("replication")["master_link_status"] == "up")
         engine = RedisEngine(replica.url)
         with pytest.raises(EngineUnavailable, match="replica"):
             engine.insert([new_job("job")], now=NOW)
@@ -401,8 +401,8 @@ def test_a_lost_line_rings_everybody_and_is_taken_up_again(engine: RedisEngine, 
     lines = wire.connections
     wire.cut()
     assert [bell.wait(PATIENCE) for bell in listening] == [True, True, True]
-    until(lambda: wire.connections > lines)
-    until(lambda: rings_through(engine, listening[2]))
+    eventually(lambda: wire.connections > lines)
+    eventually(lambda: rings_through(engine, listening[2]))
     for bell in listening:
         bell.close()
 
@@ -417,8 +417,8 @@ def test_bells_that_are_closed_leave_no_thread_and_no_connection(engine: RedisEn
     assert [client["sub"] for client in server.client.client_list()].count("1") == 1
     bell.close()
     other.close()
-    until(lambda: not any(thread.name == "headrace-bell" for thread in threading.enumerate()))
-    until(lambda: [client["sub"] for client in server.client.client_list()].count("1") == 0)
+    eventually(lambda: not any(thread.name == "headrace-bell" for thread in threading.enumerate()))
+    eventually(lambda: [client["sub"] for client in server.client.client_list()].count("1") == 0)
     again = engine.listen("work")
     engine.insert([new_job("job")], now=NOW)
     assert again.wait(PATIENCE)

@@ -12,9 +12,9 @@ from headrace.engines.protocol import Engine
 from headrace.engines.redis import desk
 from headrace.engines.redis.engine import RedisEngine
 from headrace.engines.redis.scripts import load
-from tests.conformance.build import EVERYTHING, NOW, new_job
-from tests.conformance.stores import StoreUnderTest
 from tests.conformance.test_find_anything import found, matches, population, questions
+from tests.support.builders import EVERYTHING, NOW, new_job
+from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("redis")
 HOUR = 3_600_000

@@ -10,7 +10,9 @@ from headrace.core.states import Event, State
 from headrace.core.steps import Step
 from headrace.engines.redis import desk
 from headrace.engines.redis.engine import RedisEngine
-from tests.conformance.build import (
+from tests.conformance.kin import child, plant_chain, spawning, the
+from tests.conformance.test_redis_layout import Inside
+from tests.support.builders import (
     EVERYTHING,
     NOTHING,
     NOW,
@@ -28,21 +30,12 @@ from tests.conformance.build import (
     succeed,
     want,
 )
-from tests.conformance.kin import child, plant_chain, spawning, the
-from tests.conformance.stores import StoreUnderTest
-from tests.conformance.test_redis_layout import Inside
+from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("redis")
 
 # What stays when all jobs are gone.
 KEPT = {"seq", "spans", "queues", "dead", "letters", "unresolved", "events", "told"}
-
-
-@pytest.fixture
-def redis_engine(store: StoreUnderTest) -> RedisEngine:
-    engine = store.open()
-    assert isinstance(engine, RedisEngine)
-    return engine
 
 
 @pytest.fixture

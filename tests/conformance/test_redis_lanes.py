@@ -15,9 +15,9 @@ from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.states import Event, State
 from headrace.engines.redis import scripts
 from headrace.engines.redis.engine import RedisEngine
-from tests.conformance.build import EVERYTHING, HOUR, LEASE, NOW, SECOND, candidate, new_job, only, per_second, want
-from tests.conformance.stores import StoreUnderTest
 from tests.conformance.test_redis_layout import Inside, any_outcome
+from tests.support.builders import EVERYTHING, HOUR, LEASE, NOW, SECOND, candidate, new_job, only, per_second, want
+from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("redis")
 

@@ -16,8 +16,8 @@ from headrace.core.states import FINAL, Event, State
 from headrace.engines.redis import desk, scripts
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import CorruptPayload
-from tests import servers
-from tests.conformance.build import (
+from tests.support import servers
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,
@@ -44,7 +44,7 @@ from tests.conformance.build import (
     want,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("redis")
 
@@ -79,13 +79,6 @@ class Inside:
                 entries = self.client.zrange(self.key(name), 0, -1, withscores=True)
                 found[name] = {member.decode(): score for member, score in entries}
         return found
-
-
-@pytest.fixture
-def redis_engine(store: StoreUnderTest) -> RedisEngine:
-    engine = store.open()
-    assert isinstance(engine, RedisEngine)
-    return engine
 
 
 @pytest.fixture

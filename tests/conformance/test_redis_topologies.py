@@ -15,9 +15,9 @@ import pytest
 from headrace.core.states import State
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, EngineUnavailable
-from tests.conformance.build import EVERYTHING, NOW, claim_one, new_job, row, settle, succeed
-from tests.conformance.redis_servers import OwnRedis, until
-from tests.patience import PATIENCE
+from tests.conformance.redis_servers import OwnRedis
+from tests.support.builders import EVERYTHING, NOW, claim_one, new_job, row, settle, succeed
+from tests.support.waiting import PATIENCE, eventually
 
 
 @contextmanager
@@ -98,8 +98,8 @@ def cluster() -> Iterator[list[OwnRedis]]:
             node.client.execute_command("CLUSTER", "ADDSLOTS", *slots)
         for node in nodes[1:]:
             nodes[0].client.execute_command("CLUSTER", "MEET", "127.0.0.1", node.port)
-        until(lambda: all(b"cluster_state:ok" in node.client.execute_command("CLUSTER", "INFO") for node in nodes))
-        until(lambda: all(len(node.client.execute_command("CLUSTER", "SLOTS")) == 3 for node in nodes))
+        eventually(lambda: all(b"cluster_state:ok" in node.client.execute_command("CLUSTER", "INFO") for node in nodes))
+        eventually(lambda: all(len(node.client.execute_command("CLUSTER", "SLOTS")) == 3 for node in nodes))
         yield nodes
 
 
@@ -146,15 +146,15 @@ def test_after_a_failover_the_new_master_is_found() -> None:
     with ExitStack() as at_end:
         first = at_end.enter_context(OwnRedis())
         second = at_end.enter_context(OwnRedis(f"replicaof 127.0.0.1 {first.port}", "appendonly no"))
-        until(lambda: second.client.info("replication")["master_link_status"] == "up")
+        eventually(lambda: second.client.info("replication")["master_link_status"] == "up")
         watcher = at_end.enter_context(OwnRedis(f"sentinel monitor jobs 127.0.0.1 {first.port} 1", sentinel=True))
-        until(lambda: watcher.client.execute_command("SENTINEL", "REPLICAS", "jobs"))
+        eventually(lambda: watcher.client.execute_command("SENTINEL", "REPLICAS", "jobs"))
         with opened(f"redis+sentinel://127.0.0.1:{watcher.port}/jobs/0") as engine:
             a_job_passes_through(engine, "before")
-            until(lambda: second.client.hlen("{headrace}:ids") == 1)
-            until(lambda: failed_over(watcher, second.port))
+            eventually(lambda: second.client.hlen("{headrace}:ids") == 1)
+            eventually(lambda: failed_over(watcher, second.port))
             first.kill()
-            until(lambda: survives(engine))
+            eventually(lambda: survives(engine))
             assert second.client.hlen("{headrace}:ids") == 2
 
 

@@ -17,8 +17,9 @@ from headrace.core.regulation import QueueRules
 from headrace.core.states import FINAL, OPEN, Event, State
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import DuplicateJob, QueueFull
-from tests import servers
-from tests.conformance.build import (
+from tests.conformance.test_redis_layout import Inside, expected_sets
+from tests.support import servers
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,
@@ -39,21 +40,13 @@ from tests.conformance.build import (
     succeed,
     want,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.conformance.test_redis_layout import Inside, expected_sets
+from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("redis")
 
 DAY = 24 * HOUR
 ANY_STATE = (Condition(tuple(sorted(State))),)
 _ELSEWHERE = ("dead", "desk", "unique", "past")  # sets that other checks look after
-
-
-@pytest.fixture
-def redis_engine(store: StoreUnderTest) -> RedisEngine:
-    engine = store.open()
-    assert isinstance(engine, RedisEngine)
-    return engine
 
 
 @pytest.fixture

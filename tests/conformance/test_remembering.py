@@ -10,7 +10,7 @@ from headrace.core.model import Claim, Filter, Lease, Outcome
 from headrace.core.states import FINAL, NOT_STARTED, Event, State
 from headrace.core.steps import Step, awaiting
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     LATER,
     LEASE,
@@ -33,7 +33,7 @@ from tests.conformance.build import (
     together,
     want,
 )
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 CHARGE = Step("step", "charge", 1, NOW, '"paid"', 11)
 

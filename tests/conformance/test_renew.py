@@ -7,7 +7,7 @@ import pytest
 from headrace.core.model import Lease
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LEASE,

@@ -10,7 +10,7 @@ import pytest
 from headrace.core.model import Claim, JobRow, Outcome
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,
@@ -33,7 +33,7 @@ from tests.conformance.build import (
     succeed,
     want,
 )
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 DONE_AT = NOW + SECOND
 Make = Callable[[Claim], Outcome]

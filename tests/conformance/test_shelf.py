@@ -6,7 +6,7 @@ import threading
 
 from headrace.core.shelf import Paper
 from headrace.engines.protocol import Engine
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 
 def test_a_paper_is_kept_by_kind_and_key(engine: Engine) -> None:

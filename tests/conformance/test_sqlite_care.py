@@ -18,8 +18,8 @@ from headrace.engines.sqlite import care as care_module
 from headrace.engines.sqlite import health
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.store import scalar
-from tests.conformance.build import NOW, claim_one, new_job
-from tests.conformance.stores import StoreUnderTest
+from tests.support.builders import NOW, claim_one, new_job
+from tests.support.engines import StoreUnderTest
 
 pytestmark = pytest.mark.engines("sqlite")
 HOUR = 3_600_000

@@ -13,15 +13,15 @@ import pytest
 from headrace.engines.bell import SocketBell
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import EngineUnavailable
-from tests.conformance.build import LEASE, NOW, claim, ids, new_job, states, worker_row
-from tests.patience import PATIENCE
+from tests.support.builders import LEASE, NOW, claim, ids, new_job, states, worker_row
+from tests.support.waiting import PATIENCE
 
 needs_links = pytest.mark.skipif(not hasattr(os, "O_NOFOLLOW"), reason="links are followed on this system")
 
 
 @pytest.fixture
-def engine(short_folder: Path) -> Iterator[SqliteEngine]:
-    made = SqliteEngine(short_folder / "q.db", durability="off")
+def engine(folder: Path) -> Iterator[SqliteEngine]:
+    made = SqliteEngine(folder / "q.db", durability="off")
     made.insert([new_job("job")], now=NOW)
     yield made
     made.close()
@@ -53,11 +53,9 @@ def test_a_worker_can_sign_on_and_listen_where_the_folder_was_cleared_away(engin
     bell.close()
 
 
-def test_a_process_that_comes_after_the_clearing_works_beside_those_before(
-    engine: SqliteEngine, short_folder: Path
-) -> None:
+def test_a_process_that_comes_after_the_clearing_works_beside_those_before(engine: SqliteEngine, folder: Path) -> None:
     shutil.rmtree(engine.store.folder)
-    late = SqliteEngine(short_folder / "q.db", durability="off")
+    late = SqliteEngine(folder / "q.db", durability="off")
     for number in range(20):
         (engine, late)[number % 2].insert([new_job(f"j{number}")], now=NOW)
     late.close()

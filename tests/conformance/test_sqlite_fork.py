@@ -12,16 +12,16 @@ import pytest
 
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.store import _forks
-from tests.conformance.build import NOW, new_job, states
-from tests.conformance.stores import Child
-from tests.patience import PATIENCE
+from tests.support.builders import NOW, new_job, states
+from tests.support.engines import Child
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 
 
 @pytest.mark.parametrize("ending", ["parent closes", "third comes and goes"])
-def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(short_folder: Path, ending: str) -> None:
-    path = short_folder / "q.db"
+def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(folder: Path, ending: str) -> None:
+    path = folder / "q.db"
     engine = SqliteEngine(path)
     engine.insert([new_job("before")], now=NOW)
 
@@ -48,8 +48,8 @@ def test_nothing_a_child_stores_is_lost_when_its_parent_leaves(short_folder: Pat
     assert {"before", "early", "late"} <= found
 
 
-def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(short_folder: Path) -> None:
-    engine = SqliteEngine(short_folder / "q.db")
+def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(folder: Path) -> None:
+    engine = SqliteEngine(folder / "q.db")
     engine.store._patience = 1.0  # so that a child without hope gives up soon
     engine.insert([new_job("before")], now=NOW)
     inside, forked = threading.Event(), threading.Event()
@@ -74,8 +74,8 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(short
     assert found == {"before", "child"}
 
 
-def test_threads_that_fork_at_once_neither_hang_nor_leave_a_store_halted(short_folder: Path) -> None:
-    engines = [SqliteEngine(short_folder / f"q{number}.db", durability="off") for number in range(3)]
+def test_threads_that_fork_at_once_neither_hang_nor_leave_a_store_halted(folder: Path) -> None:
+    engines = [SqliteEngine(folder / f"q{number}.db", durability="off") for number in range(3)]
     for engine in engines:
         engine.insert([new_job("before")], now=NOW)
     codes: list[int] = []
@@ -104,8 +104,8 @@ def test_threads_that_fork_at_once_neither_hang_nor_leave_a_store_halted(short_f
         engine.close()
 
 
-def test_a_fork_inside_the_hooks_of_a_fork_sets_nothing_going_too_early(short_folder: Path) -> None:
-    engine = SqliteEngine(short_folder / "q.db")
+def test_a_fork_inside_the_hooks_of_a_fork_sets_nothing_going_too_early(folder: Path) -> None:
+    engine = SqliteEngine(folder / "q.db")
     engine.insert([new_job("before")], now=NOW)
     _forks.before()
     child = Child(lambda _: engine.insert([new_job("child")], now=NOW))

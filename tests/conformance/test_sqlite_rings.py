@@ -11,7 +11,7 @@ from headrace.core.model import Changes
 from headrace.core.states import Event
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,

@@ -15,7 +15,7 @@ from headrace.engines.sql import Migration
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import EngineUnavailable, SchemaMismatch
-from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job, want
+from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, want
 
 ALL_MIGRATIONS = [f"{migration.version:04d}_{migration.name}" for migration in schema.MIGRATIONS]
 

@@ -12,8 +12,8 @@ import pytest
 
 from headrace.engines.bell import PollBell
 from headrace.engines.sqlite.engine import SqliteEngine
-from tests.conformance.build import EVERYTHING, NOW, claim, ids, new_job
-from tests.patience import PATIENCE
+from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

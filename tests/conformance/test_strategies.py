@@ -10,7 +10,7 @@ import pytest
 
 from headrace.core.regulation import QueueRules, Strategy
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     NOW,
     SECOND,
@@ -22,8 +22,8 @@ from tests.conformance.build import (
     started,
     together,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 CLAIM = NOW + 100 * SECOND  # when every job of a test is due
 

@@ -12,7 +12,9 @@ from headrace.core.retention import Finished, Swept
 from headrace.core.states import FINAL, Event, State
 from headrace.core.steps import Step
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.conformance.kin import child, plant_chain, the
+from tests.conformance.mail import dead, pending
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     NOW,
@@ -28,9 +30,7 @@ from tests.conformance.build import (
     submit_and_claim,
     succeed,
 )
-from tests.conformance.kin import child, plant_chain, the
-from tests.conformance.mail import dead, pending
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 END = NOW + 1000 * HOUR
 

@@ -10,8 +10,8 @@ from headrace.core.admission import Candidate
 from headrace.core.model import NewJob
 from headrace.core.regulation import QueueRules, Strategy, TaskRules
 from headrace.engines.protocol import Engine
-from tests.conformance.build import NOW, SECOND, keyed, look, new_job, one_by_one, started
-from tests.conformance.stores import StoreUnderTest
+from tests.support.builders import NOW, SECOND, keyed, look, new_job, one_by_one, started
+from tests.support.engines import StoreUnderTest
 
 CLAIM = NOW + 100 * SECOND
 WAITING = {"d": (3, 0), "a": (0, -2), "c": (2, 9), "f": (5, -2), "b": (1, 4), "e": (4, 9)}  # age and priority

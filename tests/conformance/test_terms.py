@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from headrace.core.lifecycle import Terms, TermsRow
 from headrace.engines.protocol import Engine
-from tests.conformance.stores import StoreUnderTest
+from tests.support.engines import StoreUnderTest
 
 SHORT = Terms(max_pending=600_000, on_stale="fail", remove_on_complete=True)
 LONG = Terms(max_pending=None, max_age=86_400_000, archive=False, remove_on_fail=5)

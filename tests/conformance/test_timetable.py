@@ -13,7 +13,7 @@ from headrace.core.states import State
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
-from tests.conformance.build import (
+from tests.support.builders import (
     EVERYTHING,
     HOUR,
     LATER,
@@ -30,8 +30,8 @@ from tests.conformance.build import (
     states,
     together,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 THREADS = 8
 ODD = [

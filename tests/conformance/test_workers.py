@@ -6,8 +6,8 @@ from msgspec import structs
 
 from headrace.core.model import Want
 from headrace.engines.protocol import Engine
-from tests.conformance.build import LEASE, NOW, SECOND, new_job, worker_row
-from tests.conformance.stores import StoreUnderTest
+from tests.support.builders import LEASE, NOW, SECOND, new_job, worker_row
+from tests.support.engines import StoreUnderTest
 
 
 def test_a_worker_that_signs_on_is_listed_as_it_reported_itself(engine: Engine) -> None:

@@ -6,15 +6,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 
-from tests.conformance.stores import KINDS
-from tests.patience import PATIENCE
+from tests.support.engines import KINDS
 
 ROOT = Path(__file__).parents[2]
 # What happens to a file, or to the one writer it may have.
@@ -28,15 +26,6 @@ ABOUT_SQLITE = {
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if metafunc.function.__name__ in ABOUT_SQLITE:
         metafunc.definition.add_marker(pytest.mark.engines("sqlite"))
-
-
-def until(condition: Callable[[], object], seconds: float = PATIENCE, what: str = "the condition") -> None:
-    """Wait for something that another process does, and fail loudly if it never does."""
-    deadline = time.monotonic() + seconds
-    while not condition():
-        if time.monotonic() > deadline:
-            pytest.fail(f"{what} did not come true within {seconds:g} s")
-        time.sleep(0.01)
 
 
 def stop(process: subprocess.Popen[bytes]) -> None:

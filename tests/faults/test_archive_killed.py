@@ -21,9 +21,9 @@ from headrace.core.archive import row_of
 from headrace.core.model import Filter, Parcel, Want
 from headrace.core.states import State
 from headrace.runtime.job import as_row
-from tests.conformance.build import new_job
-from tests.faults.conftest import ROOT, until
-from tests.patience import PATIENCE
+from tests.faults.conftest import ROOT
+from tests.support.builders import new_job
+from tests.support.waiting import PATIENCE, eventually
 
 JOBS = 3_000
 WEEK = 7 * 86_400_000
@@ -126,7 +126,7 @@ def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(a
         assert {partition.jobs for partition in partitions} <= {20}
         assert archive.count(Filter()) == 20 * len(partitions)
     dropped = archive.drop(now - 10 * WEEK)
-    until(lambda: len(archive.partitions()) == 10)
+    eventually(lambda: len(archive.partitions()) == 10)
     assert archive.count(Filter()) == 200
     assert archive.drop(now - 10 * WEEK) == []
     assert dropped == sorted(dropped)

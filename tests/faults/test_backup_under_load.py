@@ -23,11 +23,11 @@ from headrace import Headrace
 from headrace.app import backups
 from headrace.core.model import Filter, JobRow
 from headrace.core.states import FINAL
-from tests.conformance.build import succeed, want
-from tests.conformance.stores import KINDS
-from tests.faults.conftest import ROOT, until
-from tests.patience import PATIENCE
+from tests.faults.conftest import ROOT
 from tests.runtime.cargo import contents, fill
+from tests.support.builders import succeed, want
+from tests.support.engines import KINDS
+from tests.support.waiting import PATIENCE, eventually
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -81,15 +81,15 @@ def test_a_backup_under_load_restores_to_a_queue_in_which_every_accepted_job_is(
 ) -> None:
     told, copy = tmp_path / "told", tmp_path / "copy.db"
     producer = start("tests.faults.producer", str(told))
-    until(lambda: len(whole_lines(told)) > 50)
+    eventually(lambda: len(whole_lines(told)) > 50)
     fleet.start(concurrency=2)
     with Headrace(url) as app:
         app.queue("aside").pause()  # however fast the worker is, something waits when the backup is taken
         aside = [app.task_by_name("nobody").using(queue="aside").enqueue().id for _ in range(10)]
-        until(lambda: app.jobs.count(state="completed") > 50 and len(whole_lines(told)) > 1500)
+        eventually(lambda: app.jobs.count(state="completed") > 50 and len(whole_lines(told)) > 1500)
         accepted = whole_lines(told)
         finish(start("headrace", "--url", url, "backup", str(copy)))
-        until(lambda: len(whole_lines(told)) > len(accepted) + 50, what="the producer went on")
+        eventually(lambda: len(whole_lines(told)) > len(accepted) + 50, what="the producer went on")
     producer.kill()
     for process in fleet.processes:
         process.kill()
@@ -137,7 +137,7 @@ def test_a_killed_backup_leaves_no_file_of_its_name(url: str, start: Start, tmp_
     rng = random.Random(time.time_ns())
     for _ in range(4):
         process = start("headrace", "--url", url, "backup", str(copy), "--overwrite")
-        until(lambda: any((tmp_path / "shelf").glob(".copy.db.*/part.db")) or process.poll() is not None)  # noqa: B023
+        eventually(lambda: any((tmp_path / "shelf").glob(".copy.db.*/part.db")) or process.poll() is not None)  # noqa: B023
         time.sleep(rng.uniform(0, 0.1))
         process.send_signal(signal.SIGKILL)
         process.wait()
@@ -161,7 +161,7 @@ def test_a_killed_restore_is_gone_on_with_and_nobody_works_on_half_a_store(
         app.admin.migrate()
         for _ in range(4):
             process = start("headrace", "restore", str(copy), spare_url)
-            until(lambda: app.jobs.count() > 0 or process.poll() is not None)  # noqa: B023
+            eventually(lambda: app.jobs.count() > 0 or process.poll() is not None)  # noqa: B023
             time.sleep(rng.uniform(0, 0.2))
             process.send_signal(signal.SIGKILL)
             process.wait()

@@ -23,12 +23,12 @@ from headrace.core.model import Filter, Parcel
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, StoreMoved
-from tests.conformance.build import new_job, want
-from tests.conformance.stores import KINDS, StoreUnderTest
-from tests.faults.conftest import ROOT, until
-from tests.patience import PATIENCE
-from tests.proxy import Proxy
+from tests.faults.conftest import ROOT
 from tests.runtime.cargo import contents, fill, letters, without_nul
+from tests.support.builders import new_job, want
+from tests.support.engines import KINDS, StoreUnderTest
+from tests.support.proxy import Proxy
+from tests.support.waiting import PATIENCE, eventually
 
 JOBS = 5_000
 # The first engine with each of the others, both ways.
@@ -82,7 +82,7 @@ def course_of(tmp_path: Path) -> Iterator[Callable[[str, str], Course]]:
 
 def kill_when(process: subprocess.Popen[str], reached: Callable[[], object], what: str) -> bool:
     """Wait until the copy has come so far, and kill it there; False if it was over before, on a machine that stalls."""
-    until(lambda: reached() or process.poll() is not None, what=what)
+    eventually(lambda: reached() or process.poll() is not None, what=what)
     process.kill()
     out, _ = process.communicate()
     assert process.returncode in (-signal.SIGKILL, 0), out

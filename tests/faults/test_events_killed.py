@@ -10,8 +10,7 @@ from types import SimpleNamespace
 
 from headrace import Headrace
 from tests.faults import crew_app
-from tests.faults.conftest import until
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 RANK = {"job.enqueued": 0, "job.started": 1, "job.stalled": 2, "job.released": 2, "job.completed": 3}
 
@@ -49,4 +48,4 @@ def test_a_storm_of_kills_leaves_one_true_story_of_each_job(fleet: SimpleNamespa
             assert story[-2] == "job.started", "who told the end told the start with it"
             assert story.count("job.started") <= 1 + story.count("job.stalled") + story.count("job.released")
         assert next(app.events(last_cursor, follow=False, types="job.*"), None) is None
-        until(lambda: any(app.events(follow=False, types="worker.lost")), what="word of a lost worker")
+        eventually(lambda: any(app.events(follow=False, types="worker.lost")), what="word of a lost worker")

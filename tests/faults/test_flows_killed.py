@@ -12,9 +12,8 @@ import pytest
 
 from headrace import FlowRun, Headrace, Job
 from headrace.core.kinship import Policy
-from tests.faults.conftest import until
 from tests.faults.test_kill import _app
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 WITHIN = 240.0
 SIZE = 1000
@@ -43,7 +42,7 @@ def test_every_job_of_a_random_graph_ends_as_it_has_to_though_workers_are_killed
             victim.wait()
             workers.append(fleet.start(concurrency=4))
         expected = _expected(plan)
-        until(lambda: _states(app, run) == expected, WITHIN, what=f"the end that the graph of seed {seed} has to take")
+        eventually(lambda: _states(app, run) == expected, f"the end of the graph of seed {seed}", WITHIN)
         _check_order(run, plan, names)
 
 

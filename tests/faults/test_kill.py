@@ -17,8 +17,8 @@ from typing import Any
 
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
-from tests.faults.conftest import stop, until
-from tests.patience import PATIENCE
+from tests.faults.conftest import stop
+from tests.support.waiting import PATIENCE, eventually
 
 
 def _app(url: str) -> Headrace:
@@ -82,7 +82,7 @@ def test_a_killed_workers_job_is_finished_by_another_within_moments(
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
         first = fleet.start()
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         first.kill()
         (tmp_path / "go-2").touch()
         before = time.monotonic()
@@ -117,13 +117,15 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
         stopped = fleet.start(lease=3, heartbeat=0.5)
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         stop(stopped)
         (tmp_path / "go-1").touch()
         fleet.start(lease=3, heartbeat=0.5)
-        until((tmp_path / "began-2").exists, what="the second attempt")
+        eventually((tmp_path / "began-2").exists, what="the second attempt")
         stopped.send_signal(signal.SIGCONT)
-        until(lambda: any(entry.event == "lease lost" for entry in job.history()), what="'lease lost' in the history")
+        eventually(
+            lambda: any(entry.event == "lease lost" for entry in job.history()), what="'lease lost' in the history"
+        )
         assert job.refresh().state == "running"
         (tmp_path / "go-2").touch()
         assert job.result(PATIENCE) == "attempt 2"
@@ -154,11 +156,11 @@ def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespa
     with _app(url) as app:
         app.enqueue("boxed", str(tmp_path))
         worker = fleet.start()
-        until((tmp_path / "child").exists)
-        until((tmp_path / "child").read_text, what="the child's pid")
+        eventually((tmp_path / "child").exists)
+        eventually((tmp_path / "child").read_text, what="the child's pid")
         child = int((tmp_path / "child").read_text())
         worker.kill()
-        until(partial(_gone, child), what="the end of the sandbox process")
+        eventually(partial(_gone, child), what="the end of the sandbox process")
 
 
 def _gone(pid: int) -> bool:
@@ -172,7 +174,7 @@ def test_sigterm_lets_jobs_finish_and_burns_no_attempt(fleet: SimpleNamespace, u
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
         worker = fleet.start()
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         worker.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         assert worker.poll() is None, "it waits for the running job"
@@ -186,7 +188,7 @@ def test_a_second_signal_hurries_and_gives_the_job_back(fleet: SimpleNamespace, 
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
         worker = fleet.start()
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         worker.send_signal(signal.SIGTERM)
         time.sleep(0.2)
         assert worker.poll() is None, "it waits for the running job"
@@ -202,11 +204,11 @@ def test_a_second_signal_hurries_and_gives_the_job_back(fleet: SimpleNamespace, 
 def test_the_supervisor_restarts_a_killed_worker(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
     with _app(url) as app:
         supervisor = fleet.start(processes=2)
-        until(lambda: len(app.workers()) == 2, what="two workers")
+        eventually(lambda: len(app.workers()) == 2, what="two workers")
         victim = app.workers()[0].pid
         assert victim != supervisor.pid
         os.kill(victim, signal.SIGKILL)
-        until(lambda: len({w.pid for w in app.workers()} - {victim}) == 2, what="a replacement")
+        eventually(lambda: len({w.pid for w in app.workers()} - {victim}) == 2, what="a replacement")
         assert app.enqueue("touch", 21).result(PATIENCE) == 42
         supervisor.send_signal(signal.SIGTERM)
         assert supervisor.wait(PATIENCE) == 0
@@ -216,9 +218,9 @@ def test_the_supervisor_restarts_a_killed_worker(fleet: SimpleNamespace, url: st
 def test_workers_stop_when_their_supervisor_is_killed(fleet: SimpleNamespace, url: str) -> None:
     with _app(url) as app:
         supervisor = fleet.start(processes=2)
-        until(lambda: len(app.workers()) == 2, what="two workers")
+        eventually(lambda: len(app.workers()) == 2, what="two workers")
         supervisor.kill()
-        until(lambda: app.workers() == [], what="the workers' own end")
+        eventually(lambda: app.workers() == [], what="the workers' own end")
 
 
 def test_a_signal_to_the_whole_group_drains_supervised_workers_and_does_not_hurry_them(
@@ -228,7 +230,7 @@ def test_a_signal_to_the_whole_group_drains_supervised_workers_and_does_not_hurr
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
         supervisor = fleet.start(processes=2)
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         for pid in (supervisor.pid, *(worker.pid for worker in app.workers())):
             os.kill(pid, signal.SIGTERM)
         time.sleep(0.5)
@@ -244,7 +246,7 @@ def test_a_second_signal_to_the_supervisor_hurries_its_workers(
     with _app(url) as app:
         job = app.enqueue("hold", str(tmp_path))
         supervisor = fleet.start(processes=2)
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         supervisor.send_signal(signal.SIGTERM)
         time.sleep(0.5)
         supervisor.send_signal(signal.SIGTERM)
@@ -258,10 +260,10 @@ def test_sigusr1_prints_every_stack_and_the_work_goes_on(fleet: SimpleNamespace,
         told = tmp_path / "told"
         with told.open("wb") as stderr:
             worker = fleet.start(stderr=stderr)
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         worker.send_signal(signal.SIGUSR1)
-        until(lambda: b"in hold" in told.read_bytes(), what="where the job is")
-        until(lambda: b"pulse.py" in told.read_bytes(), what="where the worker's own threads are")
+        eventually(lambda: b"in hold" in told.read_bytes(), what="where the job is")
+        eventually(lambda: b"pulse.py" in told.read_bytes(), what="where the worker's own threads are")
         (tmp_path / "go-1").touch()
         assert job.result(PATIENCE) == "attempt 1"
         worker.send_signal(signal.SIGTERM)
@@ -298,7 +300,7 @@ def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNames
             assert job.result(PATIENCE) == 2 * n
             workers.add(job.refresh().worker)
             if n % 6 == 5:  # between two looks of the worker at itself
-                until(partial(_is_gone, app, job.worker), what="the end of a worn-out worker")
+                eventually(partial(_is_gone, app, job.worker), what="the end of a worn-out worker")
         assert len(workers) >= 2
         assert supervisor.poll() is None
         supervisor.send_signal(signal.SIGTERM)

@@ -11,8 +11,7 @@ from typing import Any
 
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
-from tests.faults.conftest import until
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 MOST, JOBS, KILLS, MOST_ATTEMPTS = 5, 20, 3, 6
 # A start bears the time at which its worker asked for it. It may have had to wait until others had handed in what ended
@@ -78,7 +77,7 @@ def test_a_concurrency_holds_over_three_processes_that_are_killed_and_slots_retu
         folders = {_hold(app, tmp_path / f"job-{number}").id: tmp_path / f"job-{number}" for number in range(JOBS)}
         alive = [fleet.start(concurrency=4, lease=3, heartbeat=0.5) for _ in range(3)]
         for _ in range(KILLS):
-            until(lambda: len(_running_for_real(app, alive, folders)) == MOST, what="all slots in use")
+            eventually(lambda: len(_running_for_real(app, alive, folders)) == MOST, what="all slots in use")
             running = _running_for_real(app, alive, folders)
             _let_go(folders[running[0].id])
             victim = next(process for process in alive if process.pid == _pid(running[-1]))
@@ -87,10 +86,10 @@ def test_a_concurrency_holds_over_three_processes_that_are_killed_and_slots_retu
             died[victim.pid] = time.time()
             alive.remove(victim)
             alive.append(fleet.start(concurrency=4, lease=3, heartbeat=0.5))
-        until(lambda: len(_running_for_real(app, alive, folders)) == MOST, what="the return of the slots")
+        eventually(lambda: len(_running_for_real(app, alive, folders)) == MOST, what="the return of the slots")
         for folder in folders.values():
             _let_go(folder)
-        until(lambda: app.jobs.count(state=State.COMPLETED) == JOBS, what="the end of all jobs")
+        eventually(lambda: app.jobs.count(state=State.COMPLETED) == JOBS, what="the end of all jobs")
         jobs = list(app.jobs.find(limit=JOBS))
         assert sum(job.row.crashes for job in jobs) >= KILLS, "no holder was killed"
         assert _most_at_once(jobs, died) <= MOST
@@ -104,7 +103,7 @@ def test_the_key_of_a_killed_holder_is_free_for_the_next_and_never_held_twice(
         folders = {job.id: tmp_path / f"job-{number}" for number, job in enumerate(jobs)}
         alive = [fleet.start(concurrency=4, lease=3, heartbeat=0.5) for _ in range(2)]
         for _ in range(2):
-            until(lambda: _running_for_real(app, alive, folders), what="a holder")
+            eventually(lambda: _running_for_real(app, alive, folders), what="a holder")
             [holder] = _running_for_real(app, alive, folders)
             assert sorted(job.refresh().state for job in jobs) == ["pending"] * 3 + ["running"]
             victim = next(process for process in alive if process.pid == _pid(holder))
@@ -123,12 +122,12 @@ def test_a_rate_is_not_refilled_by_a_kill(fleet: SimpleNamespace, url: str, tmp_
         app.queue("default").configure(rate="1/h", burst=2)
         jobs = [_hold(app, tmp_path / f"job-{number}") for number in range(4)]
         first = fleet.start(lease=3, heartbeat=0.5)
-        until(lambda: len(list(tmp_path.glob("job-*/began-1"))) == 2, what="the burst")
+        eventually(lambda: len(list(tmp_path.glob("job-*/began-1"))) == 2, what="the burst")
         first.kill()
         first.wait()
         second = fleet.start(lease=3, heartbeat=0.5)
-        until(lambda: sum(job.refresh().row.crashes for job in jobs) == 2, what="the end of the killed runs")
-        until(lambda: [worker.pid for worker in app.workers()] == [second.pid], what="the other worker alone")
+        eventually(lambda: sum(job.refresh().row.crashes for job in jobs) == 2, what="the end of the killed runs")
+        eventually(lambda: [worker.pid for worker in app.workers()] == [second.pid], what="the other worker alone")
         assert [job.refresh().state for job in jobs].count(State.RUNNING) == 0
         assert "starts 1/h" in jobs[-1].why()
         app.queue("default").configure(rate=None)

@@ -15,7 +15,8 @@ from headrace.core.pages import Group
 from headrace.core.tally import total
 from headrace.runtime.folding import Folder
 from headrace.runtime.metric_reading import jobs_in
-from tests.faults.conftest import ROOT, until
+from tests.faults.conftest import ROOT
+from tests.support.waiting import eventually
 
 PAGES, JOBS = 600, 7
 FOLD = """
@@ -56,7 +57,7 @@ def test_whoever_is_killed_each_event_counts_once(url: str) -> None:
             before = completed(app)[-1]
             process = folding(url)
             try:
-                until(lambda: completed(app)[-1] > before)  # noqa: B023
+                eventually(lambda: completed(app)[-1] > before)  # noqa: B023
                 time.sleep(rng.uniform(0, 0.03))
             finally:
                 process.send_signal(signal.SIGKILL)

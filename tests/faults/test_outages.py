@@ -20,10 +20,9 @@ from headrace import EngineUnavailable, Headrace, Job
 from headrace.engines import breaker
 from headrace.runtime import worker as work
 from headrace.runtime.worker import Worker
-from tests.faults.conftest import until
-from tests.patience import PATIENCE
-from tests.proxy import Proxy
-from tests.servers import Mode, PostgresServer, RedisServer
+from tests.support.proxy import Proxy
+from tests.support.servers import Mode, PostgresServer, RedisServer
+from tests.support.waiting import PATIENCE, eventually
 
 PROMISED = 10  # seconds after the server's return within which workers go on
 SPOILED = 4  # outages in which the machine itself may have paused for so long
@@ -65,7 +64,7 @@ class Producer:
     def go_on_for(self, jobs: int) -> None:
         """Wait until so many more were accepted."""
         enough = len(self.accepted) + jobs
-        until(lambda: len(self.accepted) >= enough, what="some load")
+        eventually(lambda: len(self.accepted) >= enough, what="some load")
 
     def __enter__(self) -> Producer:
         self._thread.start()
@@ -134,7 +133,7 @@ def test_a_server_that_restarts_under_load_loses_nothing(
 ) -> None:
     with Headrace(url) as app:
         workers = [fleet.start() for _ in range(2)]
-        until(lambda: len(app.workers()) == 2, what="two workers that have started")
+        eventually(lambda: len(app.workers()) == 2, what="two workers that have started")
         seconds_until_completed(app)
         with Producer(app) as producer:
 
@@ -176,7 +175,7 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(
 ) -> None:
     with Proxy(server.port) as proxy, Headrace(proxy.through(url)) as app, Headrace(url) as looking:
         workers = [fleet.start(url=proxy.through(url)) for _ in range(2)]
-        until(lambda: len(looking.workers()) == 2, what="two workers that have started")
+        eventually(lambda: len(looking.workers()) == 2, what="two workers that have started")
         seconds_until_completed(app)
         with Producer(app) as producer:
             for _ in range(20):
@@ -192,13 +191,13 @@ def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_b
     with Proxy(server.port) as proxy, Headrace(url) as app:
         job = app.enqueue("hold", str(tmp_path))
         fleet.start(url=proxy.through(url), lease=3, heartbeat=0.5)
-        until((tmp_path / "began-1").exists)
+        eventually((tmp_path / "began-1").exists)
         proxy.pause()
         (tmp_path / "go-1").touch()
         fleet.start(lease=3, heartbeat=0.5)
-        until((tmp_path / "began-2").exists, what="the second attempt")
+        eventually((tmp_path / "began-2").exists, what="the second attempt")
         proxy.resume()
-        until(told(job, "lease lost"), what="'lease lost' in the history")
+        eventually(told(job, "lease lost"), what="'lease lost' in the history")
         assert job.refresh().state == "running"
         (tmp_path / "go-2").touch()
         assert job.result(PATIENCE) == "attempt 2"
@@ -228,9 +227,9 @@ def test_a_worker_comes_back_with_one_job_and_doubles_it_from_turn_to_turn(
         jobs = [task.enqueue() for _ in range(31)]
         monkeypatch.setattr(app.engine, "exchange", listened_to)
         server.stop()
-        until(lambda: "trying again in" in caplog.text, what="a worker that has noticed")
+        eventually(lambda: "trying again in" in caplog.text, what="a worker that has noticed")
         server.start()
-        until(lambda: goes_on(worker), PATIENCE, "a worker that can be told to go on")
+        eventually(lambda: goes_on(worker), "a worker that can be told to go on")
         full.wait(PATIENCE)
         assert {job.wait(PATIENCE) for job in jobs} == {"completed"}
     assert [limit for limit in asked if limit][:5] == [1, 2, 4, 8, 16]

@@ -19,9 +19,9 @@ from headrace.core import outcomes
 from headrace.core.letters import LetterFilter
 from headrace.core.model import ErrorInfo, Filter, Want
 from headrace.core.states import Event, State
-from tests.conformance.build import new_job
-from tests.faults.conftest import ROOT, until
-from tests.patience import PATIENCE
+from tests.faults.conftest import ROOT
+from tests.support.builders import new_job
+from tests.support.waiting import PATIENCE, eventually
 
 JOBS = 4_000
 REQUEUED = LetterFilter(statuses=("requeued",))
@@ -65,7 +65,7 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(ap
             process = requeue(url)
             at_end.callback(process.wait)
             at_end.callback(process.kill)
-            until(lambda: app.engine.letters.count(REQUEUED) > before or process.poll() is not None)  # noqa: B023
+            eventually(lambda: app.engine.letters.count(REQUEUED) > before or process.poll() is not None)  # noqa: B023
             time.sleep(rng.uniform(0, 0.05))
             process.send_signal(signal.SIGKILL)
         cut_off += app.dead.count() > 0

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 
 from headrace import Headrace
 from tests.faults import crew_app
-from tests.faults.conftest import until
+from tests.support.waiting import eventually
 
 SCHEDULES = 40
 ROUNDS = 6
@@ -23,7 +23,7 @@ def _app(url: str) -> Headrace:
 
 
 def _signed_on(app: Headrace, workers: int) -> None:
-    until(lambda: len(app.workers()) == workers, what=f"{workers} workers sign on")
+    eventually(lambda: len(app.workers()) == workers, what=f"{workers} workers sign on")
 
 
 def _create(app: Headrace) -> None:
@@ -58,12 +58,12 @@ def test_several_processes_fire_many_schedules_each_occurrence_once_and_none_ear
             fleet.start(concurrency=2)
         _signed_on(app, 3)
         _create(app)
-        until(lambda: _all_fired(app), what="all occurrences are fired")
+        eventually(lambda: _all_fired(app), what="all occurrences are fired")
         late = _check_each_occurrence(app)
         assert min(late) >= 0, "early"
         worst = [max(late[round_::ROUNDS]) for round_ in range(ROUNDS)]
         assert median(worst) < LATEST  # of the rounds: the machine may pause in some of them
-        until(lambda: app.jobs.count(state="completed") == SCHEDULES * ROUNDS, what="all have run")
+        eventually(lambda: app.jobs.count(state="completed") == SCHEDULES * ROUNDS, what="all have run")
 
 
 def test_a_process_killed_while_it_fires_loses_no_occurrence_and_doubles_none(fleet: SimpleNamespace, url: str) -> None:
@@ -73,9 +73,9 @@ def test_a_process_killed_while_it_fires_loses_no_occurrence_and_doubles_none(fl
         _signed_on(app, 2)
         _create(app)
         for round_ in range(1, 4):
-            until(lambda after=round_: app.schedules.get("s0").fired >= after, what="it fires")  # type: ignore[misc]
+            eventually(lambda after=round_: app.schedules.get("s0").fired >= after, what="it fires")  # type: ignore[misc]
             fleet.processes[-1].kill()
             fleet.processes[-1].wait()
             fleet.start(concurrency=2)
-        until(lambda: _all_fired(app), what="all occurrences are fired")
+        eventually(lambda: _all_fired(app), what="all occurrences are fired")
         assert min(_check_each_occurrence(app)) >= 0, "early"

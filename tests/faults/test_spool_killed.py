@@ -21,9 +21,9 @@ import pytest
 from headrace import Headrace, Job
 from headrace.runtime.forwarder import Forwarder
 from headrace.runtime.spool_file import SpoolFile
-from tests import servers
-from tests.faults.conftest import ROOT, until
-from tests.patience import PATIENCE
+from tests.faults.conftest import ROOT
+from tests.support import servers
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.engines("postgres", "redis")
 SECONDS = 6.0
@@ -159,7 +159,7 @@ def test_whoever_is_killed_while_the_server_comes_and_goes_loses_nothing(place: 
             is_up, change_at = not is_up, time.monotonic() + chance.uniform(0.2, 1.2)
         time.sleep(chance.uniform(0.05, 0.4))
         place.replace_one(chance)
-    until(lambda: len(place.accepted()) > 100, what="that jobs were accepted")
+    eventually(lambda: len(place.accepted()) > 100, what="that jobs were accepted")
     place.kill_all()
     if not is_up:
         place.server.start()
@@ -187,13 +187,13 @@ def test_a_producer_that_is_killed_before_its_commit_leaves_nothing_in_the_way(p
     assert place.start("die_when_spooling").wait(PATIENCE) == -signal.SIGKILL
     place.server.start()
     with place.open() as app:
-        until(lambda: not app.enqueue("note", "mine", 0).spooled, what="that the spool is not in use")
+        eventually(lambda: not app.enqueue("note", "mine", 0).spooled, what="that the spool is not in use")
         assert all(job.args[0] == "mine" for job in app.jobs.find())
 
 
 def ensure_all_arrive(app: Headrace, ids: Collection[str], hint: str) -> None:
     """Each of these, in the order of whoever enqueued it, and none of them dropped or refused."""
-    until(lambda: not app.spooled(), what="that everything is forwarded")
+    eventually(lambda: not app.spooled(), what="that everything is forwarded")
     jobs = every_job(app)
     assert set(ids) <= {job.id for job in jobs}, hint
     numbers: dict[str, list[int]] = {}
@@ -225,7 +225,7 @@ def ensure_each_runs_once(app: Headrace) -> None:
 
     count = app.jobs.count()
     with app.worker(concurrency=2):
-        until(lambda: app.jobs.count(state="completed") == count, what="that all jobs ran")
+        eventually(lambda: app.jobs.count(state="completed") == count, what="that all jobs ran")
     assert len(runs) == count
     assert set(runs.values()) == {1}
 

@@ -9,8 +9,8 @@ from pathlib import Path
 from types import SimpleNamespace
 
 from headrace.core.settings import Settings
-from tests.faults.conftest import until
 from tests.faults.test_kill import _app
+from tests.support.waiting import eventually
 
 WITHIN = 30.0
 
@@ -30,7 +30,7 @@ def test_a_job_killed_behind_each_of_its_steps_does_each_of_them_once(
         job = app.enqueue("journey", str(tmp_path))
         for name in ("one", "two", "three"):
             worker = fleet.start(max_crashes=Settings().max_crashes)  # as shipped: a job that is hit is no culprit
-            until((tmp_path / f"behind-{name}").exists, what=f"step {name}")
+            eventually((tmp_path / f"behind-{name}").exists, what=f"step {name}")
             worker.kill()
             worker.wait()
             (tmp_path / f"on-from-{name}").touch()
@@ -50,7 +50,7 @@ def test_a_step_killed_in_its_middle_is_done_again_and_the_one_before_is_not(
     with _app(url) as app:
         job = app.enqueue("cut_short", str(tmp_path))
         worker = fleet.start()
-        until(lambda: (tmp_path / "traces").exists() and "two" in traces(tmp_path), what="the second step")
+        eventually(lambda: (tmp_path / "traces").exists() and "two" in traces(tmp_path), what="the second step")
         worker.kill()
         worker.wait()
         (tmp_path / "go").touch()
@@ -67,7 +67,7 @@ def test_a_storm_of_kills_repeats_no_step_that_was_stored(fleet: SimpleNamespace
         for _ in range(4):
             so_far = len(traces(tmp_path)) + rng.randint(5, 30)
             worker = fleet.start(concurrency=4)
-            until(partial(_has_traces, tmp_path, so_far), what=f"step {so_far} of all")
+            eventually(partial(_has_traces, tmp_path, so_far), what=f"step {so_far} of all")
             worker.kill()
             worker.wait()
         fleet.start(concurrency=8)

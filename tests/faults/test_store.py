@@ -22,7 +22,7 @@ from headrace.core.model import Exchanged, Filter, Note, Outcome, Want
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.testing import VirtualClock
 from tests.faults.conftest import ROOT, stop
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 def _engine(app: Headrace) -> SqliteEngine:

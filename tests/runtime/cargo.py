@@ -10,7 +10,7 @@ import msgspec
 from headrace.core.model import Claim, DeadRow, NewJob, Outcome, Parcel
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import fail, give_up, log, new_job, only, progress, release, retry, succeed, want
+from tests.support.builders import fail, give_up, log, new_job, only, progress, release, retry, succeed, want
 
 HOUR = 3_600_000
 STATES_TO_SUBMIT = (State.PENDING, State.SCHEDULED, State.WAITING, *[State.PENDING] * 7)

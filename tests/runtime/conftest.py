@@ -3,17 +3,13 @@
 from __future__ import annotations
 
 import functools
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import Headrace, Task, Worker
-from tests.conformance.stores import empty_store
-from tests.runtime.kit import as_kind
+from tests.support.gates import as_kind
 
 # What these are about happens between the worker and the task, or on the test kit's own store: on three engines
 # they would take three times as long and tell nothing more.
@@ -25,19 +21,6 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     module = metafunc.module.__name__.rpartition(".")[2]
     if module in ABOUT_NO_ENGINE:
         metafunc.definition.add_marker(pytest.mark.engines("sqlite"))
-
-
-@pytest.fixture
-def url(engine_name: str, folder: Path) -> Iterator[str]:
-    """An empty store of this engine."""
-    with empty_store(engine_name, folder) as url:
-        yield url
-
-
-@pytest.fixture
-def app(url: str) -> Iterator[Headrace]:
-    with Headrace(url, heartbeat=2.0, shutdown_timeout=5.0) as app:
-        yield app
 
 
 @pytest.fixture
@@ -62,11 +45,3 @@ def task(app: Headrace, kind: str) -> Callable[..., Any]:
         return registered
 
     return register
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """A folder with a short path: a Unix socket's name has room for about 100 characters, tmp_path takes most."""
-    folder = Path(tempfile.mkdtemp(prefix="hr-"))
-    yield folder
-    shutil.rmtree(folder, ignore_errors=True)

@@ -23,9 +23,9 @@ from headrace.runtime.channels import Channel, Undelivered, channel, from_settin
 from headrace.runtime.courier import Courier
 from headrace.runtime.notifying import deliver
 from headrace.testing import VirtualClock
-from tests.runtime.kit import eventually
 from tests.runtime.receivers import Hook, Mailbox, mail_server, web_server
 from tests.runtime.test_alerts import chore_of, until_it_rests
+from tests.support.waiting import eventually
 
 NOW = 1_700_000_000_000
 SECRET = "whsec_" + base64.b64encode(b"0123456789abcdef01234567").decode()

@@ -28,9 +28,8 @@ from headrace.runtime.meter import Meter
 from headrace.runtime.readings import StoreReadings
 from headrace.runtime.staleness import Staleness, last_survey
 from headrace.testing import VirtualClock
-from tests.conformance.build import new_job
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.builders import new_job
+from tests.support.waiting import PATIENCE, eventually
 
 DEEP = {"when": "depth > 2", "per": "queue", "cooldown": 60}
 

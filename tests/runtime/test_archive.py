@@ -35,8 +35,7 @@ from headrace.runtime.departures import Tally
 from headrace.runtime.sweep import Sweep
 from headrace.runtime.sweeping import Sweeping
 from headrace.testing import VirtualClock, drain
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 DAY = 86_400
 

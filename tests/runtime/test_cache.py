@@ -11,7 +11,7 @@ import pytest
 
 from headrace import Cache, ConfigError, Headrace, InvalidJob, Job, State, Task, Unique
 from headrace.testing import VirtualClock, drain, inline
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

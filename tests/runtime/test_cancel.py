@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, JobCancelled, LeaseLost, Worker, current_job
-from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import SOON, Gate, eventually, filings, through
+from tests.support.gates import SOON, Gate, filings, through
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_a_job_that_waits_is_cancelled_and_never_runs(app: Headrace, kind: str) -> None:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import pytest
 
 from headrace import Headrace, current_job
@@ -14,15 +11,8 @@ from headrace.core.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.chores import chores_of
-from tests.conformance.build import new_job, worker_row
-from tests.patience import PATIENCE
-
-
-def until(condition: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, f"{what} did not come true"
-        time.sleep(0.02)
+from tests.support.builders import new_job, worker_row
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_a_worker_caps_what_its_jobs_log_and_what_is_filed_about_them(url: str) -> None:
@@ -42,8 +32,8 @@ def test_a_worker_caps_what_its_jobs_log_and_what_is_filed_about_them(url: str) 
             job.cancel()
         assert len(app.engine.desk.history(job.id)) > 100
         with app.worker():  # it looks through what is there as soon as it begins
-            until(lambda: len(app.engine.desk.history(job.id)) == 20, "a short history")
-            until(lambda: len(job.logs()) == 30, "a short log")
+            eventually(lambda: len(app.engine.desk.history(job.id)) == 20, "a short history")
+            eventually(lambda: len(job.logs()) == 30, "a short log")
         assert job.state == "cancelled"
 
 
@@ -55,7 +45,7 @@ def test_workers_that_are_gone_are_forgotten_unless_that_is_switched_off(app: He
         Caring(app.engine, Settings(maintenance=())).do()
         assert "ghost" in {info.id for info in app.workers()}
     with app.worker():
-        until(lambda: "ghost" not in {info.id for info in app.workers()}, "the ghost is gone")
+        eventually(lambda: "ghost" not in {info.id for info in app.workers()}, "the ghost is gone")
 
 
 @pytest.mark.engines("sqlite")

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, HeadraceError, InvalidJob, JobContext, LeaseLost, Worker, current_job
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, Gate, eventually, through
+from tests.support.gates import SOON, Gate, through
+from tests.support.waiting import PATIENCE, eventually
 
 Register = Callable[..., Any]
 

@@ -10,8 +10,8 @@ import pytest
 
 from headrace import Headrace, InvalidJob, Worker, chain, current_job
 from headrace.testing import drain
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON
+from tests.support.gates import SOON
+from tests.support.waiting import PATIENCE
 
 
 def test_what_a_job_sets_off_goes_back_to_it(app: Headrace, worker: Worker, task: Callable[..., Any]) -> None:

@@ -15,8 +15,8 @@ from headrace.runtime import alert_desk
 from headrace.runtime.alert_desk import POST, AlertDesk
 from headrace.runtime.courier import Courier
 from headrace.testing import VirtualClock
-from tests.runtime.kit import eventually
 from tests.runtime.receivers import Hook, web_server
+from tests.support.waiting import eventually
 
 
 @pytest.fixture

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

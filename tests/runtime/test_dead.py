@@ -20,7 +20,7 @@ from headrace.core.settings import Settings
 from headrace.runtime.chores import chores_of
 from headrace.runtime.requeuing import Requeuing
 from headrace.testing import drain
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 Making = Callable[..., Job[Any]]
 

@@ -7,7 +7,7 @@ import pytest
 from headrace import Headrace
 from headrace.core.model import Want
 from headrace.runtime.trade import Trade
-from tests.runtime.kit import eventually
+from tests.support.waiting import eventually
 
 
 def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:

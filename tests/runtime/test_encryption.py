@@ -20,10 +20,10 @@ from headrace.core.seal import key_of
 from headrace.errors import CorruptPayload
 from headrace.runtime.firing import call_of
 from headrace.testing import drain
-from tests.conformance.stores import KINDS
-from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import SOON, eventually
+from tests.support.engines import KINDS
+from tests.support.gates import SOON
+from tests.support.waiting import PATIENCE, eventually
 
 MARK = "n33dle"  # in everything that must not be seen
 

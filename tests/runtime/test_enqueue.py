@@ -27,8 +27,8 @@ from headrace import (
     Task,
     Worker,
 )
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually, through
+from tests.support.gates import Gate, through
+from tests.support.waiting import PATIENCE, eventually
 
 LIMIT = 1_048_576
 OVERHEAD = len('{"args":[""],"kwargs":{}}')

@@ -21,8 +21,8 @@ from headrace.core.webhooks import verify
 from headrace.errors import ConfigError
 from headrace.runtime import listening
 from headrace.runtime.listening import KIND, Place
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually
+from tests.support.gates import Gate
+from tests.support.waiting import PATIENCE, eventually
 
 
 def _told(app: Headrace, **which: Any) -> list[str]:

@@ -24,8 +24,8 @@ from headrace import (
     Worker,
     current_job,
 )
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, eventually
+from tests.support.gates import SOON
+from tests.support.waiting import PATIENCE, eventually
 
 Register = Callable[..., Any]
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, chain
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 def turns_of(app: Headrace, monkeypatch: pytest.MonkeyPatch, run: Callable[[], object]) -> int:

@@ -11,7 +11,7 @@ import pytest
 
 from headrace import FlowNotFound, Headrace, InvalidJob, JobFailed, PayloadTooLarge, Task, chain, group
 from headrace.testing import drain
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 AnyTask = Task[..., Any, Any]
 

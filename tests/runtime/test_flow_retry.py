@@ -76,6 +76,7 @@ def test_parents_that_were_added_last_are_revived_first(
     assert len(order) == 6
 
 
+@pytest.mark.timed
 def test_a_wide_fan_in_is_revived_in_little_time(app: Headrace, note: AnyTask, monkeypatch: pytest.MonkeyPatch) -> None:
     """The one child has thousands of parents, and must not be looked at anew for each of them."""
     monkeypatch.setattr(flow_run, "_AT_ONCE", 3000)

@@ -31,9 +31,9 @@ from headrace import (
 )
 from headrace.runtime.fulfilling import Fulfiller
 from headrace.testing import drain
-from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import Gate, eventually, through
+from tests.support.gates import Gate, through
+from tests.support.waiting import PATIENCE, eventually
 
 AnyTask = Task[..., Any, Any]
 

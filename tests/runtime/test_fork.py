@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, through
+from tests.support.gates import Gate, through
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

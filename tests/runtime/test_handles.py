@@ -10,8 +10,8 @@ import pytest
 
 from headrace import Headrace, InvalidJob, JobFailed, JobNotFound, Task, Worker
 from headrace.testing import VirtualClock, drain
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, Gate, through
+from tests.support.gates import SOON, Gate, through
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

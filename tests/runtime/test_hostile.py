@@ -16,8 +16,8 @@ import pytest
 
 from headrace import EngineUnavailable, Headrace, JobFailed, Retry, Snooze, Worker, current_job
 from headrace.runtime import loop as looping
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually
+from tests.support.gates import Gate
+from tests.support.waiting import PATIENCE, eventually
 
 
 def still_works(app: Headrace) -> bool:

@@ -10,7 +10,7 @@ import pytest
 
 from headrace import EngineUnavailable
 from headrace.runtime.lane import Lane
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 async def answers_of(*calls: asyncio.Future[str] | asyncio.Task[str]) -> list[str | BaseException]:

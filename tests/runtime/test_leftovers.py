@@ -10,7 +10,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.runtime.crew import Run
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.engines("sqlite")
 

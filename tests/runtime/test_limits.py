@@ -13,8 +13,8 @@ import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Job
 from headrace.core.regulation import TaskRules
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually
+from tests.support.gates import Gate
+from tests.support.waiting import PATIENCE, eventually
 
 T = TypeVar("T")
 A_SECOND = 1000

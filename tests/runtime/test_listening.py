@@ -14,7 +14,8 @@ from headrace.core.shelf import Paper
 from headrace.errors import EngineUnavailable
 from headrace.runtime import listening
 from headrace.runtime.listening import KIND, Place
-from tests.runtime.kit import Gate, eventually
+from tests.support.gates import Gate
+from tests.support.waiting import eventually
 
 
 def _begin_at(app: Headrace, name: str, place: Place) -> None:

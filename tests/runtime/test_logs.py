@@ -14,8 +14,8 @@ import pytest
 
 from headrace import ConfigError, Headrace, PermanentError, Worker, configure_logs, current_job
 from headrace.runtime.logs import JsonLines
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, eventually
+from tests.support.gates import SOON
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.engines("sqlite")
 log = logging.getLogger("shop")

@@ -12,8 +12,8 @@ import pytest
 from headrace import EngineUnavailable, Headrace, current_job
 from headrace.core.model import Exchanged, Lease, Outcome, Want
 from headrace.core.states import Event
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually, filings, through
+from tests.support.gates import Gate, filings, through
+from tests.support.waiting import PATIENCE, eventually
 
 LEASE = 10 * PATIENCE  # whatever comes back within our patience did not wait for it
 Loses = Callable[[Sequence[Outcome], Exchanged], Any]

@@ -16,7 +16,7 @@ from headrace.core.pages import Group
 from headrace.runtime.gathering import Gathering
 from headrace.runtime.staleness import Staleness
 from headrace.testing import VirtualClock
-from tests.runtime.kit import eventually
+from tests.support.waiting import eventually
 
 START = datetime(2026, 3, 1, 9, 0, tzinfo=UTC)
 

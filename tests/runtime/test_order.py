@@ -11,8 +11,8 @@ import pytest
 
 from headrace import Headrace, JobCancelled, current_job
 from headrace.testing import VirtualClock, drain
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually, running, through
+from tests.support.gates import Gate, running, through
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Peak:

@@ -10,8 +10,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, current_job
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture

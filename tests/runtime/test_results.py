@@ -18,8 +18,8 @@ import pydantic
 import pytest
 
 from headrace import Headrace, JobFailed, JobNotFound, ResultUnavailable, Worker
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, through
+from tests.support.gates import Gate, through
+from tests.support.waiting import PATIENCE
 
 Register = Callable[..., Any]
 

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Job, Task, current_job
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, Gate, eventually
+from tests.support.gates import SOON, Gate
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture

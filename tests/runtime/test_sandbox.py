@@ -12,9 +12,9 @@ import pytest
 
 from headrace import EngineUnavailable, Headrace, JobFailed, ResultUnavailable, Retry, Worker
 from headrace.runtime.sandbox import Sandbox
-from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import Gate, eventually
+from tests.support.gates import Gate
+from tests.support.waiting import PATIENCE, eventually
 
 
 def process(app: Headrace, function: Any, **options: Any) -> Any:

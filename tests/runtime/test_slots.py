@@ -23,8 +23,8 @@ from headrace.runtime.plan import Planner
 from headrace.runtime.pulse import Pulse, Reports, lease_of
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.threads import Threads
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually, through
+from tests.support.gates import Gate, through
+from tests.support.waiting import PATIENCE, eventually
 
 _numbers = itertools.count(1)
 

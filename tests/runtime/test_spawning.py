@@ -11,7 +11,7 @@ from headrace import Headrace, JobFailed, RetryLater, Task, current_job
 from headrace.runtime import context
 from headrace.runtime.spawning import Spawning
 from headrace.testing import drain
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 AnyTask = Task[..., Any, Any]
 

@@ -16,11 +16,10 @@ from typing import Any
 import pytest
 
 from headrace import DuplicateJob, EngineUnavailable, Headrace, JobFailed, QueueFull
-from tests import servers
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
 from tests.runtime.test_fork import in_child
-from tests.surfaces.command_line import Shell, open_shell
+from tests.support import servers
+from tests.support.command_line import Shell
+from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.engines("postgres", "redis")
 ROOT = Path(__file__).parents[2]
@@ -409,12 +408,6 @@ def test_a_child_can_forward_what_its_parent_spooled(app: Headrace, outage: Outa
     assert in_child(child) == 0
     assert app.spooled() == 0
     assert job.refresh().state == "completed"
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 def test_the_doctor_tells_what_waits(outage: Outage, shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,9 +15,9 @@ from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.runtime.chores import chores_of
 from headrace.runtime.staleness import Staleness, Survey, apply
-from tests.conformance.build import new_job
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate, eventually, through
+from tests.support.builders import new_job
+from tests.support.gates import Gate, through
+from tests.support.waiting import PATIENCE, eventually
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 

@@ -11,8 +11,8 @@ import pytest
 from headrace import Headrace, InvalidJob, Job, JobFailed, LeaseLost, ResultUnavailable, Worker, current_job
 from headrace.core.steps import KINDS
 from headrace.engines.protocol import Engine
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, Gate, eventually
+from tests.support.gates import SOON, Gate
+from tests.support.waiting import PATIENCE, eventually
 
 
 @dataclass

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, InvalidJob, Job, JobFailed, Worker, current_job
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, Gate, eventually
+from tests.support.gates import SOON, Gate
+from tests.support.waiting import PATIENCE, eventually
 
 
 def suspended(job: Job[Any]) -> None:

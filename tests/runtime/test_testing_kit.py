@@ -45,8 +45,8 @@ from headrace.testing import (
     inline,
     isolated,
 )
-from tests.patience import PATIENCE
 from tests.runtime import shop
+from tests.support.waiting import PATIENCE
 
 START = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -16,8 +16,7 @@ from headrace import EngineUnavailable, Headrace, Job, QueueFull
 from headrace.core.timetable import Firing
 from headrace.runtime.firing import fire_due
 from headrace.runtime.timekeeper import Timekeeper
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 LATEST = 2.0  # seconds; a few milliseconds where nothing else runs
 

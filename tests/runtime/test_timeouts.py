@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, JobFailed, Retry, Worker, current_job
-from tests.patience import PATIENCE
 from tests.runtime import shop
-from tests.runtime.kit import SOON, Gate, eventually, filings, running, through
+from tests.support.gates import SOON, Gate, filings, running, through
+from tests.support.waiting import PATIENCE, eventually
 
 Register = Callable[..., Any]
 

@@ -16,8 +16,8 @@ from opentelemetry.trace import SpanKind
 from headrace import Headrace, chain, current_job
 from headrace.contrib.otel import instrument
 from headrace.core.model import Claim, Outcome
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON
+from tests.support.gates import SOON
+from tests.support.waiting import PATIENCE
 
 
 def traced(app: Headrace) -> Callable[[], list[ReadableSpan]]:

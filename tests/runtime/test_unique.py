@@ -23,8 +23,8 @@ from headrace import (
     current_job,
 )
 from headrace.testing import VirtualClock, drain, inline
-from tests.patience import PATIENCE
-from tests.runtime.kit import Gate
+from tests.support.gates import Gate
+from tests.support.waiting import PATIENCE
 
 DAY = 86_400
 

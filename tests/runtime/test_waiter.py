@@ -12,8 +12,7 @@ import pytest
 
 from headrace import EngineUnavailable, Headrace
 from headrace.runtime.waiter import Waiter
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture

@@ -15,8 +15,7 @@ from headrace.core.stalls import KIND
 from headrace.runtime import watch as watching
 from headrace.runtime.readings import StoreReadings
 from headrace.runtime.watch import Sign, Watch
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 class Snag:

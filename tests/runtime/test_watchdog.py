@@ -8,8 +8,7 @@ import threading
 import pytest
 
 from headrace import Headrace
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 
 def test_a_coroutine_that_blocks_the_loop_is_named_with_its_place(

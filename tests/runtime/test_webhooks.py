@@ -15,8 +15,7 @@ from headrace.core.clock import instant_ms
 from headrace.core.shelf import Paper
 from headrace.runtime import listening
 from headrace.runtime.posting import NotTaken, post
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 
 URL = "https://example.com/hooks"
 

@@ -19,8 +19,8 @@ from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.statements import qualified
 from headrace.engines.relational.records import Burial, Completion, Told
 from headrace.engines.sql import as_json
-from tests import servers
-from tests.conformance.build import NOW, fail, new_job
+from tests.support import servers
+from tests.support.builders import NOW, fail, new_job
 
 BIG = ("jobs", "history", "logs", "tags", "steps")
 # Read without a condition, these hold only jobs that are at stake now; any other index holds all there ever were.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import sqlite3
 from collections.abc import Iterator
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -21,7 +22,8 @@ from headrace.engines.sqlite import ledger as ledger_module
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import scalar
-from tests.conformance.build import NOW, new_job
+from tests.support.builders import NOW, new_job
+from tests.support.cases import check_each
 
 ROWS = 20_000
 BY_ID = "USING INDEX sqlite_autoindex_headrace_jobs_1 (id=?)"
@@ -130,23 +132,29 @@ HOT = [
 ]
 
 
-@pytest.mark.parametrize("name", HOT)
-def test_no_hot_statement_walks_the_whole_table(store: SqliteEngine, name: str) -> None:
-    walks = walks_through(plan(store, name), r"headrace_\w+", "job", "h", "l")
-    # There are few queues, and hardly any task has rules.
-    assert [step for step in walks if step not in ("SCAN headrace_queues", "SCAN headrace_tasks")] == []
+def test_no_hot_statement_walks_the_whole_table(store: SqliteEngine) -> None:
+    def check(name: str) -> None:
+        walks = walks_through(plan(store, name), r"headrace_\w+", "job", "h", "l")
+        # There are few queues, and hardly any task has rules.
+        assert [step for step in walks if step not in ("SCAN headrace_queues", "SCAN headrace_tasks")] == []
+
+    check_each(HOT, check)
 
 
-@pytest.mark.parametrize("name", WHOLE)
-def test_no_statement_at_all_walks_the_jobs(store: SqliteEngine, name: str) -> None:
-    assert walks_through(plan(store, name), "headrace_jobs", "job") == []
+def test_no_statement_at_all_walks_the_jobs(store: SqliteEngine) -> None:
+    def check(name: str) -> None:
+        assert walks_through(plan(store, name), "headrace_jobs", "job") == []
+
+    check_each(WHOLE, check)
 
 
-@pytest.mark.parametrize("name", ["claimable", "heads", "fresh"])
-def test_a_claim_reads_the_front_of_its_lane_without_sorting(store: SqliteEngine, name: str) -> None:
-    steps = plan(store, name)
-    assert looks_at_jobs(steps) == ["SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=? AND lane=?)"]
-    assert not [step for step in steps if "TEMP B-TREE" in step]
+def test_a_claim_reads_the_front_of_its_lane_without_sorting(store: SqliteEngine) -> None:
+    def check(name: str) -> None:
+        steps = plan(store, name)
+        assert looks_at_jobs(steps) == ["SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue=? AND lane=?)"]
+        assert not [step for step in steps if "TEMP B-TREE" in step]
+
+    check_each(["claimable", "heads", "fresh"], check)
 
 
 def test_with_ageing_a_claim_reads_the_ends_of_what_waits_in_each_lane(store: SqliteEngine) -> None:
@@ -179,65 +187,76 @@ def test_lapsing_reads_only_what_expired(store: SqliteEngine) -> None:
     assert "INDEX headrace_jobs_lapsing (expires_at>? AND expires_at<?)" in look
 
 
-@pytest.mark.parametrize(
-    ("name", "batch"),
-    [
-        ("settle", "o"),
-        ("complete", "o"),
-        ("file_outcomes", "o"),
-        ("bury_outcomes", "o"),
-        ("file_stale", "o"),
-        ("stale_outcomes", "o"),
-        ("renew", "lease"),
-        ("lost", "lease"),
-        ("note_progress", "n"),
-        ("note_logs", "n"),
-    ],
-)
-def test_a_batch_is_the_outer_loop_and_each_job_is_found_by_its_id(store: SqliteEngine, name: str, batch: str) -> None:
-    steps = [step for step in plan(store, name) if step.startswith(("SCAN", "SEARCH"))]
-    # What a dead letter tells beyond the job's own row, looked up job by job.
-    steps = [step for step in steps if not re.match(r"SEARCH (bond|parent|before|filed) USING|SCAN newest", step)]
-    assert re.match(rf"SCAN {batch} VIRTUAL TABLE INDEX 1:", steps[0])
-    assert len(steps) == 2
-    assert steps[1].endswith(BY_ID)
+def test_a_batch_is_the_outer_loop_and_each_job_is_found_by_its_id(store: SqliteEngine) -> None:
+    def check(case: tuple[str, str]) -> None:
+        name, batch = case
+        steps = [step for step in plan(store, name) if step.startswith(("SCAN", "SEARCH"))]
+        # What a dead letter tells beyond the job's own row, looked up job by job.
+        steps = [step for step in steps if not re.match(r"SEARCH (bond|parent|before|filed) USING|SCAN newest", step)]
+        assert re.match(rf"SCAN {batch} VIRTUAL TABLE INDEX 1:", steps[0])
+        assert len(steps) == 2
+        assert steps[1].endswith(BY_ID)
+
+    check_each(
+        [
+            ("settle", "o"),
+            ("complete", "o"),
+            ("file_outcomes", "o"),
+            ("bury_outcomes", "o"),
+            ("file_stale", "o"),
+            ("stale_outcomes", "o"),
+            ("renew", "lease"),
+            ("lost", "lease"),
+            ("note_progress", "n"),
+            ("note_logs", "n"),
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    "name",
-    [
-        "claim",
-        "expire",
-        "release",
-        "file_lost",
-        "bury",
-        "move_stale",
-        "tasks_of",
-        "reaped",
-        "file_moves",
-        "move_cancel",
-        "move_revive",
-        "move_hurry",
-        "move_delete",
-        "amend",
-        "ids_of",
-        "state_of",
-    ],
-)
-def test_jobs_already_found_are_looked_up_by_their_number(store: SqliteEngine, name: str) -> None:
-    assert looks_at_jobs(plan(store, name)) == [f"SEARCH headrace_jobs {BY_SEQ}"]
+def test_jobs_already_found_are_looked_up_by_their_number(store: SqliteEngine) -> None:
+    def check(name: str) -> None:
+        assert looks_at_jobs(plan(store, name)) == [f"SEARCH headrace_jobs {BY_SEQ}"]
+
+    check_each(
+        [
+            "claim",
+            "expire",
+            "release",
+            "file_lost",
+            "bury",
+            "move_stale",
+            "tasks_of",
+            "reaped",
+            "file_moves",
+            "move_cancel",
+            "move_revive",
+            "move_hurry",
+            "move_delete",
+            "amend",
+            "ids_of",
+            "state_of",
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(("name", "by"), [("get", BY_ID), ("unfinished", BY_ID), ("taken", BY_ID_ALONE)])
-def test_jobs_asked_for_by_id_are_found_by_id(store: SqliteEngine, name: str, by: str) -> None:
-    assert looks_at_jobs(plan(store, name)) == [f"SEARCH headrace_jobs {by}"]
+def test_jobs_asked_for_by_id_are_found_by_id(store: SqliteEngine) -> None:
+    def check(case: tuple[str, str]) -> None:
+        name, by = case
+        assert looks_at_jobs(plan(store, name)) == [f"SEARCH headrace_jobs {by}"]
+
+    check_each([("get", BY_ID), ("unfinished", BY_ID), ("taken", BY_ID_ALONE)], check)
 
 
-@pytest.mark.parametrize("name", ["overdue", "lock_overdue", "lock_disowned"])
-def test_what_a_worker_may_have_lost_is_sought_among_running_jobs_only(store: SqliteEngine, name: str) -> None:
+def test_what_a_worker_may_have_lost_is_sought_among_running_jobs_only(store: SqliteEngine) -> None:
     """It reads all of them: an OR of lease and worker can't be one range. Running jobs are few, history is not."""
-    (look,) = looks_at_jobs(plan(store, name))
-    assert re.fullmatch(r"(SCAN|SEARCH) (headrace_jobs|job) USING (COVERING )?INDEX headrace_jobs_leased.*", look)
+
+    def check(name: str) -> None:
+        (look,) = looks_at_jobs(plan(store, name))
+        assert re.fullmatch(r"(SCAN|SEARCH) (headrace_jobs|job) USING (COVERING )?INDEX headrace_jobs_leased.*", look)
+
+    check_each(["overdue", "lock_overdue", "lock_disowned"], check)
 
 
 # -- those that stay long
@@ -253,36 +272,40 @@ def first_look(store: SqliteEngine, statement: str, where: str = "") -> tuple[st
     return steps[place], steps[: place + 2]
 
 
-@pytest.mark.parametrize(
-    ("where", "found"),
-    [
-        ("where_after_job", "(queue=? AND lane=? AND priority=? AND rank>?)"),
-        ("where_after_priority", "(queue=? AND lane=? AND priority<?)"),
-        ("where_after_lane", "(queue=? AND lane>?)"),
-        ("where_after_queue", "(queue>?)"),
-    ],
-)
-def test_a_walk_of_the_pending_goes_on_where_it_was_without_sorting(
-    store: SqliteEngine, where: str, found: str
-) -> None:
-    look, steps = first_look(store, "walk_pending", SQL[where])
-    assert look.startswith("SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue")
-    assert look.endswith(found)
-    assert not [step for step in steps if "TEMP B-TREE" in step]
+def test_a_walk_of_the_pending_goes_on_where_it_was_without_sorting(store: SqliteEngine) -> None:
+    def check(case: tuple[str, str]) -> None:
+        where, found = case
+        look, steps = first_look(store, "walk_pending", SQL[where])
+        assert look.startswith("SEARCH headrace_jobs USING INDEX headrace_jobs_pending (queue")
+        assert look.endswith(found)
+        assert not [step for step in steps if "TEMP B-TREE" in step]
+
+    check_each(
+        [
+            ("where_after_job", "(queue=? AND lane=? AND priority=? AND rank>?)"),
+            ("where_after_priority", "(queue=? AND lane=? AND priority<?)"),
+            ("where_after_lane", "(queue=? AND lane>?)"),
+            ("where_after_queue", "(queue>?)"),
+        ],
+        check,
+    )
 
 
-@pytest.mark.parametrize(
-    ("name", "index"),
-    [
-        ("walk_put_off", "headrace_jobs_due"),
-        ("walk_waiting", "headrace_jobs_waiting"),
-        ("walk_running", "headrace_jobs_leased"),
-    ],
-)
-def test_a_walk_of_others_reads_their_own_index(store: SqliteEngine, name: str, index: str) -> None:
-    look, steps = first_look(store, name)
-    assert f"INDEX {index}" in look
-    assert name == "walk_running" or not [step for step in steps if "TEMP B-TREE" in step]
+def test_a_walk_of_others_reads_their_own_index(store: SqliteEngine) -> None:
+    def check(case: tuple[str, str]) -> None:
+        name, index = case
+        look, steps = first_look(store, name)
+        assert f"INDEX {index}" in look
+        assert name == "walk_running" or not [step for step in steps if "TEMP B-TREE" in step]
+
+    check_each(
+        [
+            ("walk_put_off", "headrace_jobs_due"),
+            ("walk_waiting", "headrace_jobs_waiting"),
+            ("walk_running", "headrace_jobs_leased"),
+        ],
+        check,
+    )
 
 
 def test_the_history_of_an_old_job_is_found_by_the_job(store: SqliteEngine) -> None:
@@ -291,11 +314,14 @@ def test_the_history_of_an_old_job_is_found_by_the_job(store: SqliteEngine) -> N
     assert len([step for step in steps if "SEARCH h USING INDEX headrace_history_job (job=?)" in step]) >= 4
 
 
-@pytest.mark.parametrize(("name", "index"), [("history", "headrace_history_job"), ("logs", "headrace_logs_job")])
-def test_what_was_filed_about_a_job_is_found_by_the_job(store: SqliteEngine, name: str, index: str) -> None:
-    steps = plan(store, name)
-    assert looks_at_jobs(steps) == [f"SEARCH job {BY_ID_ALONE}"]
-    assert any(f"INDEX {index} (job=?)" in step for step in steps)
+def test_what_was_filed_about_a_job_is_found_by_the_job(store: SqliteEngine) -> None:
+    def check(case: tuple[str, str]) -> None:
+        name, index = case
+        steps = plan(store, name)
+        assert looks_at_jobs(steps) == [f"SEARCH job {BY_ID_ALONE}"]
+        assert any(f"INDEX {index} (job=?)" in step for step in steps)
+
+    check_each([("history", "headrace_history_job"), ("logs", "headrace_logs_job")], check)
 
 
 def test_depths_are_counted_in_the_partial_indexes(store: SqliteEngine) -> None:
@@ -326,15 +352,17 @@ def plans_of(engine: SqliteEngine, monkeypatch: pytest.MonkeyPatch, ask: Any) ->
 PARTIAL = {State.FAILED: "headrace_jobs_failed", State.CANCELLED: "headrace_jobs_cancelled"}
 
 
-@pytest.mark.parametrize("state", PARTIAL)
-@pytest.mark.parametrize("cursor", [None, "15000"])
 def test_the_rare_final_states_are_found_by_their_own_index_in_order(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, state: State, cursor: str | None
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(Filter(states=(state,)), 50, cursor))
-    (look,) = looks_at_jobs(steps)
-    assert f"INDEX {PARTIAL[state]}" in look
-    assert SORTS not in steps
+    def check(case: tuple[State, str | None]) -> None:
+        state, cursor = case
+        (steps,) = plans_of(store, monkeypatch, lambda: store.desk.find(Filter(states=(state,)), 50, cursor))
+        (look,) = looks_at_jobs(steps)
+        assert f"INDEX {PARTIAL[state]}" in look
+        assert SORTS not in steps
+
+    check_each(product(PARTIAL, [None, "15000"]), check)
 
 
 def page(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter, cursor: str | None = None) -> list[str]:
@@ -357,15 +385,15 @@ FEW += [Filter(queue="none"), Filter(tag="t", queue="q1")]
 FEW += [Filter(states=(State.FAILED,), queue="q2"), Filter(states=(State.RETRYING,))]
 
 
-@pytest.mark.parametrize("which", FEW)
-@pytest.mark.parametrize("cursor", [None, "15000"])
-def test_few_jobs_are_looked_up_by_their_numbers(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter, cursor: str | None
-) -> None:
-    monkeypatch.setattr(finding, "FEW", 5000)
-    steps = page(store, monkeypatch, which, cursor)
-    assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
-    assert SORTS not in steps
+def test_few_jobs_are_looked_up_by_their_numbers(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(case: tuple[Filter, str | None]) -> None:
+        which, cursor = case
+        monkeypatch.setattr(finding, "FEW", 5000)
+        steps = page(store, monkeypatch, which, cursor)
+        assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
+        assert SORTS not in steps
+
+    check_each(product(FEW, [None, "15000"]), check)
 
 
 MANY = [Filter(), Filter(queue="q1"), Filter(task="work"), Filter(since=NOW), Filter(text="needle"), Filter(worker="w")]
@@ -373,37 +401,39 @@ MANY += [Filter(states=(state,)) for state in (State.PENDING, State.COMPLETED, S
 MANY += [Filter(states=(State.PENDING,), queue="q3"), Filter(states=tuple(State), task="work", until=NOW)]
 
 
-@pytest.mark.parametrize("which", MANY)
-@pytest.mark.parametrize("cursor", [None, "15000"])
 def test_a_page_without_a_better_index_is_read_from_the_newest_end(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter, cursor: str | None
+    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(finding, "FEW", 10)
-    steps = page(store, monkeypatch, which, cursor)
-    assert looks_at_jobs(steps) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
-    assert SORTS not in steps
+    def check(case: tuple[Filter, str | None]) -> None:
+        which, cursor = case
+        monkeypatch.setattr(finding, "FEW", 10)
+        steps = page(store, monkeypatch, which, cursor)
+        assert looks_at_jobs(steps) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
+        assert SORTS not in steps
+
+    check_each(product(MANY, [None, "15000"]), check)
 
 
-@pytest.mark.parametrize("which", [Filter(tag="t"), Filter(tag="t", task="work"), Filter(tag="t", states=tuple(OPEN))])
-def test_jobs_of_a_tag_are_found_by_the_tag(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
-) -> None:
-    monkeypatch.setattr(finding, "FEW", 10)
-    steps = page(store, monkeypatch, which)
-    assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
-    assert any(step.startswith("SEARCH tags USING PRIMARY KEY (tag=? AND job>? AND job<?)") for step in steps)
-    assert SORTS not in steps
+def test_jobs_of_a_tag_are_found_by_the_tag(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(which: Filter) -> None:
+        monkeypatch.setattr(finding, "FEW", 10)
+        steps = page(store, monkeypatch, which)
+        assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
+        assert any(step.startswith("SEARCH tags USING PRIMARY KEY (tag=? AND job>? AND job<?)") for step in steps)
+        assert SORTS not in steps
+
+    check_each([Filter(tag="t"), Filter(tag="t", task="work"), Filter(tag="t", states=tuple(OPEN))], check)
 
 
-@pytest.mark.parametrize("which", [Filter(flow="f"), Filter(flow="f", states=(State.COMPLETED,), queue="q1")])
-def test_jobs_of_a_flow_are_found_by_the_flow(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, which: Filter
-) -> None:
-    monkeypatch.setattr(finding, "FEW", -1)
-    steps = page(store, monkeypatch, which)
-    (look,) = looks_at_jobs(steps)
-    assert re.fullmatch(r"SEARCH job USING INDEX headrace_jobs_flow \(flow=\? AND (seq|rowid)>\? AND .*\)", look)
-    assert SORTS not in steps
+def test_jobs_of_a_flow_are_found_by_the_flow(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(which: Filter) -> None:
+        monkeypatch.setattr(finding, "FEW", -1)
+        steps = page(store, monkeypatch, which)
+        (look,) = looks_at_jobs(steps)
+        assert re.fullmatch(r"SEARCH job USING INDEX headrace_jobs_flow \(flow=\? AND (seq|rowid)>\? AND .*\)", look)
+        assert SORTS not in steps
+
+    check_each([Filter(flow="f"), Filter(flow="f", states=(State.COMPLETED,), queue="q1")], check)
 
 
 COUNTED = {
@@ -416,13 +446,13 @@ COUNTED = {
 }
 
 
-@pytest.mark.parametrize("state", COUNTED)
-def test_jobs_of_a_state_are_counted_in_its_own_index(
-    store: SqliteEngine, monkeypatch: pytest.MonkeyPatch, state: State
-) -> None:
-    (steps,) = plans_of(store, monkeypatch, lambda: store.desk.count(Filter(states=(state,))))
-    (look,) = looks_at_jobs(steps)
-    assert f"INDEX {COUNTED[state]}" in look
+def test_jobs_of_a_state_are_counted_in_its_own_index(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(state: State) -> None:
+        (steps,) = plans_of(store, monkeypatch, lambda: store.desk.count(Filter(states=(state,))))
+        (look,) = looks_at_jobs(steps)
+        assert f"INDEX {COUNTED[state]}" in look
+
+    check_each(COUNTED, check)
 
 
 def test_a_move_by_id_is_found_by_id(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -445,9 +475,11 @@ def test_the_guards_would_see_a_missing_index(tmp_path: Path) -> None:
     engine.close()
 
 
-@pytest.mark.parametrize("name", ["finished_oldest", "finished_newest"])
-def test_finished_jobs_are_told_in_the_order_of_their_index(store: SqliteEngine, name: str) -> None:
-    steps = plan(store, name)
-    wanted = "USING INDEX headrace_jobs_finished (queue=? AND state=? AND finished_at"
-    assert any(wanted in step for step in steps), steps
-    assert SORTS not in steps
+def test_finished_jobs_are_told_in_the_order_of_their_index(store: SqliteEngine) -> None:
+    def check(name: str) -> None:
+        steps = plan(store, name)
+        wanted = "USING INDEX headrace_jobs_finished (queue=? AND state=? AND finished_at"
+        assert any(wanted in step for step in steps), steps
+        assert SORTS not in steps
+
+    check_each(["finished_oldest", "finished_newest"], check)

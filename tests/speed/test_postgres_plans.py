@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
+from itertools import product
 from typing import Any
 
 import pytest
@@ -22,9 +23,10 @@ from headrace.engines.relational.desk import SqlDesk
 from headrace.engines.relational.leads import lead_of
 from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
-from tests.conformance.build import NOW, only, settle, succeed
-from tests.conformance.stores import KINDS
 from tests.speed.explaining import Explaining, Plan, Store, explained, values_of
+from tests.support.builders import NOW, only, settle, succeed
+from tests.support.cases import check_each
+from tests.support.engines import KINDS
 
 pytestmark = pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")
 
@@ -125,42 +127,50 @@ def store(request: pytest.FixtureRequest) -> Store:
 # -- the hot path
 
 
-@pytest.mark.parametrize("name", sorted(HOT))
-def test_a_prepared_statement_keeps_to_its_indexes(store: Store, name: str) -> None:
-    plan = store.kept(name)
-    assert plan.walks() == []
-    assert plan.indexes() == HOT[name]
-    assert not plan.kinds() & {"Bitmap Heap Scan", "Hash Join", "Merge Join", "Gather"}
+def test_a_prepared_statement_keeps_to_its_indexes(store: Store) -> None:
+    def check(name: str) -> None:
+        plan = store.kept(name)
+        assert plan.walks() == []
+        assert plan.indexes() == HOT[name]
+        assert not plan.kinds() & {"Bitmap Heap Scan", "Hash Join", "Merge Join", "Gather"}
+
+    check_each(sorted(HOT), check)
 
 
 @pytest.mark.parametrize("store", STAGES[1:], indirect=True)
-@pytest.mark.parametrize("name", sorted(HOT))
-@pytest.mark.parametrize("size", SIZES)
-def test_a_batch_of_any_size_keeps_to_its_indexes(store: Store, name: str, size: int) -> None:
-    plan = store.fresh(name, size)
-    assert plan.walks() == []
-    assert plan.indexes() == HOT[name]
-    assert "Gather" not in plan.kinds()
-    if HOT[name] <= BY_ID | BY_NUMBER:
-        assert not plan.kinds() & {"Hash Join", "Merge Join"}
+def test_a_batch_of_any_size_keeps_to_its_indexes(store: Store) -> None:
+    def check(case: tuple[str, int]) -> None:
+        name, size = case
+        plan = store.fresh(name, size)
+        assert plan.walks() == []
+        assert plan.indexes() == HOT[name]
+        assert "Gather" not in plan.kinds()
+        if HOT[name] <= BY_ID | BY_NUMBER:
+            assert not plan.kinds() & {"Hash Join", "Merge Join"}
+
+    check_each(product(sorted(HOT), SIZES), check)
 
 
-@pytest.mark.parametrize("name", sorted(SETTLING))
-def test_even_a_small_store_is_not_read_whole_for_a_few_jobs(new: Store, name: str) -> None:
+def test_even_a_small_store_is_not_read_whole_for_a_few_jobs(new: Store) -> None:
     """It would be the cheaper way for a hundred of them, which is what the planner takes any batch for."""
-    assert new.fresh(name, 1).walks() == []
+
+    def check(name: str) -> None:
+        assert new.fresh(name, 1).walks() == []
+
+    check_each(sorted(SETTLING), check)
 
 
-@pytest.mark.parametrize("name", ["complete", "note_progress"])
-def test_the_jobs_of_a_batch_are_locked_in_the_order_in_which_they_are_given(
-    new: Store, young: Store, name: str
-) -> None:
+def test_the_jobs_of_a_batch_are_locked_in_the_order_in_which_they_are_given(new: Store, young: Store) -> None:
     """Two who lock some of the same jobs rely on it. `settle` says so itself, by its ORDER BY."""
-    for plan in (new.kept(name), young.kept(name), *(young.fresh(name, size) for size in SIZES)):
-        steps = [step["Node Type"] for step in plan.steps]
-        join = steps.index("Nested Loop")
-        assert steps[join : join + 3] == ["Nested Loop", "Function Scan", "Index Scan"]
-        assert not plan.kinds() & SORTS
+
+    def check(name: str) -> None:
+        for plan in (new.kept(name), young.kept(name), *(young.fresh(name, size) for size in SIZES)):
+            steps = [step["Node Type"] for step in plan.steps]
+            join = steps.index("Nested Loop")
+            assert steps[join : join + 3] == ["Nested Loop", "Function Scan", "Index Scan"]
+            assert not plan.kinds() & SORTS
+
+    check_each(["complete", "note_progress"], check)
 
 
 def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: Store) -> None:
@@ -168,9 +178,11 @@ def test_a_claim_reads_the_front_of_its_queue_without_sorting(store: Store) -> N
 
 
 @pytest.mark.parametrize("store", STAGES[1:], indirect=True)
-@pytest.mark.parametrize("size", SIZES)
-def test_it_does_so_on_any_connection_once_the_table_was_analyzed(store: Store, size: int) -> None:
-    assert_front_of_queue(store.fresh("claim", size))
+def test_it_does_so_on_any_connection_once_the_table_was_analyzed(store: Store) -> None:
+    def check(size: int) -> None:
+        assert_front_of_queue(store.fresh("claim", size))
+
+    check_each(SIZES, check)
 
 
 def test_an_operators_look_reads_the_front_of_the_queue_without_sorting(store: Store) -> None:
@@ -217,18 +229,21 @@ def test_the_horizon_is_two_looks_at_the_ends_of_two_indexes(store: Store) -> No
         assert not plan.kinds() & {"Sort", "Incremental Sort"}
 
 
-@pytest.mark.parametrize(
-    ("name", "index", "condition"),
-    [
-        ("lock_lapsed", "jobs_lapsing", "expires_at <="),
-        ("promote", "jobs_due", "run_at <="),
-        ("overdue", "jobs_leased", "lease_until <="),
-    ],
-)
-def test_time_reads_only_what_it_is_up_to(store: Store, name: str, index: str, condition: str) -> None:
-    for plan in (store.fresh(name), store.kept(name)):
-        looks = [step for step in plan.steps if step.get("Index Name") == f"headrace_{index}"]
-        assert condition in looks[0]["Index Cond"]
+def test_time_reads_only_what_it_is_up_to(store: Store) -> None:
+    def check(case: tuple[str, str, str]) -> None:
+        name, index, condition = case
+        for plan in (store.fresh(name), store.kept(name)):
+            looks = [step for step in plan.steps if step.get("Index Name") == f"headrace_{index}"]
+            assert condition in looks[0]["Index Cond"]
+
+    check_each(
+        [
+            ("lock_lapsed", "jobs_lapsing", "expires_at <="),
+            ("promote", "jobs_due", "run_at <="),
+            ("overdue", "jobs_leased", "lease_until <="),
+        ],
+        check,
+    )
 
 
 def test_no_worker_reads_all_that_runs_to_learn_that_nothing_is_overdue(store: Store) -> None:
@@ -302,29 +317,31 @@ def asked(store: Store, which: Filter, cursor: str | None = None, reach: int | N
     return office.plans
 
 
-@pytest.mark.parametrize("cursor", [None, "150000"])
-@pytest.mark.parametrize("which", PAGES)
-def test_a_page_of_many_is_read_along_one_index(
-    store: Store, monkeypatch: pytest.MonkeyPatch, which: str, cursor: str | None
-) -> None:
-    monkeypatch.setattr(finding, "FEW", -1)
-    plan = asked(store, PAGES[which][0], cursor)[-1]
-    assert PAGES[which][1] <= plan.indexes() <= PAGES[which][1] | {"tags_pkey", "tags_job"}  # a job has few tags
-    assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join"}
-    assert which == "ids" or not plan.kinds() & SORTS
-    assert plan.walks() == []
+def test_a_page_of_many_is_read_along_one_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    def check(case: tuple[str | None, str]) -> None:
+        cursor, which = case
+        monkeypatch.setattr(finding, "FEW", -1)
+        plan = asked(store, PAGES[which][0], cursor)[-1]
+        assert PAGES[which][1] <= plan.indexes() <= PAGES[which][1] | {"tags_pkey", "tags_job"}  # a job has few tags
+        assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join"}
+        assert which == "ids" or not plan.kinds() & SORTS
+        assert plan.walks() == []
+
+    check_each(product([None, "150000"], PAGES), check)
 
 
 FEW = {name: which for name, (which, _) in PAGES.items() if lead_of(which).sets}
 
 
-@pytest.mark.parametrize("which", FEW)
-def test_a_page_of_few_is_read_by_their_numbers(store: Store, which: str) -> None:
-    *numbers, page = asked(store, FEW[which])
-    assert {"jobs_pkey"} <= page.indexes() <= {"jobs_pkey", "tags_pkey", "tags_job"}
-    for plan in numbers:
-        assert "jobs_pkey" not in plan.indexes()
-        assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join", *SORTS}
+def test_a_page_of_few_is_read_by_their_numbers(store: Store) -> None:
+    def check(which: str) -> None:
+        *numbers, page = asked(store, FEW[which])
+        assert {"jobs_pkey"} <= page.indexes() <= {"jobs_pkey", "tags_pkey", "tags_job"}
+        for plan in numbers:
+            assert "jobs_pkey" not in plan.indexes()
+            assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join", *SORTS}
+
+    check_each(FEW, check)
 
 
 PLACES = {
@@ -339,18 +356,22 @@ PLACES = {
 }
 
 
-@pytest.mark.parametrize("state", PLACES)
-def test_jobs_of_a_state_are_counted_in_its_own_index(store: Store, state: State) -> None:
-    office = Explaining(store)
-    SqlDesk(office).count(Filter(states=(state,)))
-    (plan,) = office.plans
-    assert plan.indexes() == {PLACES[state]}
+def test_jobs_of_a_state_are_counted_in_its_own_index(store: Store) -> None:
+    def check(state: State) -> None:
+        office = Explaining(store)
+        SqlDesk(office).count(Filter(states=(state,)))
+        (plan,) = office.plans
+        assert plan.indexes() == {PLACES[state]}
+
+    check_each(PLACES, check)
 
 
-@pytest.mark.parametrize("state", PLACES)
-def test_jobs_of_a_state_in_a_queue_are_told_by_the_index_that_knows_both(store: Store, state: State) -> None:
-    _, numbers, _ = asked(store, Filter(states=(state,), queue="q1"), reach=None)
-    assert numbers.indexes() == {"jobs_finished" if state in FINAL else PLACES[state]}
+def test_jobs_of_a_state_in_a_queue_are_told_by_the_index_that_knows_both(store: Store) -> None:
+    def check(state: State) -> None:
+        _, numbers, _ = asked(store, Filter(states=(state,), queue="q1"), reach=None)
+        assert numbers.indexes() == {"jobs_finished" if state in FINAL else PLACES[state]}
+
+    check_each(PLACES, check)
 
 
 # -- the guards themselves, and what no plan tells
@@ -399,15 +420,20 @@ def test_a_claim_pays_little_for_the_fifty_thousand_before_it() -> None:
     assert after < 2 * before
 
 
-@pytest.mark.parametrize(("name", "at"), [("finished_oldest", NOW + 5000), ("finished_newest", NOW + 50_000)])
-def test_finished_jobs_are_told_in_the_order_of_their_index(store: Store, name: str, at: int) -> None:
-    asked = {"queue": "q1", "state": "completed", "before": NOW + 100_000, "at": at, "seq": 7, "limit": 500}
-    plan = explained(store.own, store.sql[name], asked)
-    assert plan.indexes() == {"jobs_finished", "jobs_pkey"} or plan.indexes() == {"jobs_finished"}
-    assert "Sort" not in plan.kinds()  # those of one end are sorted, and no others
-    assert plan.walks() == []
+def test_finished_jobs_are_told_in_the_order_of_their_index(store: Store) -> None:
+    def check(case: tuple[str, int]) -> None:
+        name, at = case
+        asked = {"queue": "q1", "state": "completed", "before": NOW + 100_000, "at": at, "seq": 7, "limit": 500}
+        plan = explained(store.own, store.sql[name], asked)
+        assert plan.indexes() == {"jobs_finished", "jobs_pkey"} or plan.indexes() == {"jobs_finished"}
+        assert "Sort" not in plan.kinds()  # those of one end are sorted, and no others
+        assert plan.walks() == []
+
+    check_each([("finished_oldest", NOW + 5000), ("finished_newest", NOW + 50_000)], check)
 
 
-@pytest.mark.parametrize("name", ["lock_leaving", "any_kin", "open_parents", "cut_off", "open_flows"])
-def test_jobs_that_leave_are_found_one_by_one(store: Store, name: str) -> None:
-    assert explained(store.own, store.sql[name], values_of(name)).walks() == []
+def test_jobs_that_leave_are_found_one_by_one(store: Store) -> None:
+    def check(name: str) -> None:
+        assert explained(store.own, store.sql[name], values_of(name)).walks() == []
+
+    check_each(["lock_leaving", "any_kin", "open_parents", "cut_off", "open_flows"], check)

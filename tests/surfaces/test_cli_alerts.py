@@ -11,15 +11,9 @@ import pytest
 from headrace import Headrace
 from headrace.core.shelf import Paper
 from headrace.runtime.alert_desk import RULE
-from tests.conformance.build import new_job
 from tests.runtime.receivers import web_server
-from tests.surfaces.command_line import Shell, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.builders import new_job
+from tests.support.command_line import Shell
 
 
 @pytest.fixture

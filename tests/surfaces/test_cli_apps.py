@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
 
-from tests.surfaces.command_line import SHOP, Shell, open_shell
+from tests.support.command_line import SHOP, Shell
 
 TWO = "from headrace import Headrace\nfirst = Headrace()\nsecond = Headrace()\n"
 RENAMED = "from headrace import Headrace\njobs = also = Headrace()\n"
 NESTED = "from headrace import Headrace\nclass Site:\n    app = Headrace()\n"
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 def test_the_app_is_named_before_or_after_the_command_or_in_the_environment_or_in_a_file(

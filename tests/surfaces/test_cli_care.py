@@ -8,8 +8,8 @@ from contextlib import closing
 
 import pytest
 
-from tests.conformance.build import new_job, worker_row
-from tests.surfaces.command_line import Shell, open_shell
+from tests.support.builders import new_job, worker_row
+from tests.support.command_line import Shell, open_shell
 
 
 @pytest.fixture

@@ -16,19 +16,13 @@ from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.engines.relational.porter import SqlPorter
 from headrace.errors import EngineUnavailable
-from tests.conformance.build import new_job, schedule, states, succeed
-from tests.conformance.stores import KINDS
 from tests.runtime.cargo import by_force, claim_from, contents, fill, without_nul
-from tests.surfaces.command_line import Ran, Shell, finish, open_shell, wait_for_line
+from tests.support.builders import new_job, schedule, states, succeed
+from tests.support.command_line import Ran, Shell, finish, wait_for_line
+from tests.support.engines import KINDS
 
 JOBS = 60
 FROM, TO = "sqlite:///from.db", "sqlite:///to.db"
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 def engine_of(url: str) -> Engine:

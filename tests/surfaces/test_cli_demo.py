@@ -5,20 +5,13 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests.surfaces.command_line import Shell, finish, open_shell
+from tests.support.command_line import Shell, finish
 
 LONGEST = 40.0  # seconds; it promises 20 on a machine that does nothing else
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) -> None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
 
@@ -11,13 +10,8 @@ import msgspec
 import pytest
 
 from headrace.core.stalls import Stall, paper_of
-from tests.surfaces.command_line import Shell, eventually, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.command_line import Shell
+from tests.support.waiting import eventually
 
 
 def test_a_fresh_folder_is_well_and_stays_empty(shell: Shell) -> None:

@@ -2,20 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import UTC, date, datetime, timedelta
 
 import pytest
 
 from headrace import State
 from headrace.core.limits import Gate, gates_of
-from tests.surfaces.command_line import Shell, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.command_line import Shell
 
 
 @pytest.mark.parametrize(

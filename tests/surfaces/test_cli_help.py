@@ -14,13 +14,8 @@ import pytest
 from headrace import __version__
 from headrace.cli.root import root, whole
 from headrace.cli.session import Session
-from tests.surfaces.command_line import Shell, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.cases import check_each
+from tests.support.command_line import Shell
 
 
 def every_command(
@@ -57,34 +52,40 @@ def parse(arguments: list[str]) -> click.Context:
     return context
 
 
-@pytest.mark.parametrize("path", COMMANDS, ids=" ".join)
-def test_every_command_helps_with_an_example(shell: Shell, path: tuple[str, ...]) -> None:
-    ran = shell(*path, "--help")
-    assert ran.code == 0
-    assert "Example" in ran.out
-    assert f"Usage: headrace {' '.join(path)}".strip() in ran.out
-    assert COMMANDS[path].help, "it says what it does"
+def test_every_command_helps_with_an_example(shell: Shell) -> None:
+    def check(path: tuple[str, ...]) -> None:
+        ran = shell(*path, "--help")
+        assert ran.code == 0
+        assert "Example" in ran.out
+        assert f"Usage: headrace {' '.join(path)}".strip() in ran.out
+        assert COMMANDS[path].help, "it says what it does"
+
+    check_each(COMMANDS, check)
 
 
-@pytest.mark.parametrize(
-    "line", [line for command in COMMANDS.values() for line in examples(command)], ids=lambda line: line[9:50]
-)
-def test_an_example_in_the_help_is_a_command_that_exists(shell: Shell, line: str) -> None:
-    words = shlex.split(line, comments=True)[1:]
-    context = parse(words)
-    assert context.command_path.startswith("headrace ")
+def test_an_example_in_the_help_is_a_command_that_exists(shell: Shell) -> None:
+    def check(line: str) -> None:
+        words = shlex.split(line, comments=True)[1:]
+        context = parse(words)
+        assert context.command_path.startswith("headrace ")
+
+    check_each([line for command in COMMANDS.values() for line in examples(command)], check)
 
 
-@pytest.mark.parametrize("path", LEAVES, ids=" ".join)
-def test_the_app_and_the_store_can_be_named_before_and_after_any_command(path: tuple[str, ...]) -> None:
-    names = {option for parameter in LEAVES[path].params for option in parameter.opts}
-    assert {"--app", "--url", "--traceback"} <= names
-    assert {"--app", "--url", "--traceback"} <= {option for parameter in root.params for option in parameter.opts}
+def test_the_app_and_the_store_can_be_named_before_and_after_any_command() -> None:
+    def check(path: tuple[str, ...]) -> None:
+        names = {option for parameter in LEAVES[path].params for option in parameter.opts}
+        assert {"--app", "--url", "--traceback"} <= names
+        assert {"--app", "--url", "--traceback"} <= {option for parameter in root.params for option in parameter.opts}
+
+    check_each(LEAVES, check)
 
 
-@pytest.mark.parametrize("path", sorted(set(LEAVES) - ACTIONS), ids=" ".join)
-def test_whatever_prints_data_prints_json_too(path: tuple[str, ...]) -> None:
-    assert "--json" in {option for parameter in LEAVES[path].params for option in parameter.opts}
+def test_whatever_prints_data_prints_json_too() -> None:
+    def check(path: tuple[str, ...]) -> None:
+        assert "--json" in {option for parameter in LEAVES[path].params for option in parameter.opts}
+
+    check_each(sorted(set(LEAVES) - ACTIONS), check)
 
 
 def test_the_bare_command_shows_the_way(shell: Shell) -> None:

@@ -14,15 +14,10 @@ import pytest
 from headrace import Headrace, PermanentError, current_job
 from headrace.cli.jobs import _unseen
 from headrace.runtime.job import LogEntry
-from tests.surfaces.command_line import Shell, eventually, finish, open_shell
+from tests.support.command_line import Shell, finish
+from tests.support.waiting import eventually
 
 SECRET = "hunter2"  # what must never be shown
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 @pytest.fixture

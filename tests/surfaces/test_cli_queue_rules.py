@@ -13,13 +13,7 @@ from headrace.cli.options import duration, duration_or_none, moment, moment_or_a
 from headrace.cli.queues import as_rule
 from headrace.cli.root import whole
 from headrace.testing import drain
-from tests.surfaces.command_line import Shell, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.command_line import Shell
 
 
 @pytest.fixture

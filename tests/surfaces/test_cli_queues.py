@@ -9,14 +9,8 @@ import msgspec
 import pytest
 
 from headrace import Headrace
-from tests.patience import PATIENCE
-from tests.surfaces.command_line import Shell, eventually, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.command_line import Shell
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture

@@ -9,7 +9,8 @@ import msgspec
 import pytest
 
 from headrace import Headrace
-from tests.surfaces.command_line import Shell, end, eventually, open_shell
+from tests.support.command_line import Shell, end
+from tests.support.waiting import eventually
 
 CODE = """
 from headrace import Headrace
@@ -24,12 +25,6 @@ def report() -> None: ...
 @app.task(redact=("password",))
 def login(user: str, password: str = "") -> None: ...
 """
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 @pytest.fixture

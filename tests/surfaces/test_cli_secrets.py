@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import Any
 
@@ -16,16 +16,10 @@ from headrace.cli import portrait
 from headrace.cli.dead import _facts, _record
 from headrace.errors import ConfigError
 from headrace.testing import drain
-from tests.surfaces.command_line import Shell, open_shell
+from tests.support.command_line import Shell
 
 SECRET = "hunter2"
 KEY = f"2026:{'A' * 43}="
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 def fill(app: Headrace) -> None:

@@ -21,14 +21,8 @@ from hypothesis import strategies as st
 
 from headrace.cli.options import parse_moment, parse_seconds
 from headrace.cli.show import Column, ago, clean, fit, one_line, span, stamp
-from tests.patience import PATIENCE
-from tests.surfaces.command_line import Shell, _environment, finish, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.command_line import Shell, _environment, finish
+from tests.support.waiting import PATIENCE
 
 
 @pytest.fixture

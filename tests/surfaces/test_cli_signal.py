@@ -8,13 +8,7 @@ import pytest
 
 from headrace import Headrace, Job, current_job
 from headrace.testing import drain
-from tests.surfaces.command_line import Shell, open_shell
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
+from tests.support.command_line import Shell
 
 
 @pytest.fixture

@@ -7,16 +7,10 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace, Lifecycle, SaidTerms
-from tests.conformance.build import new_job
-from tests.surfaces.command_line import Shell, open_shell
+from tests.support.builders import new_job
+from tests.support.command_line import Shell
 
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 @pytest.fixture

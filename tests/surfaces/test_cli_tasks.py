@@ -8,8 +8,8 @@ import pytest
 
 from headrace import Headrace
 from headrace.core.regulation import QueueRules, Rate, TaskRules
-from tests.patience import PATIENCE
-from tests.surfaces.command_line import Shell, end, eventually, open_shell
+from tests.support.command_line import Shell, end
+from tests.support.waiting import PATIENCE, eventually
 
 MARK = """
 from headrace import Headrace, current_job
@@ -21,12 +21,6 @@ def mark(name: str) -> None:
     with open("order", "a") as order:
         order.write(name)
 """
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 @pytest.fixture

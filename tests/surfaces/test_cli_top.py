@@ -26,18 +26,12 @@ from headrace.cli.top import Looker
 from headrace.cli.top_sights import AlertSight, FailureSight, Lookout, QueueSight, Sight, WorkerSight
 from headrace.cli.top_view import Look, screen
 from headrace.testing import drain
-from tests.patience import PATIENCE
-from tests.servers import RedisServer
-from tests.surfaces.command_line import Shell, _environment, open_shell
+from tests.support.command_line import Shell, _environment
+from tests.support.servers import RedisServer
+from tests.support.waiting import PATIENCE
 
 NOW = datetime(2026, 3, 1, 12, 30, tzinfo=UTC)
 ESCAPES = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|\x1b[()][A-Z0-9]|\x1b[=>]")
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 # -- a terminal

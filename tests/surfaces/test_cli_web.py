@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.served import Listening
 
 COMMAND = [sys.executable, "-m", "headrace", "web"]

@@ -7,23 +7,16 @@ import os
 import signal
 import subprocess
 import sys
-from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from headrace import Headrace, Job, State
-from tests.patience import PATIENCE
-from tests.surfaces.command_line import SHOP, Shell, end, eventually, finish, open_shell, wait_for_line
+from tests.support.command_line import SHOP, Shell, end, finish, wait_for_line
+from tests.support.waiting import PATIENCE, eventually
 
 MOST_MEGABYTES = 40
-
-
-@pytest.fixture
-def shell(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Iterator[Shell]:
-    with open_shell(monkeypatch, capsys) as shell:
-        yield shell
 
 
 def signed_on(app: Headrace, count: int = 1) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
+import functools
 import inspect
 import os
 import re
@@ -30,7 +31,7 @@ import pytest
 import headrace
 import headrace.testing
 from docs.tools.generate import every_command, generated
-from docs.tools.page import ROOT, Page, anchor, pages, table_rows
+from docs.tools.page import ROOT, Block, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, errors
@@ -53,7 +54,8 @@ from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.sqlite.store import Store
 from headrace.errors import ConfigError
 from headrace.runtime.twin import twin
-from tests.conformance.stores import KINDS
+from tests.support.cases import check_each
+from tests.support.engines import KINDS
 
 PAGES = {page.name: page for page in pages()}
 REFERENCE = {name: PAGES[f"docs/reference/{name}.md"] for name in ("api", "cli", "errors", "settings", "states")}
@@ -85,7 +87,7 @@ def servers_for(engines: set[str]) -> dict[str, str]:
     """The servers of this run, as a page's process is told them: else each would start its own."""
     if not engines:
         return {}
-    from tests import servers  # a run on SQLite alone needs neither it nor its drivers
+    from tests.support import servers  # a run on SQLite alone needs neither it nor its drivers
 
     urls = {"postgres": servers.postgres_url, "redis": servers.redis_url}
     return {f"HEADRACE_TEST_{name.upper()}": urlsplit(urls[name]())._replace(query="").geturl() for name in engines}
@@ -103,17 +105,16 @@ def test_every_python_example_runs_and_gives_what_the_page_says(name: str) -> No
     assert "Traceback" not in done.stderr, done.stderr
 
 
-@pytest.mark.parametrize("name", with_python())
-def test_no_example_uses_a_name_it_does_not_have(name: str) -> None:
+def test_no_example_uses_a_name_it_does_not_have(tmp_path: Path) -> None:
     """Running it would not always tell: a line may be reached only when a machine is slow."""
-    files: dict[str | None, str] = {}
-    for block in PAGES[name].blocks:
-        if block.language == "python":
-            files[block.file] = files.get(block.file, "") + block.text
-    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,F823", "--quiet", "-"]
-    for text in files.values():
-        done = subprocess.run(command, input=text, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout
+    for name in with_python():
+        for block in PAGES[name].blocks:
+            if block.language == "python":
+                with (tmp_path / f"{name}-{block.file or ''}.py".replace("/", "-")).open("a") as file:
+                    file.write(block.text)
+    command = [sys.executable, "-m", "ruff", "check", "--isolated", "--select", "F821,F823", "--output-format=concise"]
+    done = subprocess.run([*command, str(tmp_path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
 
 
 @pytest.mark.parametrize(
@@ -158,25 +159,21 @@ def test_an_example_that_names_a_server_gets_a_real_one_to_itself(engine_name: s
     assert memory == "memory://"
 
 
-QUERIES = [
-    pytest.param(block.text, id=f"{name}:{block.line}")
-    for name, page in PAGES.items()
-    for block in page.blocks
-    if block.language == "sql"
-]
-
-
-@pytest.mark.parametrize("text", QUERIES)
 @pytest.mark.engines("postgres")
-def test_every_query_on_the_pages_runs(text: str, engine_name: str) -> None:
-    from tests import servers
+def test_every_query_on_the_pages_runs(engine_name: str) -> None:
+    from tests.support import servers
 
+    blocks = [(name, block) for name, page in PAGES.items() for block in page.blocks if block.language == "sql"]
     url = servers.postgres_url(own_database=True)
     with Headrace(f"{url}?schema=jobs") as app:
         app.enqueue("task")
         db = servers.postgres_connection(url)
-        for statement in filter(str.strip, text.split(";")):
-            assert db.execute(statement).rowcount >= 0
+
+        def check(place: tuple[str, Block]) -> None:
+            for statement in filter(str.strip, place[1].text.split(";")):
+                assert db.execute(statement).rowcount >= 0
+
+        check_each(blocks, check)
     servers.drop(url)
 
 
@@ -185,14 +182,14 @@ def test_no_block_is_of_a_kind_that_nobody_checks() -> None:
     assert {kind for kind in kinds if kind[1] not in LANGUAGES} == set()
 
 
-@pytest.mark.parametrize(
-    "name", [name for name, page in PAGES.items() if any(b.language == "toml" for b in page.blocks)]
-)
-def test_settings_in_examples_are_valid(name: str) -> None:
-    for block in PAGES[name].blocks:
-        if block.language == "toml":
-            values = tomllib.loads(block.text)
-            assert resolve({}, {}, values.get("tool", {}).get("headrace", values), "the example").origin
+def test_settings_in_examples_are_valid() -> None:
+    def check(name: str) -> None:
+        for block in PAGES[name].blocks:
+            if block.language == "toml":
+                values = tomllib.loads(block.text)
+                assert resolve({}, {}, values.get("tool", {}).get("headrace", values), "the example").origin
+
+    check_each([name for name, page in PAGES.items() if any(b.language == "toml" for b in page.blocks)], check)
 
 
 URLS = re.compile(r"""\b(?:sqlite|memory|postgres\w*|rediss?(?:\+\w+)?|valkeys?|unix)://[^\s`"')|]*""")
@@ -293,11 +290,13 @@ def test_the_reference_has_every_command_with_every_option() -> None:
 # -- what is made from the code
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_generated_parts_are_up_to_date(name: str) -> None:
-    page = PAGES[name]
-    told = page.path.read_text("utf-8")
-    assert told == generated(page), "run: python -m docs.tools.generate"
+def test_generated_parts_are_up_to_date() -> None:
+    def check(name: str) -> None:
+        page = PAGES[name]
+        told = page.path.read_text("utf-8")
+        assert told == generated(page), "run: python -m docs.tools.generate"
+
+    check_each(PAGES, check)
 
 
 def test_the_diagram_of_states_is_the_one_the_code_works_with() -> None:
@@ -310,6 +309,7 @@ def test_every_state_and_event_is_explained() -> None:
     assert {f"`{name}`" for name in (*State, *Event)} <= explained
 
 
+@functools.cache
 def reasons() -> set[str]:
     """The reasons with which the code fails a job, as far as its text tells."""
     found = set()
@@ -442,27 +442,33 @@ def signature(function: Any, *, bound: bool = True) -> str:
     return str(inspect.Signature(bare)).replace("10_000", "10000")
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_reference_lists_every_member_with_its_signature(name: str) -> None:
-    section = REFERENCE["api"].section(name)
-    spans = set(re.findall(r"`([^`\n]+)`", section))
-    assert {told for told in members(CLASSES[name]).values() if told not in spans} == set()
+def test_the_reference_lists_every_member_with_its_signature() -> None:
+    def check(name: str) -> None:
+        section = REFERENCE["api"].section(name)
+        spans = set(re.findall(r"`([^`\n]+)`", section))
+        assert {told for told in members(CLASSES[name]).values() if told not in spans} == set()
+
+    check_each(CLASSES, check)
 
 
-@pytest.mark.parametrize("name", CLASSES)
-def test_the_reference_lists_no_member_that_is_not_there(name: str) -> None:
-    cells = [row[0] for row in table_rows(REFERENCE["api"].section(name)) if row[0].startswith("`")]
-    told = {span for cell in cells for span in re.findall(r"`([^`]+)`", cell)}
-    allowed = set(members(CLASSES[name]).values()) | (set(FILTERS) if name == "Jobs" else set())
-    assert told
-    assert told - allowed == set()
+def test_the_reference_lists_no_member_that_is_not_there() -> None:
+    def check(name: str) -> None:
+        cells = [row[0] for row in table_rows(REFERENCE["api"].section(name)) if row[0].startswith("`")]
+        told = {span for cell in cells for span in re.findall(r"`([^`]+)`", cell)}
+        allowed = set(members(CLASSES[name]).values()) | (set(FILTERS) if name == "Jobs" else set())
+        assert told
+        assert told - allowed == set()
+
+    check_each(CLASSES, check)
 
 
-@pytest.mark.parametrize("name", RECORDS)
-def test_the_reference_lists_every_field_of_a_record(name: str) -> None:
-    section = REFERENCE["api"].section(name)
-    fields = getattr(headrace, name).__struct_fields__
-    assert {field for field in fields if f"`{field}`" not in section} == set()
+def test_the_reference_lists_every_field_of_a_record() -> None:
+    def check(name: str) -> None:
+        section = REFERENCE["api"].section(name)
+        fields = getattr(headrace, name).__struct_fields__
+        assert {field for field in fields if f"`{field}`" not in section} == set()
+
+    check_each(RECORDS, check)
 
 
 def test_the_way_to_make_an_app_and_a_retry_is_told_as_it_is() -> None:
@@ -504,7 +510,7 @@ def sqlite_columns(folder: Path) -> dict[str, set[str]]:
 
 
 def postgres_columns() -> dict[str, set[str]]:
-    from tests import servers
+    from tests.support import servers
 
     url = servers.postgres_url()
     with Headrace(url) as app:
@@ -551,7 +557,7 @@ def test_the_keys_of_redis_are_those_that_its_scripts_begin_with() -> None:
 
 @pytest.mark.engines("redis")
 def test_every_key_in_a_redis_store_is_explained(engine_name: str) -> None:
-    from tests import servers
+    from tests.support import servers
 
     def fail() -> None:
         headrace.current_job().log("about to fail")
@@ -651,11 +657,13 @@ def test_the_pragmas_in_the_discussion_are_those_of_the_writing_connection(tmp_p
 # -- links
 
 
-@pytest.mark.parametrize("name", [*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"])
-def test_every_link_leads_somewhere(name: str) -> None:
-    page = PAGES.get(name) or Page(ROOT / name)
-    broken = [link for link in page.links if not link.startswith("https://") and not leads_somewhere(page, link)]
-    assert broken == []
+def test_every_link_leads_somewhere() -> None:
+    def check(name: str) -> None:
+        page = PAGES.get(name) or Page(ROOT / name)
+        broken = [link for link in page.links if not link.startswith("https://") and not leads_somewhere(page, link)]
+        assert broken == []
+
+    check_each([*PAGES, "CHANGELOG.md", "CONTRIBUTING.md"], check)
 
 
 def leads_somewhere(page: Page, link: str) -> bool:
@@ -673,9 +681,11 @@ def test_every_page_can_be_found_from_the_index() -> None:
     assert missing == {"README.md"}
 
 
-@pytest.mark.parametrize("name", PAGES)
-def test_a_page_has_one_title_and_no_two_headings_of_one_name(name: str) -> None:
-    headings = PAGES[name].headings
-    assert [level for level, _ in headings].count(1) == 1
-    anchors = [anchor(title) for _, title in headings]
-    assert len(anchors) == len(set(anchors))
+def test_a_page_has_one_title_and_no_two_headings_of_one_name() -> None:
+    def check(name: str) -> None:
+        headings = PAGES[name].headings
+        assert [level for level, _ in headings].count(1) == 1
+        anchors = [anchor(title) for _, title in headings]
+        assert len(anchors) == len(set(anchors))
+
+    check_each(PAGES, check)

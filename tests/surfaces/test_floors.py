@@ -16,7 +16,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.patience import PATIENCE
+from tests.support.cases import check_each
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 SRC = ROOT / "src"
@@ -174,27 +175,33 @@ def test_the_source_is_where_these_tests_look() -> None:
     assert {"headrace", "headrace.errors"} <= MODULES.keys()
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_file_that_grows_past_its_limit_is_two_things(name: str) -> None:
-    lines = len(MODULES[name].read_text("utf-8").splitlines())
-    assert lines < MAX_LINES, f"{MODULES[name].relative_to(ROOT)} has {lines} lines; split it by what it owns"
+def test_a_file_that_grows_past_its_limit_is_two_things() -> None:
+    def check(name: str) -> None:
+        lines = len(MODULES[name].read_text("utf-8").splitlines())
+        assert lines < MAX_LINES, f"{lines} lines; split it by what it owns"
+
+    check_each(MODULES, check)
 
 
-@pytest.mark.parametrize("name", MODULES)
-def test_a_module_says_what_it_owns(name: str) -> None:
-    assert ast.get_docstring(ast.parse(MODULES[name].read_text("utf-8"))), (
-        f"{MODULES[name].relative_to(ROOT)} has no docstring: say what it owns and what it must not know"
-    )
+def test_a_module_says_what_it_owns() -> None:
+    def check(name: str) -> None:
+        text = ast.get_docstring(ast.parse(MODULES[name].read_text("utf-8")))
+        assert text, "it has no docstring: say what it owns and what it must not know"
+
+    check_each(MODULES, check)
 
 
-@pytest.mark.parametrize("name", [name for name in MODULES if name.startswith("headrace.core")])
-def test_the_core_is_handed_the_time_and_never_asks_for_it(name: str) -> None:
-    asked = [
-        f"line {node.lineno}: {ast.unparse(node.func)}()"
-        for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8")))
-        if isinstance(node, ast.Call)
-        and isinstance(node.func, ast.Attribute)
-        and node.func.attr in {"now", "utcnow", "today"}
-        and ast.unparse(node.func.value) in {"datetime", "date", "datetime.datetime", "datetime.date", "dt.datetime"}
-    ]
-    assert not asked, f"{name} reads a clock: {asked}"
+def test_the_core_is_handed_the_time_and_never_asks_for_it() -> None:
+    def check(name: str) -> None:
+        asked = [
+            f"line {node.lineno}: {ast.unparse(node.func)}()"
+            for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8")))
+            if isinstance(node, ast.Call)
+            and isinstance(node.func, ast.Attribute)
+            and node.func.attr in {"now", "utcnow", "today"}
+            and ast.unparse(node.func.value)
+            in {"datetime", "date", "datetime.datetime", "datetime.date", "dt.datetime"}
+        ]
+        assert not asked, f"it reads a clock: {asked}"
+
+    check_each([name for name in MODULES if name.startswith("headrace.core")], check)

@@ -22,8 +22,8 @@ from headrace.contrib.otel import context_of, instrument, uninstrument
 from headrace.runtime.departures import Tally
 from headrace.runtime.sweep_news import tell_sweep
 from headrace.testing import drain
-from tests.patience import PATIENCE
-from tests.runtime.kit import SOON, eventually
+from tests.support.gates import SOON
+from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces import traced_shop
 
 

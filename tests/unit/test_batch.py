@@ -12,7 +12,7 @@ import pytest
 
 from headrace.engines.batch import Batch, flush_each
 from headrace.errors import EngineUnavailable
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 class Store:

@@ -19,7 +19,7 @@ import pytest
 
 from headrace.engines import bell as module
 from headrace.engines.bell import Belfry, PollBell, SocketBell
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 def never() -> bool:

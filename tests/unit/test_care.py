@@ -16,7 +16,7 @@ from headrace.core.care import (
     judge_pressure,
     judge_size,
 )
-from tests.conformance.build import NOW, worker_row
+from tests.support.builders import NOW, worker_row
 
 MB = 2**20
 

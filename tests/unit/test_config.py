@@ -12,7 +12,7 @@ from headrace.app.config import open_engine, redacted_url
 from headrace.core.clock import SystemClock
 from headrace.core.settings import Settings
 from headrace.errors import ConfigError
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @pytest.mark.parametrize(

@@ -3,31 +3,28 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Iterator
+from types import SimpleNamespace
 
 import pytest
 
 from headrace.errors import EngineUnavailable
 from headrace.runtime.keeper import Chore, Keeper
-
-WITHIN = 20.0
+from tests.support.waiting import PATIENCE
 
 
 class Counting:
     """Counts how often it was done; fails the first time if it is told to."""
 
-    def __init__(self, enough: int, pause: float = 0.0, takes: float = 0.0, first: Exception | None = None) -> None:
+    def __init__(self, enough: int, pause: float = 0.0, first: Exception | None = None) -> None:
         self.done = 0
         self.is_enough = threading.Event()
-        self._enough, self._pause, self._takes, self._first = enough, pause, takes, first
+        self._enough, self._pause, self._first = enough, pause, first
 
     def do(self) -> float:
         self.done += 1
         if self.done >= self._enough:
             self.is_enough.set()
-        if self._takes:
-            time.sleep(self._takes)
         if self._first is not None:
             error, self._first = self._first, None
             raise error
@@ -52,8 +49,8 @@ def start(keepers: list[Keeper], *chores: Chore, has_jobs: bool = False) -> Keep
 def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[Keeper]) -> None:
     greedy, modest = Counting(5), Counting(3, pause=0.01)
     start(keepers, greedy, modest)
-    assert greedy.is_enough.wait(WITHIN)
-    assert modest.is_enough.wait(WITHIN)
+    assert greedy.is_enough.wait(PATIENCE)
+    assert modest.is_enough.wait(PATIENCE)
 
 
 @pytest.mark.parametrize("error", [EngineUnavailable("away"), ValueError("a defect")])
@@ -62,8 +59,8 @@ def test_a_chore_that_fails_is_tried_again_and_keeps_nobody_from_his_own(
 ) -> None:
     failing, other = Counting(2, first=error), Counting(3, pause=0.01)
     start(keepers, failing, other)
-    assert other.is_enough.wait(WITHIN)
-    assert failing.is_enough.wait(WITHIN)
+    assert other.is_enough.wait(PATIENCE)
+    assert failing.is_enough.wait(PATIENCE)
 
 
 def test_a_chore_that_goes_on_failing_is_tried_less_and_less_often_though_others_do_well() -> None:
@@ -79,44 +76,56 @@ def test_a_chore_that_goes_on_failing_is_tried_less_and_less_often_though_others
     assert pauses == [1, 2, 4, 8, 16, 30, 30]
 
 
-def test_it_rests_longer_beside_jobs(keepers: list[Keeper]) -> None:
-    took = {}
-    for has_jobs in (False, True):
-        chore = Counting(4, takes=0.04)
-        began = time.monotonic()
-        start(keepers, chore, has_jobs=has_jobs)
-        assert chore.is_enough.wait(WITHIN)
-        took[has_jobs] = time.monotonic() - began
-    assert took[True] > 3 * 0.04 * 19
-    assert took[False] < took[True]
+def rests(monkeypatch: pytest.MonkeyPatch, pieces: int, *, takes: float, pause: float = 0.0, jobs: bool) -> list[float]:
+    """How long the keeper rests after each of so many pieces, by a clock that moves with its work and waits."""
+    now, rested = 0.0, list[float]()
+
+    class Piece:
+        def do(self) -> float:
+            nonlocal now
+            now += takes
+            return pause
+
+    class Stopping(threading.Event):
+        def wait(self, timeout: float | None = None) -> bool:
+            nonlocal now
+            assert timeout is not None
+            now += timeout
+            rested.append(timeout)
+            if len(rested) == 2 * pieces:
+                self.set()
+            return self.is_set()
+
+    monkeypatch.setattr("headrace.runtime.keeper.time", SimpleNamespace(monotonic=lambda: now))
+    keeper = Keeper([Piece()], lambda: jobs)
+    keeper._stopping = Stopping()
+    keeper._keep()
+    return rested[1::2]  # before each piece it waits until the piece is wanted
 
 
-def test_a_chore_that_is_behind_is_given_more_time(keepers: list[Keeper], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.keeper._BEHIND_AFTER", 0.0)
-    monkeypatch.setattr("headrace.runtime.keeper._REST_IF_BEHIND", 0.0)
-    monkeypatch.setattr("headrace.runtime.keeper._REST_BESIDE_JOBS", 1000.0)
-    behind = Counting(20, takes=0.01)
-    start(keepers, behind, has_jobs=True)
-    assert behind.is_enough.wait(WITHIN)  # with the longest rest after each it would take twice as long
+def test_it_rests_longer_beside_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rests(monkeypatch, 3, takes=0.04, jobs=False) == pytest.approx([0.04] * 3)
+    assert rests(monkeypatch, 3, takes=0.04, jobs=True) == pytest.approx([0.04 * 19] * 3)
 
 
-def test_a_chore_that_is_done_is_no_longer_behind(keepers: list[Keeper], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.keeper._BEHIND_AFTER", 0.0)
-    monkeypatch.setattr("headrace.runtime.keeper._REST_IF_BEHIND", 1000.0)
-    monkeypatch.setattr("headrace.runtime.keeper._REST_BESIDE_JOBS", 0.0)
-    done = Counting(20, takes=0.01, pause=0.001)
-    start(keepers, done, has_jobs=True)
-    assert done.is_enough.wait(WITHIN)
+def test_a_chore_that_is_behind_is_given_more_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pieces of 0.1 s and rests of 1.9 s are a minute after 30 of them."""
+    rested = rests(monkeypatch, 35, takes=0.1, jobs=True)
+    assert rested[:30] == pytest.approx([1.9] * 30)
+    assert rested[32:] == pytest.approx([0.9] * 3)
+
+
+def test_a_chore_that_is_done_is_no_longer_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert rests(monkeypatch, 40, takes=0.1, pause=0.001, jobs=True) == pytest.approx([1.9] * 40)
 
 
 def test_it_stops_in_the_middle_of_its_rest() -> None:
     chore = Counting(1, pause=3600.0)
     keeper = Keeper([chore])
     keeper.start()
-    assert chore.is_enough.wait(WITHIN)
-    began = time.monotonic()
+    assert chore.is_enough.wait(PATIENCE)
     keeper.stop()
-    assert time.monotonic() - began < 4.0
+    assert not keeper._thread.is_alive()
 
 
 def test_without_chores_there_is_nothing_to_stop() -> None:

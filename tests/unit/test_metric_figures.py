@@ -16,7 +16,7 @@ from headrace.core.states import State
 from headrace.core.tally import EMPTY, Cell, total
 from headrace.core.windows import window_ms
 from headrace.errors import InvalidJob
-from tests.conformance.build import worker_row
+from tests.support.builders import worker_row
 
 NOW = 1_700_000_000_000
 SOME = Cell(

@@ -19,7 +19,7 @@ from headrace.core.seal import Seal, key_of
 from headrace.core.settings import Settings, resolve
 from headrace.core.unique import Key
 from headrace.errors import ConfigError, CorruptPayload
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 def key(name: str, byte: int) -> str:

@@ -9,7 +9,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import Callable, Iterator
 from functools import partial
 from pathlib import Path
@@ -19,11 +18,11 @@ import psycopg
 import pytest
 import redis
 
-from tests import servers
-from tests.daemon import ServerFailed
-from tests.patience import PATIENCE
-from tests.proxy import Proxy
-from tests.servers import PostgresServer, RedisServer
+from tests.support import servers
+from tests.support.daemon import ServerFailed
+from tests.support.proxy import Proxy
+from tests.support.servers import PostgresServer, RedisServer
+from tests.support.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[2]
 
@@ -31,13 +30,6 @@ ROOT = Path(__file__).parents[2]
 def name_in(url: str) -> str:
     [(_, [name])] = parse_qs(urlsplit(url).query).items()
     return name
-
-
-def until(holds: Callable[[], object], what: str) -> None:
-    deadline = time.monotonic() + PATIENCE
-    while not holds():
-        assert time.monotonic() < deadline, f"{what} did not come true"
-        time.sleep(0.01)
 
 
 def test_a_schema_is_dropped_with_its_tables_and_its_neighbor_stays() -> None:
@@ -109,7 +101,7 @@ def test_redis_comes_back_with_all_it_had_when_it_ended_in_order() -> None:
 
 _RUN = """
 import os, signal, sys
-from tests import servers
+from tests.support import servers
 servers.postgres_url(), servers.redis_url()
 for server in servers._servers:
     print(server._daemon.folder, server._daemon.process.pid, flush=True)
@@ -134,7 +126,7 @@ def test_nothing_is_left_of_a_run_however_it_ends(ending: str) -> None:
     left = [line.split() for line in run.stdout.splitlines()]
     assert len(left) == 2, "it started two servers"
     for folder, pid in left:
-        until(partial(_is_gone, Path(folder), int(pid)), "the end of a server and its folder")
+        eventually(partial(_is_gone, Path(folder), int(pid)), "the end of a server and its folder")
 
 
 def _is_gone(folder: Path, pid: int) -> bool:
@@ -153,7 +145,7 @@ def test_a_missing_server_is_told_with_what_to_do(monkeypatch: pytest.MonkeyPatc
 
 
 _GUEST = """
-from tests import servers
+from tests.support import servers
 url = servers.redis_url()
 client = servers.redis_connection(url)
 client.set("{" + url.split("prefix=")[1] + "}:left", 1)
@@ -237,7 +229,7 @@ def test_a_proxy_forwards_whatever_comes(proxy: Proxy, wire: socket.socket) -> N
     assert hears(wire, len(much)) == much
     assert (proxy.connections, proxy.open_connections) == (1, 1)
     wire.close()
-    until(lambda: proxy.open_connections == 0, "the end of the connection")
+    eventually(lambda: proxy.open_connections == 0, "the end of the connection")
 
 
 def test_a_cut_resets_and_a_new_connection_is_welcome(proxy: Proxy, wire: socket.socket) -> None:
@@ -270,7 +262,7 @@ def test_a_paused_proxy_accepts_and_says_nothing(proxy: Proxy, wire: socket.sock
 def test_a_paused_proxy_may_be_cut(proxy: Proxy, wire: socket.socket) -> None:
     proxy.pause()
     wire.sendall(b"one")
-    until(lambda: proxy.open_connections == 1, "the connection")
+    eventually(lambda: proxy.open_connections == 1, "the connection")
     proxy.cut()
     with pytest.raises(ConnectionResetError):
         wire.recv(1)

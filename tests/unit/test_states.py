@@ -13,7 +13,7 @@ import pytest
 
 from headrace.core import states as module
 from headrace.core.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, Event, State, diagram, is_legal, sources
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 BY_A_WORKER = {Event.SUCCEED, Event.RETRY, Event.SNOOZE, Event.RELEASE}
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.protocol import Engine
-from tests.conformance.stores import KINDS, StoreUnderTest
+from tests.support.engines import KINDS, StoreUnderTest
 
 
 @pytest.fixture
@@ -51,7 +51,7 @@ def bare(engine_name: str, folder: Path) -> Iterator[Engine]:
 
 
 def _bare_address(kind: str, at_end: ExitStack) -> str:
-    from tests import servers  # a run on SQLite alone needs none
+    from tests.support import servers  # a run on SQLite alone needs none
 
     address = servers.postgres_url() if kind == "postgres" else servers.redis_url()
     at_end.callback(servers.drop, address)

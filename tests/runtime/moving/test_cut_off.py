@@ -11,15 +11,15 @@ from headrace.core.model import Filter, Notice, Parcel
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError
-from tests.conformance.build import (
+from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
+from tests.runtime.moving.kit import ELSEWHERE, JOBS, PAIRS, cut_off, finish, move, unchanged
+from tests.support.builders import (
     new_job,
     states,
     succeed,
     want,
 )
-from tests.conformance.stores import KINDS, StoreUnderTest
-from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
-from tests.runtime.moving.kit import ELSEWHERE, JOBS, PAIRS, cut_off, finish, move, unchanged
+from tests.support.engines import KINDS, StoreUnderTest
 
 # -- cut off and gone on with
 

@@ -13,7 +13,9 @@ from headrace.app.why import explain
 from headrace.core.model import Changes, Filter, Notice
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
-from tests.conformance.build import (
+from tests.runtime.cargo import by_force, claim_from, contents, fill, letters, without_nul
+from tests.runtime.moving.kit import ELSEWHERE, JOBS, PAIRS, cut_off, move
+from tests.support.builders import (
     fail,
     new_job,
     only,
@@ -21,9 +23,7 @@ from tests.conformance.build import (
     states,
     succeed,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.runtime.cargo import by_force, claim_from, contents, fill, letters, without_nul
-from tests.runtime.moving.kit import ELSEWHERE, JOBS, PAIRS, cut_off, move
+from tests.support.engines import StoreUnderTest
 
 # -- into a store in use
 

@@ -17,7 +17,9 @@ from headrace.core.states import State
 from headrace.core.timetable import Occurrence
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
-from tests.conformance.build import (
+from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul
+from tests.runtime.moving.kit import JOBS, PAIRS, cut_off, finish, move
+from tests.support.builders import (
     fail,
     new_job,
     only,
@@ -28,9 +30,7 @@ from tests.conformance.build import (
     succeed,
     want,
 )
-from tests.conformance.stores import KINDS, StoreUnderTest
-from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul
-from tests.runtime.moving.kit import JOBS, PAIRS, cut_off, finish, move
+from tests.support.engines import KINDS, StoreUnderTest
 
 # -- all is carried
 

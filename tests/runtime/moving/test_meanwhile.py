@@ -13,7 +13,9 @@ from headrace.core.model import Notice
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError
-from tests.conformance.build import (
+from tests.runtime.cargo import HOUR, claim_from, contents, fill, without_nul
+from tests.runtime.moving.kit import JOBS, PAIRS, cut_off, move
+from tests.support.builders import (
     fail,
     lease_of,
     log,
@@ -27,10 +29,8 @@ from tests.conformance.build import (
     want,
     worker_row,
 )
-from tests.conformance.stores import StoreUnderTest
-from tests.patience import PATIENCE
-from tests.runtime.cargo import HOUR, claim_from, contents, fill, without_nul
-from tests.runtime.moving.kit import JOBS, PAIRS, cut_off, move
+from tests.support.engines import StoreUnderTest
+from tests.support.waiting import PATIENCE
 
 # -- running jobs
 

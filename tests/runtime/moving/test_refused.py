@@ -15,14 +15,14 @@ from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
-from tests.conformance.build import (
+from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
+from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, move, unchanged
+from tests.support.builders import (
     fail,
     new_job,
     states,
 )
-from tests.conformance.stores import KINDS, StoreUnderTest
-from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
-from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, move, unchanged
+from tests.support.engines import KINDS, StoreUnderTest
 
 # -- what is refused, and changes nothing
 

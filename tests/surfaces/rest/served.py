@@ -14,7 +14,7 @@ import uvicorn
 
 from headrace import Headrace
 from headrace.web.asgi import make
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from headrace.core.access import Role
 from headrace.testing import drain
 from headrace.web.api.table import Endpoint
 from headrace.web.api.tables import ENDPOINTS
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import bearer
 

@@ -16,7 +16,7 @@ from headrace import Headrace, Job
 from headrace.core.happenings import Interest
 from headrace.core.pages import Group
 from headrace.web.live import Changes, EachEvent, Listener, Live, Page, Telling, position
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.served import Listening, served
 
 

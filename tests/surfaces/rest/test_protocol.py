@@ -15,7 +15,7 @@ import pytest
 
 from headrace import Headrace, Job, Retry
 from headrace.web.remote import Handed, Remote
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.rest.served import served
 

@@ -7,9 +7,8 @@ import json
 import pytest
 
 from headrace import Headrace
-from tests.patience import PATIENCE
 from tests.runtime.receivers import web_server
-from tests.surfaces.command_line import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import BEYOND, bearer
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import pytest
 
 from headrace import Headrace
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import BEYOND, Client, bearer
 

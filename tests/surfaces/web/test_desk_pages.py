@@ -12,7 +12,7 @@ from headrace import EngineUnavailable, Headrace
 from headrace.app.diagnosis import diagnose
 from headrace.web.pages.glance import Glance
 from headrace.web.pages.templating import coded
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.web.client import Client, basic
 from tests.surfaces.web.pages.stock import PATHS, stock
 from tests.surfaces.web.pages.tasks import register

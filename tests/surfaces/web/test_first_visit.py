@@ -14,8 +14,7 @@ from headrace.web.asgi import make
 from headrace.web.pages import glance
 from headrace.web.pages.glance import Glance, Look
 from headrace.web.pages.templating import compile_all, environment
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.test_pages import app
 

@@ -11,8 +11,7 @@ import pytest
 from headrace import EngineUnavailable, Headrace
 from headrace.app.audit import Audit
 from headrace.web.pages import patience
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.test_pages import FORM
 

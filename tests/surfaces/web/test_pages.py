@@ -16,7 +16,7 @@ import pytest
 from headrace import EngineUnavailable, Headrace
 from headrace.runtime.meter import Meter
 from headrace.web.pages.templating import STATIC
-from tests.conformance.stores import KINDS
+from tests.support.engines import KINDS
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.pages.tasks import populate, register
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headrace import Headrace
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.browser import Complaints, open_browser
 from tests.surfaces.web.pages.site import Site, serve
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from headrace import Headrace
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.tasks import HOSTILE
 
 PATHS = {

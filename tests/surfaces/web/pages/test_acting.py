@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headrace import Headrace, JobNotFound
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.site import serve
 from tests.surfaces.web.pages.tasks import populate
 

@@ -10,7 +10,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace, InvalidSchedule
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.browser import SHOTS
 from tests.surfaces.web.pages.stock import PATHS, stock
 from tests.surfaces.web.pages.test_acting import answer, press, told

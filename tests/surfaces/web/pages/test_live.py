@@ -9,8 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace
-from tests.patience import PATIENCE
-from tests.runtime.kit import eventually
+from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.pages.site import Site
 
 REMEMBER = "window.rememberedByThisVeryDocument = true"

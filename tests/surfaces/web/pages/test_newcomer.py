@@ -9,7 +9,7 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace, Job
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 QUEUE = "sums"
 Tasks = dict[str, Any]

@@ -5,12 +5,17 @@ Each is connected to the database in which the app's store is. Libraries are imp
 
 from __future__ import annotations
 
+import importlib.util
 import sqlite3
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AbstractContextManager, asynccontextmanager, closing, contextmanager
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
+
+import pytest
+
+from tests.support.engines import KINDS
 
 ALIAS = "shop"
 
@@ -291,3 +296,18 @@ ASYNC_LENDERS: dict[str, dict[str, Callable[[str], AbstractAsyncContextManager[A
         "SQLAlchemy session asyncpg": lambda url: by_async_sqlalchemy_session(url, "asyncpg"),
     },
 }
+
+
+def each_of(every: Mapping[str, Mapping[str, object]]) -> pytest.MarkDecorator:
+    """Each of the engines of this run with each lender whose driver is here."""
+    cases = []
+    for engine, name in [(engine, name) for engine, kinds in every.items() if engine in KINDS for name in kinds]:
+        driver = name.rpartition(" ")[2]
+        missing = driver in OPTIONAL and importlib.util.find_spec(driver) is None
+        mark = pytest.mark.skipif(missing, reason=f"{driver} is not installed")
+        cases.append(pytest.param(engine, name, marks=mark, id=f"{engine}-{name}"))
+    return pytest.mark.parametrize(("database", "lender_name"), cases)
+
+
+each_lender = each_of(LENDERS)
+each_async_lender = each_of(ASYNC_LENDERS)

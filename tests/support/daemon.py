@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 # It waits for the end of the process that made it. A word before that means that all is cleared up; an end without
 # a word (kill -9, a test over its time limit) means that this is left to do. To every server SIGINT is an orderly end.

@@ -5,13 +5,12 @@ from __future__ import annotations
 import asyncio
 import functools
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
 from headrace import Headrace, Retry, Worker
 from headrace.core.model import Filing
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 SOON = Retry(limit=3, backoff="fixed", base=0.001, floor=0.001, jitter=0)
 
@@ -68,16 +67,6 @@ def as_kind(kind: str, function: Callable[..., Any]) -> Callable[..., Any]:
         return function(*args, **kwargs)
 
     return coroutine
-
-
-def eventually(holds: Callable[[], Any], what: str = "it") -> None:
-    """Wait for a fact that no event tells, such as a row that another thread is about to write."""
-    pause, deadline = threading.Event(), time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if holds():
-            return
-        pause.wait(0.005)
-    raise AssertionError(f"{what} did not come true")
 
 
 def filings(app: Headrace, job_id: str) -> list[Filing]:

@@ -3,25 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import importlib.util
-from collections.abc import Iterator, Mapping
-from pathlib import Path
 from typing import Any
 
 import pytest
 
 from headrace import DuplicateJob, Headrace, State, Task, Unique
-from tests.conformance.stores import KINDS
-from tests.runtime import lenders
-from tests.runtime.lenders import ASYNC_LENDERS, LENDERS, Lender
-
-
-@pytest.fixture
-def url(database: str, folder: Path) -> Iterator[str]:
-    kind = KINDS[database]
-    address = kind.create(folder)
-    yield kind.url(address)
-    kind.discard(address)
+from tests.runtime.transactions.lenders import ASYNC_LENDERS, Lender, each_async_lender, each_lender
 
 
 @pytest.fixture
@@ -34,29 +21,11 @@ def mail(app: Headrace) -> Task[..., Any, Any]:
     return mail
 
 
-def each(every: Mapping[str, Mapping[str, Any]]) -> pytest.MarkDecorator:
-    cases = []
-    for database, name in [
-        (database, name) for database, kinds in every.items() if database in KINDS for name in kinds
-    ]:
-        driver = name.rpartition(" ")[2]
-        missing = driver in lenders.OPTIONAL and importlib.util.find_spec(driver) is None
-        mark = pytest.mark.skipif(missing, reason=f"{driver} is not installed")
-        cases.append(pytest.param(database, name, marks=mark, id=f"{database}-{name}"))
-    return pytest.mark.parametrize(("database", "lender_name"), cases)
-
-
-@pytest.fixture
-def lender(database: str, lender_name: str, url: str) -> Iterator[Lender]:
-    with LENDERS[database][lender_name](url) as lender:
-        yield lender
-
-
 def inside(task: Any, lender: Any, **how: Any) -> Any:
     return task.using(connection=lender.connection, unique=Unique(**how))
 
 
-@each(LENDERS)
+@each_lender
 def test_duplicates_are_found_outside_and_inside_the_transaction(app: Headrace, mail: Any, lender: Lender) -> None:
     known = mail.using(unique=True, priority=4).enqueue("ann")
     lender.begin()
@@ -70,7 +39,7 @@ def test_duplicates_are_found_outside_and_inside_the_transaction(app: Headrace, 
     assert {job.id for job in app.jobs.find()} == {known.id, new.id, jobs[2].id}
 
 
-@each(LENDERS)
+@each_lender
 def test_what_is_rolled_back_is_free_again(app: Headrace, mail: Any, lender: Lender) -> None:
     lender.begin()
     lost = inside(mail, lender).enqueue("ann")
@@ -78,7 +47,7 @@ def test_what_is_rolled_back_is_free_again(app: Headrace, mail: Any, lender: Len
     assert mail.using(unique=True).enqueue("ann").id != lost.id
 
 
-@each(LENDERS)
+@each_lender
 def test_a_refused_call_leaves_the_transaction_as_it_was(app: Headrace, mail: Any, lender: Lender) -> None:
     known = mail.using(unique=True).enqueue("ann")
     lender.begin()
@@ -92,7 +61,7 @@ def test_a_refused_call_leaves_the_transaction_as_it_was(app: Headrace, mail: An
     assert {job.id for job in app.jobs.find()} == {known.id, kept.id}
 
 
-@each(LENDERS)
+@each_lender
 def test_a_job_is_replaced_when_the_transaction_commits(app: Headrace, mail: Any, lender: Lender) -> None:
     known = mail.using(unique=Unique(by=("to",))).enqueue("ann", "one")
     lender.begin()
@@ -103,7 +72,7 @@ def test_a_job_is_replaced_when_the_transaction_commits(app: Headrace, mail: Any
     assert known.refresh().args == ("ann", "two")
 
 
-@each(ASYNC_LENDERS)
+@each_async_lender
 def test_coroutines_do_the_same(app: Headrace, mail: Any, database: str, lender_name: str, url: str) -> None:
     known = mail.using(unique=True).enqueue("ann")
 

@@ -18,7 +18,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from pathlib import Path
 from typing import Any, Literal, Self
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -27,8 +27,8 @@ import psycopg
 import redis
 from psycopg import sql
 
-from tests.daemon import Daemon, ServerFailed, free_port, open_to_all
-from tests.patience import PATIENCE
+from tests.support.daemon import Daemon, ServerFailed, free_port, open_to_all
+from tests.support.waiting import PATIENCE
 
 Mode = Literal["fast", "immediate"]
 
@@ -267,6 +267,10 @@ class _Shared:
                     raise
             return self._url
 
+    def adopt(self, url: str) -> None:
+        """Use the server of ours that another test process has started."""
+        self._url = url
+
     def forget(self) -> None:
         self._url = self._named
 
@@ -274,8 +278,28 @@ class _Shared:
 _servers: list[PostgresServer | RedisServer] = []
 _postgres = _Shared("HEADRACE_TEST_POSTGRES", lambda: PostgresServer(durable=False).start())
 _redis = _Shared("HEADRACE_TEST_REDIS", lambda: RedisServer().start())
+_shared = {"postgres": _postgres, "redis": _redis}
 _left_on_others: set[str] = set()  # stores that do not go with a server of ours
 _connections: dict[tuple[int, str], psycopg.Connection[Any] | redis.Redis] = {}
+
+
+def start_for_all(engines: Collection[str]) -> dict[str, str]:
+    """Start the servers of these engines for test processes that are about to begin; what to tell them.
+
+    A server that can't be started is left out: each test that needs it will say why.
+    """
+    urls = {}
+    for name, shared in _shared.items():
+        with contextlib.suppress(ServerFailed):
+            if name in engines:
+                urls[name] = shared.url()
+    return urls
+
+
+def adopt(urls: Mapping[str, str]) -> None:
+    """Use the servers that the process which started this one has told of."""
+    for name, url in urls.items():
+        _shared[name].adopt(url)
 
 
 def postgres_url(*, own_database: bool = False) -> str:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -11,17 +10,7 @@ import pytest
 
 from headrace import FlowNotFound, Headrace, InvalidJob, JobNotFound, Task, chain
 from headrace.testing import drain
-from tests.conformance.stores import KINDS
-from tests.runtime.lenders import ASYNC_LENDERS, LENDERS, Lender
-from tests.runtime.test_unique_transactional import each
-
-
-@pytest.fixture
-def url(database: str, folder: Path) -> Iterator[str]:
-    kind = KINDS[database]
-    address = kind.create(folder)
-    yield kind.url(address)
-    kind.discard(address)
+from tests.runtime.transactions.lenders import ASYNC_LENDERS, Lender, each_async_lender, each_lender
 
 
 @pytest.fixture
@@ -34,13 +23,7 @@ def give(app: Headrace) -> Task[..., Any, Any]:
     return give
 
 
-@pytest.fixture
-def lender(database: str, lender_name: str, url: str) -> Iterator[Lender]:
-    with LENDERS[database][lender_name](url) as lender:
-        yield lender
-
-
-@each(LENDERS)
+@each_lender
 def test_a_flow_appears_with_the_commit(app: Headrace, give: Any, lender: Lender) -> None:
     lender.begin()
     inside = give.using(connection=lender.connection)
@@ -53,7 +36,7 @@ def test_a_flow_appears_with_the_commit(app: Headrace, give: Any, lender: Lender
     assert run.result() == 1
 
 
-@each(LENDERS)
+@each_lender
 def test_what_is_rolled_back_was_never_there(app: Headrace, give: Any, lender: Lender) -> None:
     parent = give.using(delay=60).enqueue(1)
     lender.begin()
@@ -69,7 +52,7 @@ def test_what_is_rolled_back_was_never_there(app: Headrace, give: Any, lender: L
     assert app.jobs.count() == 1
 
 
-@each(LENDERS)
+@each_lender
 def test_a_job_of_the_transaction_can_be_waited_for_in_it(app: Headrace, give: Any, lender: Lender) -> None:
     lender.begin()
     inside = give.using(connection=lender.connection)
@@ -83,7 +66,7 @@ def test_a_job_of_the_transaction_can_be_waited_for_in_it(app: Headrace, give: A
     assert app.jobs.count() == 2
 
 
-@each(ASYNC_LENDERS)
+@each_async_lender
 def test_coroutines_do_the_same(app: Headrace, give: Any, database: str, lender_name: str, url: str) -> None:
     async def main() -> Any:
         async with ASYNC_LENDERS[database][lender_name](url) as lender:

@@ -7,9 +7,12 @@ test, all of them if it is not set: `sqlite,redis`.
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
+import tempfile
+import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
@@ -22,8 +25,10 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from headrace.engines.protocol import Engine
+from headrace.engines.sqlite import engine as sqlite_engine
 from headrace.engines.sqlite.engine import SqliteEngine
-from tests.patience import PATIENCE
+from headrace.engines.sqlite.scratch import Scratch
+from tests.support.waiting import PATIENCE
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,54 +43,117 @@ class DeadLetter(NamedTuple):
 
 
 class Kind(NamedTuple):
-    """One engine. `create` takes an empty folder and returns the address of an empty store; `discard` ends its use."""
+    """One engine.
+
+    `create` takes an empty folder and returns the address of an empty store, `discard` ends its use. `close` ends an
+    engine at this address and keeps its connections, which the next `open` takes over.
+    """
 
     create: Callable[[Path], str]
     open: Callable[[str], Engine]
+    close: Callable[[Any, str], None]
     discard: Callable[[str], None]
     url: Callable[[str], str]
+
+
+# -- SQLite: a new store is a copy of a file that has the tables already. To make them takes 15 ms, to copy them 1 ms.
+
+
+@functools.cache
+def _template() -> bytes:
+    with tempfile.TemporaryDirectory(prefix="hr-") as folder:
+        path = Path(folder, "template.db")
+        engine = SqliteEngine(path, durability="off")
+        engine.prepare()
+        engine.close()
+        return path.read_bytes()
+
+
+def _create_sqlite(folder: Path) -> str:
+    path = folder / "q.db"
+    path.write_bytes(_template())
+    return str(path)
 
 
 def _open_sqlite(address: str) -> Engine:
     return SqliteEngine(Path(address), durability="off")
 
 
-# The servers' modules are imported where they are used: a run on SQLite alone needs neither them nor their drivers.
+def copy_tables_into_memory_stores() -> None:
+    """Let every `memory://` of this process begin as such a copy, too."""
+
+    def scratch() -> Scratch:
+        made = Scratch()
+        made.path.write_bytes(_template())
+        return made
+
+    sqlite_engine._new_scratch = scratch
+
+
+# -- PostgreSQL. The servers' modules are imported where they are used: a run on SQLite alone needs no driver.
 
 
 class _Schemas:
-    """Schemas of PostgreSQL that have our tables already, used again and again.
+    """Schemas of PostgreSQL that have our tables already, used again and again, each with its connections.
 
     To make the tables anew takes 30 ms, to empty them 1 ms. One that has grown is not worth keeping: what was
     deleted from it slows down the next test.
     """
 
     LARGEST = 4_000_000
+    CONNECTIONS = 3
 
     def __init__(self) -> None:
         self._clean: list[str] = []
+        self._connections: dict[tuple[int, str], list[Any]] = {}
 
     def take(self, _: Path | None = None) -> str:
-        from tests import servers
+        from tests.support import servers
 
         return self._clean.pop() if self._clean else servers.postgres_url()
 
     def give_back(self, url: str) -> None:
         import psycopg
 
-        from tests import servers
+        from tests.support import servers
 
-        with suppress(psycopg.OperationalError):  # somebody holds a lock in it: it is left to go with the server
+        with suppress(psycopg.OperationalError):  # a lock is held in it: it is left to go with the server
             if self._empty(url):
                 self._clean.append(url)
-            else:
-                servers.drop(url)
+                return
+            servers.drop(url)
+        for connection in self._connections.pop((os.getpid(), url), ()):
+            connection.close()
+
+    def open(self, url: str) -> Engine:
+        from headrace.engines.postgres.engine import PostgresEngine
+
+        engine = PostgresEngine(url)
+        for connection in self._connections.pop((os.getpid(), url), ()):
+            engine.server._backends[connection] = connection.info.backend_pid
+            engine.server._idle.append((connection, time.monotonic()))
+        return engine
+
+    def close(self, engine: Any, url: str) -> None:
+        kept = self._connections.setdefault((os.getpid(), url), [])
+        with engine.server._lock:
+            while engine.server._idle and len(kept) < self.CONNECTIONS:
+                connection, _ = engine.server._idle.pop()
+                del engine.server._backends[connection]
+                kept.append(connection)
+        engine.close()
+
+    def close_kept(self) -> None:
+        for connections in self._connections.values():
+            for connection in connections:
+                connection.close()
+        self._connections.clear()
 
     def _empty(self, url: str) -> bool:
         """Empty every table but the one that tells their version, and give the store a new identity."""
         from psycopg import sql
 
-        from tests import servers
+        from tests.support import servers
 
         db = servers.postgres_connection(url)
         [schema] = parse_qs(urlsplit(url).query)["schema"]
@@ -115,39 +183,52 @@ def _partitions(db: Any, schema: str) -> list[str]:
     return [name for (name,) in found.fetchall()]
 
 
-_schemas = _Schemas()
+# -- Redis: a new store is a new prefix, and its engine takes over the connections of the last one.
 
 
-def _open_postgres(address: str) -> Engine:
-    from headrace.engines.postgres.engine import PostgresEngine
+class _Prefixes:
+    """Prefixes of one Redis, and the connections to it."""
 
-    return PostgresEngine(address)
+    CONNECTIONS = 3
+
+    def __init__(self) -> None:
+        self._connections: dict[int, list[Any]] = {}
+
+    def create(self, _: Path) -> str:
+        from tests.support import servers
+
+        return servers.redis_url()
+
+    def open(self, address: str) -> Engine:
+        from headrace.engines.redis.engine import RedisEngine
+
+        engine = RedisEngine(address)
+        engine.wire._idle.extend(self._connections.pop(os.getpid(), ()))
+        return engine
+
+    def close(self, engine: Any, _: str) -> None:
+        kept = self._connections.setdefault(os.getpid(), [])
+        while engine.wire._idle and len(kept) < self.CONNECTIONS:
+            kept.append(engine.wire._idle.pop())
+        engine.close()
+
+    def close_kept(self) -> None:
+        for connection in self._connections.pop(os.getpid(), ()):
+            connection.disconnect()
+
+    def discard(self, address: str) -> None:
+        from tests.support import servers
+
+        servers.drop(address)
 
 
-def _create_redis(_: Path) -> str:
-    from tests import servers
-
-    return servers.redis_url()
-
-
-def _open_redis(address: str) -> Engine:
-    from headrace.engines.redis.engine import RedisEngine
-
-    return RedisEngine(address)
-
-
-def _drop(address: str) -> None:
-    from tests import servers
-
-    servers.drop(address)
-
-
+_schemas, _prefixes = _Schemas(), _Prefixes()
 _EVERY_KIND = {
     "sqlite": Kind(
-        lambda folder: str(folder / "q.db"), _open_sqlite, lambda _: None, lambda address: f"sqlite:///{address}"
+        _create_sqlite, _open_sqlite, lambda engine, _: engine.close(), lambda _: None, lambda path: f"sqlite:///{path}"
     ),
-    "postgres": Kind(_schemas.take, _open_postgres, _schemas.give_back, lambda address: address),
-    "redis": Kind(_create_redis, _open_redis, _drop, lambda address: address),
+    "postgres": Kind(_schemas.take, _schemas.open, _schemas.close, _schemas.give_back, lambda address: address),
+    "redis": Kind(_prefixes.create, _prefixes.open, _prefixes.close, _prefixes.discard, lambda address: address),
 }
 
 
@@ -158,15 +239,21 @@ def _asked_for() -> list[str]:
     return names
 
 
+def close_kept_connections() -> None:
+    """At the end of a test process."""
+    _schemas.close_kept()
+    _prefixes.close_kept()
+
+
 KINDS: dict[str, Kind] = {name: _EVERY_KIND[name] for name in _asked_for()}
 
 
 class Actor:
-    """Another process at the same store; see `tests.conformance.actor`."""
+    """Another process at the same store; see `tests.support.actor`."""
 
     def __init__(self, kind: str, address: str, act: str, *arguments: object) -> None:
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.conformance.actor", kind, address, act, *map(str, arguments)],
+            [sys.executable, "-m", "tests.support.actor", kind, address, act, *map(str, arguments)],
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
             stdin=subprocess.PIPE,
@@ -249,8 +336,9 @@ class StoreUnderTest:
 
     def open(self) -> Engine:
         """One more engine on this store, with connections of its own."""
-        engine = KINDS[self._kind].open(self.address)
-        self._at_end.callback(engine.close)
+        kind = KINDS[self._kind]
+        engine = kind.open(self.address)
+        self._at_end.callback(kind.close, engine, self.address)
         return engine
 
     def send(self, act: str, *arguments: object) -> Actor:

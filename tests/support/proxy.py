@@ -14,8 +14,8 @@ from collections.abc import Callable
 from typing import Any, Self, cast
 from urllib.parse import urlsplit
 
-from tests.daemon import free_port
-from tests.patience import PATIENCE
+from tests.support.daemon import free_port
+from tests.support.waiting import PATIENCE
 
 _RESET = struct.pack("ii", 1, 0)  # SO_LINGER: closing resets the connection and throws away what was not sent
 

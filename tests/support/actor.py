@@ -1,6 +1,6 @@
 """A second process for the suite: opens the same store, does one act, and dies when told to.
 
-    python -m tests.conformance.actor KIND ADDRESS ACT ARGUMENT...
+    python -m tests.support.actor KIND ADDRESS ACT ARGUMENT...
 
 It says what it did as one line of JSON on stdout, and waits for a line on stdin where an act says so. Whoever
 started it may kill it at any moment; that is the point.
@@ -14,9 +14,9 @@ from collections.abc import Callable
 import msgspec
 
 from headrace.engines.protocol import Engine
-from tests.conformance.build import NOW, claim, worker_row
-from tests.conformance.stores import KINDS
-from tests.patience import PATIENCE
+from tests.support.builders import NOW, claim, worker_row
+from tests.support.engines import KINDS
+from tests.support.waiting import PATIENCE
 
 
 def say(value: object) -> None:

@@ -12,8 +12,7 @@ import signal
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -21,7 +20,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.cli import main
-from tests.patience import PATIENCE
+from tests.support.waiting import PATIENCE
 
 SRC = str(Path(__file__).parents[2] / "src")
 _numbers = itertools.count(1)
@@ -164,13 +163,3 @@ def _environment() -> dict[str, str]:
     if installed is None or str(installed.origin).startswith(SRC):
         outside["PYTHONPATH"] = os.pathsep.join([SRC, *filter(None, [outside.get("PYTHONPATH")])])
     return outside
-
-
-def eventually(holds: Callable[[], Any], what: str) -> Any:
-    """Wait for a fact that another process brings about; the first value that is true."""
-    deadline = time.monotonic() + PATIENCE
-    while time.monotonic() < deadline:
-        if found := holds():
-            return found
-        time.sleep(0.01)
-    raise AssertionError(f"{what} did not come true")
