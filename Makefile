@@ -10,6 +10,9 @@ BIN   := $(VENV)/bin
 STAMP := $(VENV)/.installed
 SUITABLE = -c 'import sys; sys.exit(sys.version_info < (3, 11))' >/dev/null 2>&1
 
+# Hundreds of processes are started by the tests: without compiled modules each takes three times as long to start.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-slow test-full test-all coverage lint format bench docs screenshots browser clean
 

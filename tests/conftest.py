@@ -1,10 +1,11 @@
 """What every test shares: the tiers, the engines a test runs on, an empty store, an app on it, a shell.
 
-A test that uses `engine_name`, by whatever fixture, runs once for each engine of engines.KINDS. Three marks steer it:
+A test that uses `engine_name`, by whatever fixture, runs once for each engine of engines.KINDS. Marks steer it:
 
 - `engines("sqlite")`: it is about this engine, or one engine tells as much as three.
-- `slow`: it belongs to `make test-slow`. Below tests/runtime every engine but the first is slow, because the
-  conformance suite has proven the seam there; a module that meets the seam in a way of its own says `every_engine`.
+- `slow`: it belongs to `make test-slow`; with `slow_on("postgres")`, on this engine. Below tests/runtime every engine
+  but the first is slow, because the conformance suite has proven the seam; what meets the seam in a way of its own
+  says `every_engine`.
 - `timed`: it measures time, and so runs alone, after the others.
 """
 
@@ -24,7 +25,13 @@ from hypothesis import settings
 
 from headrace import Headrace
 from tests.support.command_line import Shell, open_shell
-from tests.support.engines import KINDS, close_kept_connections, copy_tables_into_memory_stores, empty_store
+from tests.support.engines import (
+    KINDS,
+    close_kept_connections,
+    copy_tables_into_memory_stores,
+    empty_store,
+    read_events_past_other_tests,
+)
 
 RUNTIME = Path(__file__).parent / "runtime"
 
@@ -38,6 +45,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
 
 
 copy_tables_into_memory_stores()
+read_events_past_other_tests()
 
 
 @pytest.hookimpl(optionalhook=True)
@@ -61,12 +69,15 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine_name" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("engines")
         names = [name for name in KINDS if mark is None or name in mark.args]
-        metafunc.parametrize("engine_name", [_on(metafunc, name, name in names[1:]) for name in names])
+        metafunc.parametrize("engine_name", [_on(metafunc, name, is_first=name == names[0]) for name in names])
 
 
-def _on(metafunc: pytest.Metafunc, name: str, is_another: bool) -> object:
-    is_runtime = metafunc.definition.path.is_relative_to(RUNTIME)
-    is_slow = is_another and is_runtime and not metafunc.definition.get_closest_marker("every_engine")
+def _on(test: pytest.Metafunc, name: str, *, is_first: bool) -> object:
+    """The engine as a parameter of this test, slow or not."""
+    tell_nothing_new = not is_first and test.definition.path.is_relative_to(RUNTIME)
+    is_slow = tell_nothing_new and not test.definition.get_closest_marker("every_engine")
+    if mark := test.definition.get_closest_marker("slow_on"):
+        is_slow |= name in mark.args
     return pytest.param(name, marks=pytest.mark.slow if is_slow else ())
 
 

@@ -339,6 +339,7 @@ def test_a_refused_success_leaves_nothing_behind(engine: Engine) -> None:
 # -- at size
 
 
+@pytest.mark.slow
 def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
     names = [f"p{number}" for number in range(10_000)]
     engine.plant([*map(new_job, names), child("last")], [Bond(name, "last") for name in names], now=NOW)
@@ -356,6 +357,7 @@ def test_ten_thousand_parents_of_one_child(engine: Engine) -> None:
     assert len(engine.desk.bonds(["last"])) == 10_000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("end", [succeed, fail])
 def test_ten_thousand_children_of_one_parent(engine: Engine, end: Callable[[Any], Outcome]) -> None:
     names = [f"c{number}" for number in range(10_000)]
@@ -367,6 +369,7 @@ def test_ten_thousand_children_of_one_parent(engine: Engine, end: Callable[[Any]
     assert row(engine, "last").state is (State.WAITING if end is succeed else State.CANCELLED)
 
 
+@pytest.mark.slow_on("postgres")
 def test_a_chain_of_a_thousand_falls_to_its_end(engine: Engine) -> None:
     names = [f"n{number:03}" for number in range(1000)]
     plant_chain(engine, *names)

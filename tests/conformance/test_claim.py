@@ -166,6 +166,7 @@ def test_the_moment_before_it_expires_a_job_still_runs(engine: Engine) -> None:
     assert ids(claim(engine, now=NOW + SECOND - 1)) == ["job"]
 
 
+@pytest.mark.slow
 def test_not_one_expired_job_slips_through_when_very_many_expire_at_once(engine: Engine) -> None:
     engine.insert([new_job(f"j{number}", expires_at=NOW + SECOND) for number in range(12_000)], now=NOW)
     engine.insert([new_job("good")], now=NOW)

@@ -238,11 +238,12 @@ def _may(member: Member, event: Event) -> bool:
     return member.state is not State.RUNNING
 
 
-def test_every_family_ends_as_the_model_says(engine_name: str) -> None:
+@pytest.mark.parametrize("examples", [10, pytest.param(40, marks=pytest.mark.slow)])
+def test_every_family_ends_as_the_model_says(engine_name: str, examples: int) -> None:
     run_state_machine_as_test(
         lambda: FamilyMachine(engine_name),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=40,
+            max_examples=examples,
             stateful_step_count=30,
             deadline=None,
             suppress_health_check=list(HealthCheck),

@@ -315,11 +315,12 @@ class StoreMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.timeout(600)  # it takes seconds; but a failure is first made as short as possible, and that takes its time
-def test_no_order_of_operations_leads_a_store_away_from_the_model(engine_name: str) -> None:
+@pytest.mark.parametrize("examples", [15, pytest.param(60, marks=pytest.mark.slow)])
+def test_no_order_of_operations_leads_a_store_away_from_the_model(engine_name: str, examples: int) -> None:
     run_state_machine_as_test(
         lambda: StoreMachine(engine_name),  # type: ignore[arg-type]
         settings=settings(
-            max_examples=60,
+            max_examples=examples,
             stateful_step_count=40,
             deadline=None,
             suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],

@@ -311,6 +311,7 @@ def test_the_oldest_pending_job_is_found_among_all_priorities(redis_engine: Redi
 # -- large batches and long searches
 
 
+@pytest.mark.slow
 def test_ten_thousand_jobs_are_one_commit(redis_engine: RedisEngine, inside: Inside) -> None:
     jobs = [new_job(f"j{number}", queue=f"q{number % 3}", tags=("t",)) for number in range(10_000)]
     assert redis_engine.insert(jobs, whole=True, now=NOW) == [True] * 10_000

@@ -114,6 +114,7 @@ def test_a_store_is_on_the_node_that_holds_its_slot_whichever_is_asked(cluster: 
     assert len(holders) > 1
 
 
+@pytest.mark.slow
 def test_a_slot_that_moved_to_another_node_is_found_there(cluster: list[OwnRedis]) -> None:
     with opened(f"redis+cluster://127.0.0.1:{cluster[0].port}") as engine:
         bell = engine.listen("work")

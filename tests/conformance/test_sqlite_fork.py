@@ -74,6 +74,7 @@ def test_a_fork_while_another_thread_writes_leaves_the_child_able_to_write(folde
     assert found == {"before", "child"}
 
 
+@pytest.mark.slow
 def test_threads_that_fork_at_once_neither_hang_nor_leave_a_store_halted(folder: Path) -> None:
     engines = [SqliteEngine(folder / f"q{number}.db", durability="off") for number in range(3)]
     for engine in engines:

@@ -8,16 +8,16 @@ test, all of them if it is not set: `sqlite,redis`.
 from __future__ import annotations
 
 import functools
+import multiprocessing
 import os
-import subprocess
-import sys
 import tempfile
 import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager, suppress
-from multiprocessing import Pipe
+from multiprocessing import Pipe, forkserver
 from multiprocessing.connection import Connection
+from multiprocessing.context import ForkServerContext
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
@@ -25,6 +25,7 @@ from urllib.parse import parse_qs, urlsplit
 import msgspec
 
 from headrace.engines.protocol import Engine
+from headrace.engines.relational.events import SqlEvents
 from headrace.engines.sqlite import engine as sqlite_engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.scratch import Scratch
@@ -174,6 +175,34 @@ class _Schemas:
         return True
 
 
+def read_events_past_other_tests() -> None:
+    """Let every PostgreSQL engine of this process wait for the transactions of others before it reads events.
+
+    A page of events is shown when all transactions that were open before its commit have ended, and the server
+    counts those of all its databases: other test processes would hold up what a test expects at once. The test's own
+    open transactions, all in one database, do so as ever.
+    """
+    others = (
+        "SELECT pid, backend_xid::text FROM pg_stat_activity WHERE backend_xid IS NOT NULL "
+        "AND (datname IS DISTINCT FROM current_database() OR backend_type <> 'client backend')"
+    )
+
+    def waiting(read: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(read)
+        def read_later(events: SqlEvents, *arguments: Any) -> Any:
+            if server := getattr(events._office, "server", None):
+                open_now = set(server.run(lambda db: db.execute(others).fetchall()))
+                while open_now:
+                    time.sleep(0.001)
+                    open_now &= set(server.run(lambda db: db.execute(others).fetchall()))
+            return read(events, *arguments)
+
+        return read_later
+
+    SqlEvents.read = waiting(SqlEvents.read)  # type: ignore[method-assign]
+    SqlEvents.last = waiting(SqlEvents.last)  # type: ignore[method-assign]
+
+
 def _partitions(db: Any, schema: str) -> list[str]:
     found = db.execute(
         "SELECT relname FROM pg_class WHERE relkind = 'r' AND relname ~ '^headrace_archive_[0-9]' "
@@ -248,41 +277,55 @@ def close_kept_connections() -> None:
 KINDS: dict[str, Kind] = {name: _EVERY_KIND[name] for name in _asked_for()}
 
 
+@functools.cache
+def _starter(_: int) -> ForkServerContext:
+    """What starts other processes fast: a server with all modules loaded, which forks. One for each test process."""
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(["tests.support.actor"])
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = f"{ROOT / 'src'}{os.pathsep}{ROOT}"  # the server does not take over our sys.path
+    try:
+        forkserver.ensure_running()
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+    return context
+
+
 class Actor:
     """Another process at the same store; see `tests.support.actor`."""
 
     def __init__(self, kind: str, address: str, act: str, *arguments: object) -> None:
-        self.process = subprocess.Popen(
-            [sys.executable, "-m", "tests.support.actor", kind, address, act, *map(str, arguments)],
-            cwd=ROOT,
-            env={**os.environ, "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}"},
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            text=True,
-        )
+        from tests.support.actor import perform  # it needs this module
+
+        starter = _starter(os.getpid())
+        self._pipe, theirs = starter.Pipe()
+        self.process = starter.Process(target=perform, args=(theirs, kind, address, act, *arguments), daemon=True)
+        self.process.start()
+        theirs.close()
 
     def hear(self) -> Any:
         """The next thing it says; waits for it."""
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        assert line, f"the actor ended with code {self.process.wait()} and said nothing"
-        return msgspec.json.decode(line)
+        assert self._pipe.poll(PATIENCE), "the actor said nothing"
+        try:
+            return self._pipe.recv()
+        except EOFError:
+            self.process.join()
+            raise AssertionError(f"the actor ended with code {self.process.exitcode} and said nothing") from None
 
     def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("go\n")
-        self.process.stdin.flush()
+        self._pipe.send("go")
 
     def kill(self) -> None:
         """kill -9, and wait until the kernel has cleared up after it."""
         self.process.kill()
-        self.process.wait()
+        self.process.join()
 
     def close(self) -> None:
         self.kill()
-        for pipe in (self.process.stdin, self.process.stdout):
-            if pipe is not None:
-                pipe.close()
+        self._pipe.close()
 
 
 class Child:

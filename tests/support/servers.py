@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import functools
 import importlib.util
 import os
 import pwd
@@ -244,7 +245,7 @@ def _redis_program() -> str:
 class _Shared:
     """The one server of this run, or the one that the environment names."""
 
-    def __init__(self, variable: str, start: Callable[[], PostgresServer | RedisServer]) -> None:
+    def __init__(self, variable: str, start: Callable[[], str]) -> None:
         self._named = os.environ.get(variable) or None
         self._start = start
         self._lock = threading.Lock()
@@ -261,23 +262,23 @@ class _Shared:
                 raise self._failure  # thousands of tests need not wait for it again
             if self._url is None:
                 try:
-                    self._url = self._start().url
+                    self._url = self._start()
                 except ServerFailed as failure:
                     self._failure = failure
                     raise
             return self._url
 
-    def adopt(self, url: str) -> None:
-        """Use the server of ours that another test process has started."""
-        self._url = url
+    def adopt(self, start: Callable[[], str]) -> None:
+        """Use the server of ours that another process has started."""
+        self._start = start
 
     def forget(self) -> None:
         self._url = self._named
 
 
 _servers: list[PostgresServer | RedisServer] = []
-_postgres = _Shared("HEADRACE_TEST_POSTGRES", lambda: PostgresServer(durable=False).start())
-_redis = _Shared("HEADRACE_TEST_REDIS", lambda: RedisServer().start())
+_postgres = _Shared("HEADRACE_TEST_POSTGRES", lambda: PostgresServer(durable=False).start().url)
+_redis = _Shared("HEADRACE_TEST_REDIS", lambda: RedisServer().start().url)
 _shared = {"postgres": _postgres, "redis": _redis}
 _left_on_others: set[str] = set()  # stores that do not go with a server of ours
 _connections: dict[tuple[int, str], psycopg.Connection[Any] | redis.Redis] = {}
@@ -291,24 +292,28 @@ def start_for_all(engines: Collection[str]) -> dict[str, str]:
     urls = {}
     for name, shared in _shared.items():
         with contextlib.suppress(ServerFailed):
-            if name in engines:
+            if name in engines and shared.is_ours:
                 urls[name] = shared.url()
     return urls
 
 
 def adopt(urls: Mapping[str, str]) -> None:
-    """Use the servers that the process which started this one has told of."""
+    """Use the servers that the process which started this one has told of; of PostgreSQL, a database of our own."""
     for name, url in urls.items():
-        _shared[name].adopt(url)
+        _shared[name].adopt(functools.partial(_new_database if name == "postgres" else str, url))
+
+
+def _new_database(base: str) -> str:
+    name = _new_name()
+    with psycopg.connect(base, autocommit=True) as db:
+        db.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
+    return urlsplit(base)._replace(path=f"/{name}").geturl()
 
 
 def postgres_url(*, own_database: bool = False) -> str:
     """An empty store on the shared server: the name of a schema that nobody uses, or a new database."""
-    base, name = _postgres.url(), _new_name()
-    if own_database:
-        postgres_connection(base).execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
-        return _remembered(urlsplit(base)._replace(path=f"/{name}").geturl(), _postgres)
-    return _remembered(_with(base, schema=name), _postgres)
+    base = _postgres.url()
+    return _remembered(_new_database(base) if own_database else _with(base, schema=_new_name()), _postgres)
 
 
 def redis_url() -> str:

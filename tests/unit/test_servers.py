@@ -69,6 +69,7 @@ def test_a_prefix_is_dropped_and_its_neighbor_stays() -> None:
     servers.drop(other)
 
 
+@pytest.mark.slow
 def test_postgres_comes_back_with_all_it_had_however_it_ended() -> None:
     with PostgresServer() as server:
         endings: list[Callable[[], None]] = [server.stop, lambda: server.stop("immediate"), server.kill]
@@ -113,6 +114,7 @@ os.kill(os.getpid(), int(sys.argv[1]))
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", ["exit", "abort", str(signal.SIGINT.value), str(signal.SIGTERM.value), "9"])
 def test_nothing_is_left_of_a_run_however_it_ends(ending: str) -> None:
     run = subprocess.run(
