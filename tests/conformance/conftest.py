@@ -15,7 +15,9 @@ import pytest
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.protocol import Engine
 from headrace.engines.redis.engine import RedisEngine
+from tests.support import servers
 from tests.support.engines import StoreUnderTest
+from tests.support.servers import RedisServer
 
 
 @pytest.fixture
@@ -41,6 +43,21 @@ def target(engine_name: str, folder: Path) -> Iterator[Engine]:
 def redis_engine(engine: Engine) -> RedisEngine:
     assert isinstance(engine, RedisEngine)
     return engine
+
+
+@pytest.fixture(scope="module")
+def quiet_redis() -> Iterator[RedisServer]:
+    """A server that no other test process uses: there it can be counted what a call costs."""
+    with RedisServer() as server:
+        yield server
+
+
+@pytest.fixture
+def quiet_store(quiet_redis: RedisServer) -> Iterator[RedisEngine]:
+    engine = RedisEngine(f"{quiet_redis.url}?prefix=quiet")
+    yield engine
+    engine.close()
+    servers.redis_connection(quiet_redis.url).flushall()
 
 
 @pytest.fixture

@@ -499,7 +499,7 @@ def other_password(url: str) -> str:
     ("change", "told"),
     [
         (other_password, "password authentication failed"),
-        (lambda url: url.replace("/headrace?", "/no_such_database?"), '"no_such_database" does not exist'),
+        (lambda url: urlsplit(url)._replace(path="/no_such_database").geturl(), '"no_such_database" does not exist'),
         (lambda url: url.replace(f":{urlsplit(url).port}/", ":1/"), "refused"),
         (lambda url: f"{url}&sslmode=sideways", "sideways"),
         (lambda url: f"{url}&sslmode=require", "SSL"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
 from headrace.core.kinship import Bond, FlowRow
@@ -12,6 +14,7 @@ from headrace.engines.redis import desk
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.kin import child, plant_chain, spawning, the
 from tests.conformance.test_redis_layout import Inside
+from tests.support import servers
 from tests.support.builders import (
     EVERYTHING,
     NOTHING,
@@ -31,6 +34,7 @@ from tests.support.builders import (
     want,
 )
 from tests.support.engines import StoreUnderTest
+from tests.support.servers import RedisServer
 
 pytestmark = pytest.mark.engines("redis")
 
@@ -132,23 +136,27 @@ def test_a_damaged_child_keeps_no_other_from_going_on(redis_engine: RedisEngine,
     assert [bond.child for bond in redis_engine.desk.bonds(["a"])] == ["good"]
 
 
-def test_a_settle_looks_at_no_kin_where_there_is_none(redis_engine: RedisEngine, inside: Inside) -> None:
-    redis_engine.insert([new_job(f"j{number}") for number in range(200)], now=NOW)
-    done = [succeed(claimed) for claimed in claim(redis_engine, 200)]
-    inside.client.config_resetstat()
-    settle(redis_engine, *done)
-    calls = inside.client.info("commandstats")
+def test_a_settle_looks_at_no_kin_where_there_is_none(quiet_store: RedisEngine, quiet_redis: RedisServer) -> None:
+    client: Any = servers.redis_connection(quiet_redis.url)
+    quiet_store.insert([new_job(f"j{number}") for number in range(200)], now=NOW)
+    done = [succeed(claimed) for claimed in claim(quiet_store, 200)]
+    client.config_resetstat()
+    settle(quiet_store, *done)
+    calls = client.info("commandstats")
     assert calls["cmdstat_exists"]["calls"] <= 2
     assert not {"cmdstat_smismember", "cmdstat_scard", "cmdstat_smembers", "cmdstat_hgetall"} & calls.keys()
 
 
-def test_parents_without_parents_cost_one_question_for_a_batch(redis_engine: RedisEngine, inside: Inside) -> None:
-    plant_chain(redis_engine, "a", "b")
-    redis_engine.insert([new_job(f"j{number}") for number in range(200)], now=NOW)
-    claims = redis_engine.exchange([], want(300), now=NOW).claims
-    inside.client.config_resetstat()
-    settle(redis_engine, *(succeed(claimed) for claimed in claims if claimed.id != "a"))
-    calls = inside.client.info("commandstats")
+def test_parents_without_parents_cost_one_question_for_a_batch(
+    quiet_store: RedisEngine, quiet_redis: RedisServer
+) -> None:
+    client: Any = servers.redis_connection(quiet_redis.url)
+    plant_chain(quiet_store, "a", "b")
+    quiet_store.insert([new_job(f"j{number}") for number in range(200)], now=NOW)
+    claims = quiet_store.exchange([], want(300), now=NOW).claims
+    client.config_resetstat()
+    settle(quiet_store, *(succeed(claimed) for claimed in claims if claimed.id != "a"))
+    calls = client.info("commandstats")
     assert calls["cmdstat_smismember"]["calls"] == 1
     assert not {"cmdstat_scard", "cmdstat_smembers", "cmdstat_hgetall"} & calls.keys()
-    assert ids(redis_engine.exchange([succeed(claims[0])], want(), now=NOW).claims) == ["b"]
+    assert ids(quiet_store.exchange([succeed(claims[0])], want(), now=NOW).claims) == ["b"]
