@@ -3,14 +3,17 @@
 A test that uses `engine_name`, by whatever fixture, runs once for each engine of engines.KINDS. Marks steer it:
 
 - `engines("sqlite")`: it is about this engine, or one engine tells as much as three.
-- `slow`: it belongs to `make test-slow`; with `slow_on("postgres")`, on this engine. Below tests/runtime every engine
-  but the first is slow, because the conformance suite has proven the seam; what meets the seam in a way of its own
-  says `every_engine`.
+- `slow`: it belongs to `make test-slow`; with `slow_on("postgres")`, on this engine. Above the seam, which the
+  conformance suite has proven, every engine but the first is slow: what meets it in a way of its own says
+  `every_engine`.
 - `timed`: it measures time, and so runs alone, after the others.
 """
 
 from __future__ import annotations
 
+import os
+import random
+import secrets
 import shutil
 import signal
 import sys
@@ -33,7 +36,7 @@ from tests.support.engines import (
     read_events_past_other_tests,
 )
 
-RUNTIME = Path(__file__).parent / "runtime"
+ABOVE_THE_SEAM = [Path(__file__).parent / folder for folder in ("runtime", "faults", "surfaces")]
 
 # No deadline per example: a slow moment of a busy machine is not a bug. A failure prints how to repeat it.
 settings.register_profile("headrace", deadline=None, print_blob=True)
@@ -65,6 +68,13 @@ def _servers() -> ModuleType:
     return servers
 
 
+def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
+    """Where only timed tests are wanted, do not even read the files that have none."""
+    if not config.option.markexpr.endswith("and timed") or collection_path.suffix != ".py":
+        return None
+    return "pytest.mark.timed" not in collection_path.read_text("utf-8") or None
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine_name" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("engines")
@@ -74,8 +84,8 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 def _on(test: pytest.Metafunc, name: str, *, is_first: bool) -> object:
     """The engine as a parameter of this test, slow or not."""
-    tell_nothing_new = not is_first and test.definition.path.is_relative_to(RUNTIME)
-    is_slow = tell_nothing_new and not test.definition.get_closest_marker("every_engine")
+    is_above = any(test.definition.path.is_relative_to(folder) for folder in ABOVE_THE_SEAM)
+    is_slow = is_above and not is_first and not test.definition.get_closest_marker("every_engine")
     if mark := test.definition.get_closest_marker("slow_on"):
         is_slow |= name in mark.args
     return pytest.param(name, marks=pytest.mark.slow if is_slow else ())
@@ -107,6 +117,14 @@ def url(engine_name: str, folder: Path) -> Iterator[str]:
 def app(url: str) -> Iterator[Headrace]:
     with Headrace(url, heartbeat=2.0, shutdown_timeout=5.0) as app:
         yield app
+
+
+@pytest.fixture
+def chance() -> random.Random:
+    """What happens by chance in a storm. A failure shows the seed, and HEADRACE_TEST_SEED repeats it."""
+    seed = int(os.environ.get("HEADRACE_TEST_SEED") or secrets.randbelow(1_000_000))
+    print(f"repeat it with HEADRACE_TEST_SEED={seed}")
+    return random.Random(seed)
 
 
 @pytest.fixture

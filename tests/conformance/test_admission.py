@@ -413,6 +413,7 @@ def some_candidates(chance: random.Random, name: str) -> list[Candidate]:
     ]
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("seed", range(4))
 def test_a_batch_is_admitted_as_its_candidates_would_be_one_after_the_other(
     engine: Engine, target: Engine, seed: int

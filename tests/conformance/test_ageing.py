@@ -65,6 +65,7 @@ def in_plain_turns(jobs: list[NewJob], rooms: list[int]) -> list[str]:
     return order
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("room", [1, 2, 5, None])
 @pytest.mark.parametrize("seed", range(4))
 def test_jobs_start_by_priority_and_age_together_and_in_turn(engine: Engine, seed: int, room: int | None) -> None:
@@ -97,6 +98,7 @@ OLD = {
 }
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("old", OLD.values(), ids=OLD)
 def test_a_stream_of_urgent_jobs_in_one_lane_starves_no_other(engine: Engine, old: NewJob) -> None:
     """Five points are worth fifty seconds, and within ten more it is its turn."""
@@ -191,6 +193,7 @@ def test_an_old_job_is_found_among_more_lanes_than_one_claim_looks_at(engine: En
     assert "old too" in [job_id for _ in range(3) for job_id in started(engine, 1)]
 
 
+@pytest.mark.slow_on("postgres")
 def test_all_lanes_are_served_if_there_are_more_than_one_claim_looks_at(engine: Engine) -> None:
     engine.insert([tenant(f"t{n:04}", f"t{n:04}", priority=n % 3) for n in range(1400)], now=NOW)
     begun: list[str] = []

@@ -112,6 +112,7 @@ def found(engine: Engine, which: Filter, limit: int, reach: int | None) -> list[
     raise AssertionError(f"the pages of {which} never end")
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("few", [0, 10, 2000])
 def test_every_question_has_the_answer_of_a_look_at_every_job(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, few: int

@@ -95,6 +95,7 @@ def an_end(chance: random.Random, claimed: Claim, at: int) -> list[Outcome]:
     return chance.choice(ways)
 
 
+@pytest.mark.slow_on("postgres")
 @at_any_room
 @pytest.mark.parametrize("seed", range(3))
 def test_after_a_mixed_life_the_order_is_that_of_the_rows(engine: Engine, seed: int, room: int) -> None:

@@ -461,6 +461,7 @@ def test_an_urgent_job_behind_a_shut_gate_keeps_nobody_waiting(engine: Engine) -
     assert sorted(started(engine)) == ["calm", "free"]
 
 
+@pytest.mark.slow_on("postgres")
 def test_three_hundred_lanes_all_get_served(engine: Engine) -> None:
     jobs = [keyed(f"k{lane:03}-{number}", f"k{lane:03}") for lane in range(300) for number in range(2)]
     engine.insert(jobs, now=NOW)

@@ -103,6 +103,7 @@ def cluster() -> Iterator[list[OwnRedis]]:
         yield nodes
 
 
+@pytest.mark.slow
 def test_a_store_is_on_the_node_that_holds_its_slot_whichever_is_asked(cluster: list[OwnRedis]) -> None:
     hosts = ",".join(f"127.0.0.1:{node.port}" for node in cluster)
     holders = set()

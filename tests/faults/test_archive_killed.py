@@ -25,6 +25,8 @@ from tests.faults.conftest import ROOT
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.slow
+
 JOBS = 3_000
 WEEK = 7 * 86_400_000
 
@@ -79,12 +81,11 @@ def found(app: Headrace) -> tuple[list[str], list[str]]:
             return live, archived
 
 
-def test_a_killed_sweep_loses_nothing_and_the_next_one_goes_on(app: Headrace) -> None:
+def test_a_killed_sweep_loses_nothing_and_the_next_one_goes_on(app: Headrace, chance: random.Random) -> None:
     names = complete_all(app)
-    rng = random.Random(time.time_ns())
     cut_off = 0
     for _ in range(6):
-        cut_off += kill_at_once(sweeper("sweep"), rng.uniform(0, 0.12))
+        cut_off += kill_at_once(sweeper("sweep"), chance.uniform(0, 0.12))
         live, archived = found(app)
         assert len(live) + len(archived) == JOBS, "lost, or found twice"
         assert {*live, *archived} == names
@@ -110,7 +111,9 @@ def test_sweeps_at_the_same_time_archive_each_job_once(app: Headrace) -> None:
     assert (live, len(archived), set(archived)) == ([], JOBS, names)
 
 
-def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(app: Headrace) -> None:
+def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(
+    app: Headrace, chance: random.Random
+) -> None:
     archive = app.hub.archive
     assert archive is not None
     now = app.clock.now()
@@ -119,9 +122,8 @@ def test_a_killed_drop_leaves_whole_partitions_and_the_next_one_drops_the_rest(a
         rows = [as_row(new_job(f"w{week}-{number}", created_at=moment, run_at=moment)) for number in range(20)]
         done = [replace(row, state=State.COMPLETED, started_at=moment, finished_at=moment) for row in rows]
         archive.add([row_of(Parcel(row, [], [])) for row in done], "weekly")
-    rng = random.Random(time.time_ns())
     for _ in range(5):
-        kill_at_once(sweeper("drop"), rng.uniform(0, 0.05))
+        kill_at_once(sweeper("drop"), chance.uniform(0, 0.05))
         partitions = archive.partitions()
         assert {partition.jobs for partition in partitions} <= {20}
         assert archive.count(Filter()) == 20 * len(partitions)

@@ -29,6 +29,8 @@ from tests.support.builders import succeed, want
 from tests.support.engines import KINDS
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.slow
+
 Start = Callable[..., "subprocess.Popen[str]"]
 
 
@@ -128,17 +130,18 @@ def rows_of(app: Headrace) -> list[JobRow]:
             return found
 
 
-def test_a_killed_backup_leaves_no_file_of_its_name(url: str, start: Start, tmp_path: Path) -> None:
+def test_a_killed_backup_leaves_no_file_of_its_name(
+    url: str, start: Start, tmp_path: Path, chance: random.Random
+) -> None:
     with Headrace(url) as app:
         fill(app.engine, 3000)
         before = contents(app.engine)
     (tmp_path / "shelf").mkdir()
     copy = tmp_path / "shelf" / "copy.db"
-    rng = random.Random(time.time_ns())
     for _ in range(4):
         process = start("headrace", "--url", url, "backup", str(copy), "--overwrite")
         eventually(lambda: any((tmp_path / "shelf").glob(".copy.db.*/part.db")) or process.poll() is not None)  # noqa: B023
-        time.sleep(rng.uniform(0, 0.1))
+        time.sleep(chance.uniform(0, 0.1))
         process.send_signal(signal.SIGKILL)
         process.wait()
         assert not copy.exists() or backups.examine(copy) == 3000
@@ -149,20 +152,19 @@ def test_a_killed_backup_leaves_no_file_of_its_name(url: str, start: Start, tmp_
 
 
 def test_a_killed_restore_is_gone_on_with_and_nobody_works_on_half_a_store(
-    url: str, spare_url: str, start: Start, tmp_path: Path
+    url: str, spare_url: str, start: Start, tmp_path: Path, chance: random.Random
 ) -> None:
     copy = tmp_path / "copy.db"
     with Headrace(url) as app:
         fill(app.engine, 3000, lease=600_000)
         app.admin.backup(copy)
         expected = {row.id for row in app.engine.desk.find(Filter(), 5000).jobs}
-    rng = random.Random(time.time_ns())
     with Headrace(spare_url) as app:
         app.admin.migrate()
         for _ in range(4):
             process = start("headrace", "restore", str(copy), spare_url)
             eventually(lambda: app.jobs.count() > 0 or process.poll() is not None)  # noqa: B023
-            time.sleep(rng.uniform(0, 0.2))
+            time.sleep(chance.uniform(0, 0.2))
             process.send_signal(signal.SIGKILL)
             process.wait()
             there = app.jobs.count()

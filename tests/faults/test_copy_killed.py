@@ -30,6 +30,8 @@ from tests.support.engines import KINDS, StoreUnderTest
 from tests.support.proxy import Proxy
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.slow
+
 JOBS = 5_000
 # The first engine with each of the others, both ways.
 FIRST = next(iter(KINDS))
@@ -175,12 +177,11 @@ def test_a_server_that_is_away_for_a_while_costs_nothing(course_of: Callable[[st
 
 
 def test_a_copy_killed_at_random_moments_ends_as_if_nothing_had_happened(
-    course_of: Callable[[str, str], Course],
+    course_of: Callable[[str, str], Course], chance: random.Random
 ) -> None:
     course = course_of(FIRST, next(reversed(KINDS)))
     fill(course.source, JOBS)
     before = contents(course.source)
-    rng = random.Random(20261115)
     kills = 0
     deadline = time.monotonic() + 300
     while True:
@@ -188,7 +189,7 @@ def test_a_copy_killed_at_random_moments_ends_as_if_nothing_had_happened(
         process = course.start()
         try:
             # The more it was killed the longer it may live: it has to come to its end at last.
-            out, _ = process.communicate(timeout=rng.uniform(0.1, 0.5) + kills * 0.15)
+            out, _ = process.communicate(timeout=chance.uniform(0.1, 0.5) + kills * 0.15)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()

@@ -8,15 +8,21 @@ import time
 from collections import defaultdict
 from types import SimpleNamespace
 
+import pytest
+
 from headrace import Headrace
 from tests.faults import crew_app
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.slow
+
 RANK = {"job.enqueued": 0, "job.started": 1, "job.stalled": 2, "job.released": 2, "job.completed": 3}
 
 
-def test_a_storm_of_kills_leaves_one_true_story_of_each_job(fleet: SimpleNamespace, url: str) -> None:
-    jobs, rng = 1000, random.Random(20261116)
+def test_a_storm_of_kills_leaves_one_true_story_of_each_job(
+    fleet: SimpleNamespace, url: str, chance: random.Random
+) -> None:
+    jobs = 1000
     app: Headrace = importlib.reload(crew_app).app
     with app:
         touch = app.task_by_name("touch")
@@ -29,7 +35,7 @@ def test_a_storm_of_kills_leaves_one_true_story_of_each_job(fleet: SimpleNamespa
                 time.sleep(0.01)
                 continue
             before = done
-            victim = rng.randrange(3)
+            victim = chance.randrange(3)
             workers[victim].kill()
             workers[victim].wait()
             workers[victim] = fleet.start(concurrency=4)

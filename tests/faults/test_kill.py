@@ -15,6 +15,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
 from tests.faults.conftest import stop
@@ -28,9 +30,11 @@ def _app(url: str) -> Headrace:
     return app
 
 
-def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(fleet: SimpleNamespace, url: str) -> None:
-    jobs, seed = 20_000, 20261115
-    rng = random.Random(seed)
+@pytest.mark.every_engine
+@pytest.mark.parametrize("jobs", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
+def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(
+    fleet: SimpleNamespace, url: str, chance: random.Random, jobs: int
+) -> None:
     with _app(url) as app:
         touch = app.task_by_name("touch")
         stored = app.enqueue_many([touch.bind(n) for n in range(jobs)])
@@ -39,11 +43,11 @@ def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(fleet: SimpleNamespa
         deadline = time.monotonic() + 4 * PATIENCE
         while (done := app.jobs.count(state="completed")) < jobs:
             assert time.monotonic() < deadline, app.queues()
-            time.sleep(0.3)
-            if done < before + 300:  # whoever kills them while they start sees none of them at work
+            time.sleep(0.02)
+            if done < before + jobs // 7:  # whoever kills them while they start sees none of them at work
                 continue
             before = done
-            victim = rng.randrange(4)
+            victim = chance.randrange(4)
             workers[victim].kill()
             workers[victim].wait()
             workers[victim] = fleet.start(concurrency=4)
@@ -152,6 +156,7 @@ def test_a_job_that_kills_its_workers_is_quarantined_with_the_evidence(fleet: Si
         assert app.enqueue("touch", 4).result(PATIENCE) == 8, "the next worker lives"
 
 
+@pytest.mark.slow
 def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
     with _app(url) as app:
         app.enqueue("boxed", str(tmp_path))
@@ -240,6 +245,7 @@ def test_a_signal_to_the_whole_group_drains_supervised_workers_and_does_not_hurr
         assert job.result(PATIENCE) == "attempt 1"
 
 
+@pytest.mark.slow
 def test_a_second_signal_to_the_supervisor_hurries_its_workers(
     fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:
@@ -270,6 +276,7 @@ def test_sigusr1_prints_every_stack_and_the_work_goes_on(fleet: SimpleNamespace,
         assert worker.wait(PATIENCE) == 0
 
 
+@pytest.mark.slow
 def test_a_busy_worker_may_be_asked_where_it_is_any_number_of_times(
     fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:
@@ -291,6 +298,7 @@ def test_a_busy_worker_may_be_asked_where_it_is_any_number_of_times(
         assert {job.refresh().attempt for job in jobs} == {1}
 
 
+@pytest.mark.slow
 def test_a_worker_that_has_run_its_number_of_jobs_is_replaced(fleet: SimpleNamespace, url: str) -> None:
     with _app(url) as app:
         supervisor = fleet.start(max_jobs=5, concurrency=1, prefetch=0)

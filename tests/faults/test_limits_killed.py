@@ -9,9 +9,13 @@ from subprocess import Popen
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
 from tests.support.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.slow
 
 MOST, JOBS, KILLS, MOST_ATTEMPTS = 5, 20, 3, 6
 # A start bears the time at which its worker asked for it. It may have had to wait until others had handed in what ended

@@ -9,6 +9,8 @@ import subprocess
 import sys
 import time
 
+import pytest
+
 from headrace import Headrace
 from headrace.core.buckets import EVER, HOUR, MINUTE, TEN_SECONDS
 from headrace.core.pages import Group
@@ -18,11 +20,13 @@ from headrace.runtime.metric_reading import jobs_in
 from tests.faults.conftest import ROOT
 from tests.support.waiting import eventually
 
+pytestmark = pytest.mark.slow
 PAGES, JOBS = 600, 7
 FOLD = """
 import sys
 from headrace import Headrace
 from headrace.runtime.folding import Folder
+
 app = Headrace(sys.argv[1])
 folder = Folder(app.engine, app.settings)
 while True:
@@ -45,8 +49,7 @@ def completed(app: Headrace) -> list[int]:
     ]
 
 
-def test_whoever_is_killed_each_event_counts_once(url: str) -> None:
-    rng = random.Random(time.time_ns())
+def test_whoever_is_killed_each_event_counts_once(url: str, chance: random.Random) -> None:
     with Headrace(url) as app:
         jobs = [str(number) for number in range(JOBS)]
         for number in range(PAGES):
@@ -58,7 +61,7 @@ def test_whoever_is_killed_each_event_counts_once(url: str) -> None:
             process = folding(url)
             try:
                 eventually(lambda: completed(app)[-1] > before)  # noqa: B023
-                time.sleep(rng.uniform(0, 0.03))
+                time.sleep(chance.uniform(0, 0.03))
             finally:
                 process.send_signal(signal.SIGKILL)
                 process.wait()

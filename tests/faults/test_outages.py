@@ -127,6 +127,8 @@ def test_the_longest_pauses_add_up_to_less_than_what_is_promised() -> None:
     assert breaker._PAUSE_LONGEST + work._OUTAGE_LONGEST < PROMISED
 
 
+@pytest.mark.timed
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_server_that_restarts_under_load_loses_nothing(
     server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str, mode: Mode
@@ -147,6 +149,8 @@ def test_a_server_that_restarts_under_load_loses_nothing(
         assert [worker.poll() for worker in workers] == [None, None]
 
 
+@pytest.mark.timed
+@pytest.mark.slow
 def test_a_server_that_is_away_for_a_while_is_met_by_fast_refusals_and_then_by_everybody(
     server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str
 ) -> None:
@@ -170,6 +174,7 @@ def test_a_server_that_is_away_for_a_while_is_met_by_fast_refusals_and_then_by_e
         assert worker.poll() is None
 
 
+@pytest.mark.slow
 def test_connections_that_are_cut_again_and_again_lose_nothing(
     server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str
 ) -> None:
@@ -185,6 +190,7 @@ def test_connections_that_are_cut_again_and_again_lose_nothing(
         assert [worker.poll() for worker in workers] == [None, None]
 
 
+@pytest.mark.slow
 def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_back(
     server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:
@@ -208,6 +214,7 @@ def told(job: Job[object], event: str) -> Callable[[], bool]:
     return lambda: any(entry.event == event for entry in job.history())
 
 
+@pytest.mark.slow
 def test_a_worker_comes_back_with_one_job_and_doubles_it_from_turn_to_turn(
     server: PostgresServer | RedisServer, url: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:

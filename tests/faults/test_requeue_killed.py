@@ -23,6 +23,8 @@ from tests.faults.conftest import ROOT
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually
 
+pytestmark = pytest.mark.slow
+
 JOBS = 4_000
 REQUEUED = LetterFilter(statuses=("requeued",))
 
@@ -56,8 +58,9 @@ def check_each_record_with_its_job(app: Headrace) -> None:
     assert set(seen) <= {("pending", 0, State.FAILED), ("requeued", 1, State.PENDING)}
 
 
-def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(app: Headrace, url: str) -> None:
-    rng = random.Random(time.time_ns())
+def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(
+    app: Headrace, url: str, chance: random.Random
+) -> None:
     cut_off = 0
     for _ in range(4):
         before = app.engine.letters.count(REQUEUED)
@@ -66,7 +69,7 @@ def test_a_killed_requeue_leaves_whole_records_and_the_next_one_does_the_rest(ap
             at_end.callback(process.wait)
             at_end.callback(process.kill)
             eventually(lambda: app.engine.letters.count(REQUEUED) > before or process.poll() is not None)  # noqa: B023
-            time.sleep(rng.uniform(0, 0.05))
+            time.sleep(chance.uniform(0, 0.05))
             process.send_signal(signal.SIGKILL)
         cut_off += app.dead.count() > 0
         check_each_record_with_its_job(app)

@@ -7,9 +7,13 @@ from collections import Counter
 from statistics import median
 from types import SimpleNamespace
 
+import pytest
+
 from headrace import Headrace
 from tests.faults import crew_app
 from tests.support.waiting import eventually
+
+pytestmark = pytest.mark.slow
 
 SCHEDULES = 40
 ROUNDS = 6
@@ -50,6 +54,7 @@ def _check_each_occurrence(app: Headrace) -> list[float]:
     return late
 
 
+@pytest.mark.timed
 def test_several_processes_fire_many_schedules_each_occurrence_once_and_none_early(
     fleet: SimpleNamespace, url: str
 ) -> None:

@@ -8,6 +8,8 @@ from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 
+import pytest
+
 from headrace.core.settings import Settings
 from tests.faults.test_kill import _app
 from tests.support.waiting import eventually
@@ -59,13 +61,16 @@ def test_a_step_killed_in_its_middle_is_done_again_and_the_one_before_is_not(
         assert traces(tmp_path) == ["one", "two", "two"]
 
 
-def test_a_storm_of_kills_repeats_no_step_that_was_stored(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:
-    names, rng = [f"job{n}" for n in range(8)], random.Random(20261115)
+@pytest.mark.slow
+def test_a_storm_of_kills_repeats_no_step_that_was_stored(
+    fleet: SimpleNamespace, url: str, tmp_path: Path, chance: random.Random
+) -> None:
+    names = [f"job{n}" for n in range(8)]
     with _app(url) as app:
         jobs = [app.enqueue("long_journey", str(tmp_path), name) for name in names]
         (tmp_path / "traces").touch()
         for _ in range(4):
-            so_far = len(traces(tmp_path)) + rng.randint(5, 30)
+            so_far = len(traces(tmp_path)) + chance.randint(5, 30)
             worker = fleet.start(concurrency=4)
             eventually(partial(_has_traces, tmp_path, so_far), what=f"step {so_far} of all")
             worker.kill()

@@ -26,10 +26,10 @@ from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch
 from tests.runtime.cargo import contents, fill, letters, without_nul
 from tests.support.builders import lease_of, new_job, rows, schedule, states, succeed, want, worker_row
-from tests.support.engines import KINDS, StoreUnderTest
+from tests.support.cases import PAIRS
+from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
-PAIRS = [(source, target) for source in KINDS for target in KINDS]
 JOBS = 600  # more than two pages
 
 

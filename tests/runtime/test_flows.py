@@ -215,6 +215,7 @@ def test_nothing_or_what_is_no_call_is_refused(make: Callable[..., Any], parts: 
         make(*parts)
 
 
+@pytest.mark.slow
 def test_ten_thousand_results_go_into_one_job(app: Headrace, give: AnyTask) -> None:
     @app.task
     def total(numbers: list[int]) -> int:

@@ -89,6 +89,7 @@ def crowd() -> Iterator[Crowd]:
 # -- rates
 
 
+@pytest.mark.timed
 def test_a_rate_is_kept_by_three_workers_and_its_end_lets_the_rest_run_at_once(
     app: Headrace, start_three: Callable[[], None]
 ) -> None:
@@ -113,6 +114,7 @@ def test_a_rate_is_kept_by_three_workers_and_its_end_lets_the_rest_run_at_once(
     assert len(times) >= 0.5 * fair, "the rate was not made use of"  # on a machine that stalls, tokens are lost
 
 
+@pytest.mark.timed
 def test_a_rule_takes_effect_in_running_workers_within_a_second(app: Headrace, start_three: Callable[[], None]) -> None:
     task = app.task(name="nap")(lambda: threading.Event().wait(0.01))
     start_three()

@@ -95,6 +95,7 @@ def test_workers_tell_what_they_have(app: Headrace) -> None:
     assert told == {able.id: ["gpu", "region:eu"], plain.id: []}
 
 
+@pytest.mark.timed
 @pytest.mark.parametrize("option", [{"needs": ["gpu"]}, {"rate_key": "ann"}, {"concurrency_key": "ann"}, {}])
 def test_a_delayed_job_starts_when_it_is_due_whatever_it_waits_for_besides(
     app: Headrace, task: Task[[], None, None], option: dict[str, Any]

@@ -40,6 +40,7 @@ def healthy(app: Headrace) -> float | None:
     return StoreReadings(app.engine, app.settings).value("workers_healthy", {}, None)
 
 
+@pytest.mark.slow
 def test_a_timekeeper_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -72,6 +73,7 @@ def test_a_worker_loop_that_hangs_is_seen(app: Headrace, monkeypatch: pytest.Mon
         eventually(lambda: not stalled(app), "a stall that is over")
 
 
+@pytest.mark.slow
 @pytest.mark.engines("sqlite")
 def test_a_worker_that_ends_while_it_is_stalled_leaves_nothing_behind(
     app: Headrace, monkeypatch: pytest.MonkeyPatch

@@ -110,7 +110,11 @@ def full() -> Iterator[Store]:
 
 
 # In this order: neither to discard plans nor to analyze a store is ever undone.
-STAGES = ["prepared when new", "analyzed when young", "prepared when empty", "analyzed when empty", "analyzed"]
+FAST = ["prepared when new", "analyzed when young"]
+MILLION = [
+    pytest.param(stage, marks=pytest.mark.slow) for stage in ("prepared when empty", "analyzed when empty", "analyzed")
+]
+STAGES = [*FAST, *MILLION]
 
 
 @pytest.fixture(scope="module", params=STAGES)

@@ -27,6 +27,7 @@ from urllib.parse import urlsplit
 
 import click
 import pytest
+from _pytest.mark import ParameterSet
 
 import headrace
 import headrace.testing
@@ -98,7 +99,13 @@ def with_python() -> list[str]:
     return [name for name in found if engines_of(PAGES[name]) <= set(KINDS)]
 
 
-@pytest.mark.parametrize("name", with_python())
+def examples() -> list[ParameterSet]:
+    """Those that everybody reads first; the others take a while."""
+    first = ("README.md", "docs/tutorial.md")
+    return [pytest.param(name, marks=() if name in first else pytest.mark.slow) for name in with_python()]
+
+
+@pytest.mark.parametrize("name", examples())
 def test_every_python_example_runs_and_gives_what_the_page_says(name: str) -> None:
     done = run_page(PAGES[name].path)
     assert done.returncode == 0, done.stderr

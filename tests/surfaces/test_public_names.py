@@ -18,6 +18,7 @@ import pytest
 
 import headrace
 import headrace.testing
+from tests.support.cases import check_each
 
 ROOT = Path(__file__).parents[2]
 
@@ -182,12 +183,14 @@ def test_every_name_that_is_offered_exists_and_the_list_is_sorted(module: Module
         module.no_such_name  # noqa: B018
 
 
-@pytest.mark.parametrize("name", [*headrace.__all__, *headrace.testing.__all__])
-def test_every_name_that_is_offered_says_what_it_is(name: str) -> None:
-    thing = getattr(headrace, name, None) or getattr(headrace.testing, name)
-    own = thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__
-    assert own, f"{name} has no docstring of its own"
-    assert own.strip()[0].isupper()
+def test_every_name_that_is_offered_says_what_it_is() -> None:
+    def check(name: str) -> None:
+        thing = getattr(headrace, name, None) or getattr(headrace.testing, name)
+        own = thing.__dict__.get("__doc__") if isinstance(thing, type) else thing.__doc__
+        assert own, f"{name} has no docstring of its own"
+        assert own.strip()[0].isupper()
+
+    check_each([*headrace.__all__, *headrace.testing.__all__], check)
 
 
 def test_nothing_that_is_promised_is_missing_and_nothing_else_is_offered() -> None:
@@ -195,9 +198,11 @@ def test_nothing_that_is_promised_is_missing_and_nothing_else_is_offered() -> No
     assert set(headrace.testing.__all__) == PROMISED_KIT
 
 
-@pytest.mark.parametrize("name", PROMISED)
-def test_every_attribute_that_is_promised_is_there(name: str) -> None:
-    assert set(PROMISED[name].split()) <= attributes(getattr(headrace, name))
+def test_every_attribute_that_is_promised_is_there() -> None:
+    def check(name: str) -> None:
+        assert set(PROMISED[name].split()) <= attributes(getattr(headrace, name))
+
+    check_each(PROMISED, check)
 
 
 def test_the_facade_of_jobs_has_all_that_is_promised() -> None:
@@ -215,10 +220,13 @@ def test_the_facade_of_metrics_has_all_that_is_promised() -> None:
         assert set(PROMISED_METRICS.split()) <= set(dir(app.metrics))
 
 
-@pytest.mark.parametrize(("name", "base"), PROMISED_ERRORS.items())
-def test_every_error_can_be_caught_as_what_it_is(name: str, base: type[BaseException]) -> None:
-    assert issubclass(getattr(headrace, name), base)
-    assert issubclass(getattr(headrace, name), Exception)
+def test_every_error_can_be_caught_as_what_it_is() -> None:
+    def check(case: tuple[str, type[BaseException]]) -> None:
+        name, base = case
+        assert issubclass(getattr(headrace, name), base)
+        assert issubclass(getattr(headrace, name), Exception)
+
+    check_each(PROMISED_ERRORS.items(), check)
 
 
 def test_the_errors_are_drawn_as_they_are() -> None:

@@ -188,6 +188,7 @@ def every_minute(start: datetime, days: int) -> Iterator[datetime]:
     return (start + timedelta(minutes=number) for number in range(days * 1440))
 
 
+@pytest.mark.slow
 @settings(max_examples=50)
 @given(expressions(), st.datetimes(datetime(1995, 1, 1), datetime(2090, 1, 1)))
 def test_it_agrees_with_a_reader_that_looks_at_every_minute(text: str, start: datetime) -> None:

@@ -8,9 +8,7 @@ import pytest
 
 from headrace.app.moving import Move, Step
 from headrace.engines.protocol import Engine
-from tests.support.engines import KINDS
 
-PAIRS = [(source, target) for source in KINDS for target in KINDS]
 JOBS = 700  # more than two pages
 
 

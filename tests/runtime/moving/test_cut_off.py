@@ -12,13 +12,14 @@ from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
-from tests.runtime.moving.kit import ELSEWHERE, JOBS, PAIRS, cut_off, finish, move, unchanged
+from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, finish, move, unchanged
 from tests.support.builders import (
     new_job,
     states,
     succeed,
     want,
 )
+from tests.support.cases import PAIRS
 from tests.support.engines import KINDS, StoreUnderTest
 
 # -- cut off and gone on with

@@ -14,7 +14,7 @@ from headrace.core.model import Changes, Filter, Notice
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from tests.runtime.cargo import by_force, claim_from, contents, fill, letters, without_nul
-from tests.runtime.moving.kit import ELSEWHERE, JOBS, PAIRS, cut_off, move
+from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, move
 from tests.support.builders import (
     fail,
     new_job,
@@ -23,6 +23,7 @@ from tests.support.builders import (
     states,
     succeed,
 )
+from tests.support.cases import PAIRS
 from tests.support.engines import StoreUnderTest
 
 # -- into a store in use

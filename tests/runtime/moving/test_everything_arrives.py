@@ -18,7 +18,7 @@ from headrace.core.timetable import Occurrence
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul
-from tests.runtime.moving.kit import JOBS, PAIRS, cut_off, finish, move
+from tests.runtime.moving.kit import JOBS, cut_off, finish, move
 from tests.support.builders import (
     fail,
     new_job,
@@ -30,6 +30,7 @@ from tests.support.builders import (
     succeed,
     want,
 )
+from tests.support.cases import PAIRS
 from tests.support.engines import KINDS, StoreUnderTest
 
 # -- all is carried
@@ -413,6 +414,7 @@ def test_an_empty_store_can_be_moved(source: Engine, target: Engine) -> None:
     assert source.porter.notice() is not None
 
 
+@pytest.mark.slow
 def test_heavy_jobs_are_carried_a_few_at_a_time(
     source: Engine, target: Engine, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -14,7 +14,7 @@ from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, without_nul
-from tests.runtime.moving.kit import JOBS, PAIRS, cut_off, move
+from tests.runtime.moving.kit import JOBS, cut_off, move
 from tests.support.builders import (
     fail,
     lease_of,
@@ -29,6 +29,7 @@ from tests.support.builders import (
     want,
     worker_row,
 )
+from tests.support.cases import PAIRS
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 

@@ -251,6 +251,7 @@ def by_django_with_a_transaction_by_hand(url: str) -> Iterator[Lender]:
 
 # -- all of them, by names whose last word may be a driver
 
+PLAIN = ("psycopg", "SQLAlchemy session psycopg")
 OPTIONAL = {"aiosqlite", "asyncpg", "psycopg2"}
 
 
@@ -299,13 +300,15 @@ ASYNC_LENDERS: dict[str, dict[str, Callable[[str], AbstractAsyncContextManager[A
 
 
 def each_of(every: Mapping[str, Mapping[str, object]]) -> pytest.MarkDecorator:
-    """Each of the engines of this run with each lender whose driver is here."""
+    """Each of the engines of this run with each lender whose driver is here; fast are those of SQLite, and two more."""
     cases = []
     for engine, name in [(engine, name) for engine, kinds in every.items() if engine in KINDS for name in kinds]:
         driver = name.rpartition(" ")[2]
         missing = driver in OPTIONAL and importlib.util.find_spec(driver) is None
-        mark = pytest.mark.skipif(missing, reason=f"{driver} is not installed")
-        cases.append(pytest.param(engine, name, marks=mark, id=f"{engine}-{name}"))
+        marks = [pytest.mark.skipif(missing, reason=f"{driver} is not installed")]
+        if engine != "sqlite" and name not in PLAIN:
+            marks.append(pytest.mark.slow)
+        cases.append(pytest.param(engine, name, marks=marks, id=f"{engine}-{name}"))
     return pytest.mark.parametrize(("database", "lender_name"), cases)
 
 

@@ -11,6 +11,7 @@ from headrace.core.access import Role
 from headrace.testing import drain
 from headrace.web.api.table import Endpoint
 from headrace.web.api.tables import ENDPOINTS
+from tests.support.cases import check_each
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import bearer
@@ -43,29 +44,36 @@ def path_of(endpoint: Endpoint) -> str:
 
 
 @pytest.mark.engines("sqlite")
-@pytest.mark.parametrize("endpoint", ENDPOINTS, ids=lambda endpoint: endpoint.name)
-def test_each_endpoint_answers_only_who_has_its_role(app: Headrace, endpoint: Endpoint) -> None:
-    there = Api(app.asgi(tokens=[f"{role}={token}" for role, token in TOKENS.items()]))
-    may: dict[Role, set[str]] = {
-        "viewer": {"viewer", "admin"},
-        "worker": {"worker", "admin"},
-        "admin": {"admin"},
-    }
-    for role, token in TOKENS.items():
-        # A stream would never end, so it is asked for what it refuses.
-        told = there(endpoint.method, f"{path_of(endpoint)}?limit=no", headers=bearer(token), content=b"no JSON")
-        if role in may[endpoint.role]:
-            assert told.status_code != 403, told.text
-        else:
-            assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forbidden")
-    assert there(endpoint.method, path_of(endpoint)).status_code == 401
+def test_each_endpoint_answers_only_who_has_its_role(app: Headrace) -> None:
+    there = Api(app.asgi(tokens=[f"{role}={token}" for role, token in TOKENS.items()], rate=None))
+
+    def check(endpoint: Endpoint) -> None:
+        may: dict[Role, set[str]] = {
+            "viewer": {"viewer", "admin"},
+            "worker": {"worker", "admin"},
+            "admin": {"admin"},
+        }
+        for role, token in TOKENS.items():
+            # A stream would never end, so it is asked for what it refuses.
+            told = there(endpoint.method, f"{path_of(endpoint)}?limit=no", headers=bearer(token), content=b"no JSON")
+            if role in may[endpoint.role]:
+                assert told.status_code != 403, told.text
+            else:
+                assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:forbidden")
+        assert there(endpoint.method, path_of(endpoint)).status_code == 401
+
+    check_each(ENDPOINTS, check)
 
 
 @pytest.mark.engines("sqlite")
-@pytest.mark.parametrize("endpoint", [one for one in ENDPOINTS if one.method != "GET"], ids=lambda one: one.name)
-def test_each_write_is_refused_by_a_server_that_only_shows(app: Headrace, endpoint: Endpoint) -> None:
-    told = Api(app.asgi(read_only=True))(endpoint.method, path_of(endpoint), json={})
-    assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:read-only")
+def test_each_write_is_refused_by_a_server_that_only_shows(app: Headrace) -> None:
+    there = Api(app.asgi(read_only=True, rate=None))
+
+    def check(endpoint: Endpoint) -> None:
+        told = there(endpoint.method, path_of(endpoint), json={})
+        assert (told.status_code, told.json()["type"]) == (403, "urn:headrace:read-only")
+
+    check_each([one for one in ENDPOINTS if one.method != "GET"], check)
 
 
 def test_names_of_endpoints_are_unique_and_lists_have_limits() -> None:

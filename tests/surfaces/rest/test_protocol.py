@@ -258,6 +258,7 @@ def test_what_makes_no_sense_is_refused(api: Api, path: str, body: dict[str, Any
     api.refused("POST", f"/worker/{path}", 422, json=body)
 
 
+@pytest.mark.slow
 def test_a_worker_in_node_claims_renews_fails_once_retries_and_completes(app: Headrace) -> None:
     node = shutil.which("node")
     if node is None:

@@ -69,6 +69,7 @@ def test_the_description_is_of_openapi_3_1_and_tells_where_it_is_mounted(app: He
     assert described == {(endpoint.method, endpoint.path) for endpoint in ENDPOINTS}
 
 
+@pytest.mark.slow
 def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Headrace) -> None:
     asgi = stocked.asgi(rate=None, tokens=["5f2a"])
     schema = schemathesis.openapi.from_dict(described()).exclude(path="/events")  # a stream never ends
@@ -97,6 +98,7 @@ def test_every_answer_to_made_up_requests_is_one_that_is_described(stocked: Head
     assert {200, 404, 422} <= answered.keys()
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
 @given(path=st.text(max_size=40), body=st.binary(max_size=200))
 def test_no_path_and_no_body_makes_it_fail(path: str, body: bytes) -> None:

@@ -13,6 +13,8 @@ from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.site import serve
 from tests.surfaces.web.pages.tasks import populate
 
+pytestmark = pytest.mark.slow
+
 Visit = Callable[[str], Page]
 
 

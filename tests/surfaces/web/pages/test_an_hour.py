@@ -14,9 +14,12 @@ import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import CDPSession, Page
 
 from headrace import Headrace
+
+pytestmark = pytest.mark.slow
 
 LOOKS = int(os.environ.get("HEADRACE_TEST_LOOKS", "60"))
 OURS = [tracemalloc.Filter(True, f"*/{name}/*") for name in ("headrace", "starlette", "uvicorn", "jinja2", "h11")]

@@ -17,6 +17,8 @@ from tests.surfaces.web.pages.test_acting import answer, press, told
 from tests.surfaces.web.pages.test_live import REMEMBER, REMEMBERED
 from tests.surfaces.web.pages.test_looks import violations
 
+pytestmark = pytest.mark.slow
+
 Visit = Callable[[str], Page]
 
 

@@ -5,9 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace
+
+pytestmark = pytest.mark.slow
 
 
 def heading(page: Page) -> Any:

@@ -12,6 +12,8 @@ from headrace import Headrace
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.pages.site import Site
 
+pytestmark = pytest.mark.slow
+
 REMEMBER = "window.rememberedByThisVeryDocument = true"
 REMEMBERED = "window.rememberedByThisVeryDocument === true"
 

@@ -13,6 +13,8 @@ from headrace import Headrace
 from tests.surfaces.web.pages.browser import SHOTS
 from tests.surfaces.web.pages.tasks import populate
 
+pytestmark = pytest.mark.slow
+
 PATHS = {
     "overview": "/",
     "queues": "/queues",

@@ -11,6 +11,8 @@ from playwright.sync_api import Page, expect
 from headrace import Headrace, Job
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 QUEUE = "sums"
 Tasks = dict[str, Any]
 
