@@ -11,6 +11,7 @@ A test that uses `engine_name`, by whatever fixture, runs once for each engine o
 
 from __future__ import annotations
 
+import gc
 import os
 import random
 import secrets
@@ -69,26 +70,45 @@ def _servers() -> ModuleType:
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Where only timed tests are wanted, do not even read the files that have none."""
-    if not config.option.markexpr.endswith("and timed") or collection_path.suffix != ".py":
+    """Do not even load the files in which the tier that is run has no test; there are hundreds."""
+    if collection_path.suffix != ".py":
         return None
-    return "pytest.mark.timed" not in collection_path.read_text("utf-8") or None
+    text = collection_path.read_text("utf-8")
+    has_none = _runs_only_timed(config) and "pytest.mark.timed" not in text
+    return has_none or (_leaves_out_slow(config) and "\npytestmark = pytest.mark.slow\n" in text) or None
+
+
+def _runs_only_timed(config: pytest.Config) -> bool:
+    return str(config.option.markexpr).endswith(" and timed")
+
+
+def _leaves_out_slow(config: pytest.Config) -> bool:
+    return str(config.option.markexpr).startswith("not slow ")
+
+
+def pytest_collection_finish() -> None:
+    """Thousands of tests are no garbage: without this every collection would look at them again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     if "engine_name" in metafunc.fixturenames:
         mark = metafunc.definition.get_closest_marker("engines")
         names = [name for name in KINDS if mark is None or name in mark.args]
-        metafunc.parametrize("engine_name", [_on(metafunc, name, is_first=name == names[0]) for name in names])
+        slow = {name for name in names if _is_slow(metafunc, name, is_first=name == names[0])}
+        if _leaves_out_slow(metafunc.config) and len(slow) < len(names):
+            names = [name for name in names if name not in slow]
+        marks = {name: [pytest.mark.slow] if name in slow else [] for name in names}
+        metafunc.parametrize("engine_name", [pytest.param(name, marks=marks[name]) for name in names])
 
 
-def _on(test: pytest.Metafunc, name: str, *, is_first: bool) -> object:
-    """The engine as a parameter of this test, slow or not."""
+def _is_slow(test: pytest.Metafunc, name: str, *, is_first: bool) -> bool:
     is_above = any(test.definition.path.is_relative_to(folder) for folder in ABOVE_THE_SEAM)
     is_slow = is_above and not is_first and not test.definition.get_closest_marker("every_engine")
     if mark := test.definition.get_closest_marker("slow_on"):
         is_slow |= name in mark.args
-    return pytest.param(name, marks=pytest.mark.slow if is_slow else ())
+    return is_slow
 
 
 def pytest_sessionfinish() -> None:

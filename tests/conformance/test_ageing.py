@@ -220,7 +220,7 @@ def test_shut_lanes_hide_no_open_one_and_keep_nobody_busy(engine: Engine) -> Non
     pytest.fail("five claims did not find it")
 
 
-@pytest.mark.slow_on("postgres")
+@pytest.mark.slow
 def test_three_hundred_lanes_share_a_single_slot_and_the_more_urgent_goes_first(engine: Engine) -> None:
     names = [f"t{lane:03}" for lane in range(300)]
     engine.insert([tenant(f"{name}-{number}", name) for name in names for number in range(4)], now=NOW)

@@ -476,7 +476,7 @@ def test_three_hundred_lanes_all_get_served(engine: Engine) -> None:
     assert sorted(again) == [f"k{lane:03}-1" for lane in range(300)]
 
 
-@pytest.mark.slow_on("postgres")
+@pytest.mark.slow
 def test_three_hundred_lanes_share_a_single_slot(engine: Engine) -> None:
     """However they were submitted: nobody has a second turn long before another one's first."""
     engine.insert(

@@ -144,6 +144,7 @@ def move_slot(cluster: list[OwnRedis], slot: int, source: OwnRedis, target: OwnR
 # -- a sentinel
 
 
+@pytest.mark.slow
 def test_after_a_failover_the_new_master_is_found() -> None:
     with ExitStack() as at_end:
         first = at_end.enter_context(OwnRedis())

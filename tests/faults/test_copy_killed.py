@@ -189,7 +189,7 @@ def test_a_copy_killed_at_random_moments_ends_as_if_nothing_had_happened(
         process = course.start()
         try:
             # The more it was killed the longer it may live: it has to come to its end at last.
-            out, _ = process.communicate(timeout=chance.uniform(0.1, 0.5) + kills * 0.15)
+            out, _ = process.communicate(timeout=chance.uniform(0.1, 0.5) + kills * 0.5)
         except subprocess.TimeoutExpired:
             process.kill()
             process.communicate()

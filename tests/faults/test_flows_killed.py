@@ -23,6 +23,7 @@ SIZE = 1000
 BLUR = timedelta(seconds=0.3)
 
 
+@pytest.mark.timed
 def test_every_job_of_a_random_graph_ends_as_it_has_to_though_workers_are_killed(
     fleet: SimpleNamespace, url: str, chance: random.Random
 ) -> None:

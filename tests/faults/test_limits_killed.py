@@ -72,6 +72,7 @@ def _most_at_once(jobs: list[Job[Any]], died: dict[int, float]) -> int:
     return most
 
 
+@pytest.mark.timed
 def test_a_concurrency_holds_over_three_processes_that_are_killed_and_slots_return(
     fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:
@@ -99,6 +100,7 @@ def test_a_concurrency_holds_over_three_processes_that_are_killed_and_slots_retu
         assert _most_at_once(jobs, died) <= MOST
 
 
+@pytest.mark.timed
 def test_the_key_of_a_killed_holder_is_free_for_the_next_and_never_held_twice(
     fleet: SimpleNamespace, url: str, tmp_path: Path
 ) -> None:

@@ -200,7 +200,7 @@ def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_b
         eventually((tmp_path / "began-1").exists)
         proxy.pause()
         (tmp_path / "go-1").touch()
-        fleet.start(lease=3, heartbeat=0.5)
+        fleet.start(lease=900, heartbeat=0.5)
         eventually((tmp_path / "began-2").exists, what="the second attempt")
         proxy.resume()
         eventually(told(job, "lease lost"), what="'lease lost' in the history")

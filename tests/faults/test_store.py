@@ -125,7 +125,7 @@ class _Flaky:
 
 
 def test_lost_replies_lose_no_job_and_accept_no_result_twice(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    with Headrace(url, lease=1, heartbeat=0.3) as app:
+    with Headrace(url, lease=1, heartbeat=0.3, max_crashes=None) as app:
 
         @app.task(retry=20)
         def double(n: int) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Headrace, JobCancelled, LeaseLost, Worker, current_job
+from headrace import Headrace, JobCancelled, LeaseLost, Retry, Worker, current_job
 from tests.runtime import shop
 from tests.support.gates import SOON, Gate, filings, through
 from tests.support.waiting import PATIENCE, eventually
@@ -56,7 +56,7 @@ def test_a_failed_job_stays_failed_when_it_is_cancelled(app: Headrace, worker: W
 
 
 def test_a_retry_that_is_due_later_can_be_cancelled(app: Headrace, worker: Worker) -> None:
-    @app.task(retry=1)
+    @app.task(retry=Retry(limit=1, base=3600))
     def flaky() -> None:
         raise OSError("away")
 

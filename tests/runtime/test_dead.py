@@ -369,7 +369,7 @@ def test_a_worker_requeues_in_its_upkeep(app: Headrace) -> None:
         return len(runs)
 
     job = flaky.enqueue()
-    with app.worker(dead_requeue_after=0.2):
+    with app.worker(dead_requeue_after=1.5):
         assert job.wait(PATIENCE) is State.FAILED
         deadline = time.monotonic() + PATIENCE
         while job.refresh().state is not State.COMPLETED:

@@ -55,6 +55,7 @@ def with_claims(_: Sequence[Outcome], answer: Exchanged) -> bool:
     return bool(answer.claims)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ends_meanwhile", [True, False])
 def test_what_was_begun_before_an_outage_longer_than_the_lease_is_not_taken_for_a_lost_claim(
     url: str, monkeypatch: pytest.MonkeyPatch, ends_meanwhile: bool

@@ -283,6 +283,7 @@ def test_a_job_can_be_changed_when_it_has_arrived_and_not_before(
     assert (job.state, job.spooled) == ("cancelled", False)
 
 
+@pytest.mark.slow
 def test_a_job_that_the_server_refuses_is_told_as_failed(
     app: Headrace, outage: Outage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -330,6 +331,7 @@ with Headrace(sys.argv[1], spool=sys.argv[2]) as app:
 """
 
 
+@pytest.mark.slow
 def test_several_processes_share_a_spool(app: Headrace, outage: Outage, folder: Path) -> None:
     outage.begin()
     command = [sys.executable, "-c", _PRODUCER, outage.url, str(folder / "spool.db")]
@@ -346,6 +348,7 @@ def test_several_processes_share_a_spool(app: Headrace, outage: Outage, folder: 
         assert mine == sorted(mine), "the jobs of each are in its order"
 
 
+@pytest.mark.slow
 def test_a_worker_process_forwards_what_others_left(outage: Outage, folder: Path) -> None:
     outage.begin()
     with spooling(outage, folder) as app:

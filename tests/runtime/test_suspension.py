@@ -104,7 +104,7 @@ def test_a_task_that_catches_all_errors_is_suspended_all_the_same(app: Headrace,
     @app.task
     def careless() -> str:
         try:
-            current_job().sleep(0.02)
+            current_job().sleep(0.5)
         except Exception as error:
             caught.append(error)
         return "rested"
@@ -265,7 +265,7 @@ def test_a_wrong_event_is_refused(app: Headrace, job: Any, name: str, data: Any,
         app.signal(job, name, data)
 
 
-@pytest.mark.parametrize("timeout", [0, 0.02])
+@pytest.mark.parametrize("timeout", [0, 0.5])
 def test_an_event_that_came_while_the_run_went_on_is_found_before_it_gives_up(
     app: Headrace, worker: Worker, timeout: float
 ) -> None:

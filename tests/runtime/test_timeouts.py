@@ -199,6 +199,8 @@ def test_an_async_backoff_function_is_asked_about_a_timeout_too(app: Headrace, w
     assert asked == [(1, "JobTimeout")]
 
 
+@pytest.mark.timed
+@pytest.mark.slow
 def test_a_process_over_time_is_killed_however_stubborn(app: Headrace, worker: Worker, folder: Path) -> None:
     started = folder / "started"
     task = app.task(isolation="process", timeout=3, retry=0)(shop.ignore_everything_for_ever)

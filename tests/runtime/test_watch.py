@@ -40,6 +40,7 @@ def healthy(app: Headrace) -> float | None:
     return StoreReadings(app.engine, app.settings).value("workers_healthy", {}, None)
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 def test_a_timekeeper_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
@@ -63,6 +64,8 @@ def test_a_timekeeper_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
         assert any("its timekeeper goes on" in line.getMessage() for line in caplog.records)
 
 
+@pytest.mark.slow
+@pytest.mark.timed
 @pytest.mark.engines("sqlite")
 def test_a_worker_loop_that_hangs_is_seen(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     with app.worker(heartbeat=0.1, lease=0.5):
@@ -73,6 +76,7 @@ def test_a_worker_loop_that_hangs_is_seen(app: Headrace, monkeypatch: pytest.Mon
         eventually(lambda: not stalled(app), "a stall that is over")
 
 
+@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.engines("sqlite")
 def test_a_worker_that_ends_while_it_is_stalled_leaves_nothing_behind(

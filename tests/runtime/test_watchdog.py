@@ -25,7 +25,7 @@ def test_a_coroutine_that_blocks_the_loop_is_named_with_its_place(
     def told() -> list[str]:
         return [r.getMessage() for r in caplog.records if "blocked the event loop" in r.getMessage()]
 
-    with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker(heartbeat=0.2, lease=2):
+    with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker(heartbeat=0.2, lease=30):
         job = rude.enqueue()
         assert inside.wait(PATIENCE)
         eventually(told, "the warning")
@@ -49,7 +49,7 @@ def test_a_blocked_loop_keeps_its_leases_and_threads_go_on(app: Headrace) -> Non
     def polite() -> str:
         return "ran"
 
-    with app.worker(heartbeat=0.1, lease=0.5, concurrency=2):
+    with app.worker(heartbeat=0.1, lease=30, concurrency=2):
         job = rude.enqueue()
         assert inside.wait(PATIENCE)
         (row,) = app.engine.desk.get([job.id])

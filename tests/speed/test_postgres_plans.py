@@ -409,6 +409,7 @@ def blocks_of_a_claim(store: Store) -> tuple[int, int]:
     return sum(plan.steps[0][f"Shared {how} Blocks"] for how in ("Hit", "Read")), touched["headrace_jobs_pending"]
 
 
+@pytest.mark.slow
 def test_a_claim_pays_little_for_the_fifty_thousand_before_it() -> None:
     """Until the next vacuum it steps over their entries in the index, but must not look up each one's row."""
     with contextlib.closing(Store()) as store:

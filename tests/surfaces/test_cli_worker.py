@@ -38,6 +38,7 @@ def test_drain_runs_what_is_due_and_ends(shell: Shell) -> None:
         assert app.jobs.count(state=State.SCHEDULED) == 1
 
 
+@pytest.mark.slow
 def test_drain_goes_on_in_a_fresh_process_when_one_is_worn_out(shell: Shell) -> None:
     with shell.app() as app:
         app.enqueue_many([app.task_by_name("add").bind(n, n) for n in range(3)])
@@ -228,6 +229,7 @@ def test_a_wrong_level_in_the_settings_is_named(shell: Shell) -> None:
 # -- development
 
 
+@pytest.mark.slow
 def test_reload_runs_the_new_code_after_a_change_and_survives_a_broken_one(shell: Shell) -> None:
     name = shell.module()
     source = shell.folder / f"{name}.py"

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.waiting import PATIENCE
+
 SRC = Path(__file__).parents[2] / "src"
 
 RIGHT = """
@@ -181,7 +183,8 @@ def mypy(folder: Path, text: str) -> list[str]:
     command = [sys.executable, "-m", "mypy", "--strict", "--config-file=", "--no-error-summary", "--hide-error-context"]
     ran = subprocess.run(
         [*command, f"--cache-dir={folder}/cache", "user.py"],
-        cwd=folder, env={**os.environ, "MYPYPATH": str(SRC)}, capture_output=True, text=True, timeout=110, check=False,
+        cwd=folder, env={**os.environ, "MYPYPATH": str(SRC)}, capture_output=True, text=True,
+        timeout=4 * PATIENCE, check=False,
     )  # fmt: skip
     assert not ran.stderr, ran.stderr
     return [line for line in ran.stdout.splitlines() if ": note:" not in line]

@@ -99,7 +99,7 @@ def tower(exchange: Exchange) -> Iterator[Tower]:
     yield made
     exchange.answer.set()
     made.close()
-    eventually(lambda: bell_threads() == 0, "the thread ends", 5)
+    eventually(lambda: bell_threads() == 0, "the thread ends")
 
 
 @pytest.fixture
@@ -260,7 +260,7 @@ def test_a_listener_that_comes_as_the_last_one_leaves_hears(tower: Tower, exchan
         assert bell.wait(PATIENCE)
         bell.close()
     kept = tower.listen("work", ())
-    eventually(lambda: bell_threads() == 1, "one thread is left", 5)
+    eventually(lambda: bell_threads() == 1, "one thread is left")
     assert len(exchange.open) == 1
     kept.close()
 

@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -112,6 +113,7 @@ def test_a_page_asks_as_little_of_a_full_store_as_of_a_small_one(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("headrace.web.pages.glance._PATIENCE", 60.0)  # whatever is asked is asked before the answer
+    monkeypatch.setattr("headrace.web.pages.glance.time", SimpleNamespace(monotonic=lambda: 1.0))  # and only once
     names, spy = stock(app, register(app)), Spy(app, monkeypatch)
     grow(app, range(1))
     few = costs(app, spy, names)

@@ -178,7 +178,7 @@ def test_a_worker_is_paused_and_stopped(app: Headrace, visit: Visit) -> None:
         answer(page, "Stop the worker")
         told(page, "finishes what it runs")
         assert worker.stopped.wait(PATIENCE)
-        expect(page.get_by_role("main")).to_contain_text("signed off", timeout=20_000)
+        expect(page.get_by_role("main")).to_contain_text("signed off")
 
 
 def test_it_works_without_scripts(app: Headrace, tasks: dict[str, Any], browser: Browser) -> None:

@@ -62,6 +62,7 @@ def look(page: Page, app: Headrace, tasks: dict[str, Any], number: int) -> None:
     page.wait_for_function("(seen) => window.looks > seen", arg=seen)
 
 
+@pytest.mark.timed
 def test_an_open_overview_leaks_no_memory_on_either_side(
     app: Headrace, tasks: dict[str, Any], page: Page, visit: Callable[[str], Page]
 ) -> None:
