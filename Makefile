@@ -44,6 +44,14 @@ test-slow: $(STAMP) browser ## the rest: other engines, storms, a million rows
 
 test-full: test test-slow ## both
 
+# Slower by half, so without the tests that measure time. What fails is shown, and what was covered all the same.
+coverage: $(STAMP) browser ## branch coverage of src/headrace by both tiers, in .coverage/index.html
+	@rm -rf .coverage && mkdir .coverage
+	-@$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) -m 'not timed' $(ARGS)
+	@$(BIN)/coverage combine --quiet
+	@$(BIN)/coverage html --quiet --directory .coverage
+	@$(BIN)/coverage report --skip-covered --sort cover
+
 lint: $(STAMP) ## format, lint, types and the floors of the architecture
 	@$(BIN)/ruff format --check --quiet . || { \
 	  echo "lint: some files are not formatted; 'make format' formats them" >&2; \
@@ -102,7 +110,7 @@ test-all: ## both, on every Python 3.11+ found here
 	echo "test-all: passed on Python$$found"
 
 clean: ## remove environments, caches and builds
-	@rm -rf .venv .venvs .bench build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	@rm -rf .venv .venvs .bench .coverage build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The interpreter: PYTHON if given, else python3 if it is new enough, else the newest that is.

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
+from contextlib import ExitStack
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -24,7 +22,7 @@ from headrace.core.states import FINAL, Event, State
 from headrace.errors import InvalidJob
 from tests.conformance.families import Family, Member
 from tests.support.builders import NOW, fail, give_up, new_job, release, retry, rows, succeed, want
-from tests.support.engines import KINDS
+from tests.support.engines import new_store
 
 LEASE = 100
 POLICY = st.sampled_from(["cancel", "cancel", "run", "hold"])
@@ -38,19 +36,15 @@ class FamilyMachine(RuleBasedStateMachine):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="hr-"))
-        self.kind = KINDS[kind]
-        self.address = self.kind.create(self.folder)
-        self.engine = self.kind.open(self.address)
+        self.at_end = ExitStack()
+        self.engine = new_store(kind, self.at_end).open()
         self.family = Family()
         self.now = NOW
         self.count = 0
         self.claims: dict[str, Claim] = {}
 
     def teardown(self) -> None:
-        self.engine.close()
-        self.kind.discard(self.address)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.at_end.close()
 
     # -- new jobs
 

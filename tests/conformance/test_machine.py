@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
-import tempfile
-from pathlib import Path
+from contextlib import ExitStack
 from typing import Any
 
 import pytest
@@ -38,7 +36,7 @@ from tests.support.builders import (
     want,
     worker_row,
 )
-from tests.support.engines import KINDS
+from tests.support.engines import new_store
 
 QUEUES = ("a", "b")
 LEASE = 100
@@ -53,10 +51,9 @@ class StoreMachine(RuleBasedStateMachine):
 
     def __init__(self, kind: str) -> None:
         super().__init__()
-        self.folder = Path(tempfile.mkdtemp(prefix="hr-"))
-        self.kind = KINDS[kind]
-        self.address = self.kind.create(self.folder)
-        self.engines = (self.kind.open(self.address), self.kind.open(self.address))
+        self.at_end = ExitStack()
+        store = new_store(kind, self.at_end)
+        self.engines = (store.open(), store.open())
         self.model = Model()
         self.now = NOW
         self.submitted = 0
@@ -66,10 +63,7 @@ class StoreMachine(RuleBasedStateMachine):
         self.seen: dict[str, JobRow] = {}
 
     def teardown(self) -> None:
-        for engine in self.engines:
-            engine.close()
-        self.kind.discard(self.address)
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.at_end.close()
 
     # -- clients
 

@@ -393,3 +393,9 @@ class StoreUnderTest:
     def dead_letters(self) -> list[DeadLetter]:
         rows = sorted(self.open().porter.pack_dead("", 100_000), key=lambda row: (row.entered_at, row.job_id))
         return [DeadLetter(row.job_id, row.reason, row.status, msgspec.json.decode(row.snapshot)) for row in rows]
+
+
+def new_store(kind: str, at_end: ExitStack) -> StoreUnderTest:
+    """An empty store in a folder of its own, for where no fixture makes one; both go with the stack."""
+    folder = at_end.enter_context(tempfile.TemporaryDirectory(prefix="hr-", ignore_cleanup_errors=True))
+    return StoreUnderTest(kind, Path(folder), at_end)

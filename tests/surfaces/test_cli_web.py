@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.waiting import PATIENCE
-from tests.surfaces.rest.served import Listening
+from tests.surfaces.rest.listening import Listening
 
 COMMAND = [sys.executable, "-m", "headrace", "web"]
 

@@ -16,8 +16,9 @@ from headrace import Headrace, Job
 from headrace.core.happenings import Interest
 from headrace.core.pages import Group
 from headrace.web.live import Changes, EachEvent, Listener, Live, Page, Telling, position
+from tests.support.site import serve
 from tests.support.waiting import PATIENCE
-from tests.surfaces.rest.served import Listening, served
+from tests.surfaces.rest.listening import Listening
 
 
 @pytest.fixture
@@ -38,8 +39,8 @@ def enqueued(app: Headrace, count: int) -> list[str]:
 @pytest.fixture
 def port(app: Headrace) -> Iterator[int]:
     app.enqueue("add", 0, 0)  # the store is there, and has something to tell
-    with served(app) as port:
-        yield port
+    with serve(app) as site:
+        yield site.port
 
 
 def test_a_listener_is_told_what_happens_from_now_on(app: Headrace, port: int) -> None:

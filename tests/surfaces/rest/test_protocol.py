@@ -15,9 +15,9 @@ import pytest
 
 from headrace import Headrace, Job, Retry
 from headrace.web.remote import Handed, Remote
+from tests.support.site import serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
-from tests.surfaces.rest.served import served
 
 EXAMPLE = Path(__file__).parents[3] / "docs/examples/worker.mjs"
 ASK = {"worker": "node-1", "tasks": ["add", "send"], "queues": {"node": 1}, "limit": 10}
@@ -191,9 +191,9 @@ def test_a_claim_of_who_has_left_waits_no_longer_and_takes_no_job_from_others(
             ended.set()
 
     body = json.dumps({**ASK, "worker": "gone", "wait": 60})
-    with served(app) as port, monkeypatch.context() as patched:
+    with serve(app) as site, monkeypatch.context() as patched:
         patched.setattr(Remote, "claim", patient)
-        connection = HTTPConnection("127.0.0.1", port)
+        connection = HTTPConnection("127.0.0.1", site.port)
         connection.request("POST", "/api/v1/worker/claim", body, {"content-type": "application/json"})
         assert began.wait(PATIENCE)
         connection.close()
@@ -263,13 +263,13 @@ def test_a_worker_in_node_claims_renews_fails_once_retries_and_completes(app: He
     node = shutil.which("node")
     if node is None:
         pytest.skip("node is missing: install Node 18 or later, the example worker of the docs is run with it")
-    with served(app, tokens=["worker=node:5f2a91"]) as port:
+    with serve(app, tokens=["worker=node:5f2a91"]) as site:
         jobs = {
             "sum": enqueued(app, "node.add", 1, 2),
             "flaky": enqueued(app, "node.flaky", retry=Retry(limit=2, backoff="fixed", base=0.1)),
             "slow": enqueued(app, "node.slow", 2500),
         }
-        command = [node, str(EXAMPLE), f"http://127.0.0.1:{port}"]
+        command = [node, str(EXAMPLE), f"http://127.0.0.1:{site.port}"]
         env = {**os.environ, "HEADRACE_TOKEN": "5f2a91"}
         worker = subprocess.Popen(command, env=env, stderr=subprocess.PIPE, text=True)
         try:

@@ -10,9 +10,9 @@ import pytest
 from playwright.sync_api import Browser, BrowserContext, Page, expect
 
 from headrace import Headrace
+from tests.support.site import Site, serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.browser import Complaints, open_browser
-from tests.surfaces.web.pages.site import Site, serve
 
 expect.set_options(timeout=1000 * PATIENCE)
 

@@ -25,8 +25,8 @@ from playwright.sync_api import Page, ViewportSize
 
 from headrace import Headrace, PermanentError, Retry, current_job
 from headrace.testing import VirtualClock
+from tests.support.site import serve
 from tests.surfaces.web.pages.browser import open_browser
-from tests.surfaces.web.pages.site import serve
 
 IMAGES = Path(__file__).parents[4] / "docs" / "images"
 SIZE: ViewportSize = {"width": 1240, "height": 800}

@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Browser, Page, expect
 
 from headrace import Headrace, JobNotFound
+from tests.support.site import serve
 from tests.support.waiting import PATIENCE
-from tests.surfaces.web.pages.site import serve
 from tests.surfaces.web.pages.tasks import populate
 
 pytestmark = pytest.mark.slow

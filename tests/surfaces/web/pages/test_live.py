@@ -9,8 +9,8 @@ import pytest
 from playwright.sync_api import Page, expect
 
 from headrace import Headrace
+from tests.support.site import Site
 from tests.support.waiting import PATIENCE, eventually
-from tests.surfaces.web.pages.site import Site
 
 pytestmark = pytest.mark.slow
 

@@ -1,37 +1,12 @@
-"""The web surface on a real port, for what can't be seen in one process: streams, other languages, slow listeners."""
+"""One who listens to the stream of events over HTTP."""
 
 from __future__ import annotations
 
 import json
-import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from http.client import HTTPConnection, HTTPResponse
 from typing import Any
 
-import uvicorn
-
-from headrace import Headrace
-from headrace.web.asgi import make
 from tests.support.waiting import PATIENCE
-
-
-@contextmanager
-def served(app: Headrace, **options: Any) -> Iterator[int]:
-    """Serve the app on a free port of this machine; the port."""
-    web = make(app, rate=None, **options)
-    listening = socket.create_server(("127.0.0.1", 0))
-    server = uvicorn.Server(uvicorn.Config(web, log_config=None, lifespan="off", timeout_graceful_shutdown=2))
-    thread = threading.Thread(target=server.run, args=([listening],), daemon=True)
-    thread.start()
-    try:
-        yield listening.getsockname()[1]
-    finally:
-        server.should_exit = True
-        web.end()
-        thread.join(PATIENCE)
-        listening.close()
 
 
 class Listening:
