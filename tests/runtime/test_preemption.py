@@ -14,7 +14,8 @@ from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
-def app(url: str) -> Iterator[Headrace]:
+def app(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Headrace]:
+    monkeypatch.setattr("headrace.runtime.worker._UPKEEP", 0.1)
     with Headrace(url, shutdown_timeout=5.0) as app:
         yield app
 
@@ -68,7 +69,7 @@ def test_nobody_makes_way(app: Headrace, preemptible: bool, priority: int, held_
         assert began.wait(PATIENCE)
         urgent.enqueue()
         upkeep = worker._next_upkeep
-        eventually(lambda: worker._next_upkeep > upkeep + 1)  # it has looked since
+        eventually(lambda: worker._next_upkeep > upkeep + 0.2)  # it has looked since
         assert job.refresh().state == "running"
         may_end.set()
         assert job.wait(PATIENCE) == "completed"
@@ -108,7 +109,7 @@ def test_a_paused_worker_ends_no_run(app: Headrace) -> None:
         worker.pause()
         urgent.enqueue()
         upkeep = worker._next_upkeep
-        eventually(lambda: worker._next_upkeep > upkeep + 1)
+        eventually(lambda: worker._next_upkeep > upkeep + 0.2)
         assert job.refresh().state == "running"
         may_end.set()
         assert job.wait(PATIENCE) == "completed"

@@ -55,8 +55,9 @@ def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[Kee
 
 @pytest.mark.parametrize("error", [EngineUnavailable("away"), ValueError("a defect")])
 def test_a_chore_that_fails_is_tried_again_and_keeps_nobody_from_his_own(
-    keepers: list[Keeper], error: Exception
+    keepers: list[Keeper], error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("headrace.runtime.keeper._OUTAGE_FIRST", 0.01)
     failing, other = Counting(2, first=error), Counting(3, pause=0.01)
     start(keepers, failing, other)
     assert other.is_enough.wait(PATIENCE)
