@@ -87,6 +87,6 @@ def test_a_lifecycle_is_the_tasks_and_not_a_calls(app: Headrace) -> None:
 
 def test_a_worker_that_only_drains_declares_them_too(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     app.task(name="brief", lifecycle=QUICK)(lambda: None)
-    monkeypatch.setattr("headrace.runtime.supervisor.run_here", lambda worker: 0)  # it would take over our signals
+    monkeypatch.setattr("headrace.app.working.run_here", lambda worker: 0)  # it would take over our signals
     assert app.run_worker(drain=True) == 0
     assert app.lifecycle.terms(task="brief").max_pending == 600
