@@ -36,7 +36,7 @@ TIER = first=0; $(PYTEST) $(SIDE_BY_SIDE) -m '$(1) and not timed' $(ARGS) || fir
   then=0; $(PYTEST) -m '$(1) and timed' $(ARGS) || then=$$?; \
   case $$first$$then in 00|05|50) ;; 55) exit 5;; *) exit 1;; esac
 
-test: $(STAMP) browser ## every behaviour, on all engines: the tests to run for every change
+test: $(STAMP) browser ## every behaviour: the tests to run for every change
 	@$(call TIER,not slow)
 
 test-slow: $(STAMP) browser ## the rest: other engines, storms, a million rows

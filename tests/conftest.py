@@ -17,17 +17,16 @@ import random
 import secrets
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 from hypothesis import settings
 
 from headrace import Headrace
+from tests.support import servers
 from tests.support.command_line import Shell, open_shell
 from tests.support.engines import (
     KINDS,
@@ -55,18 +54,11 @@ read_events_past_other_tests()
 @pytest.hookimpl(optionalhook=True)
 def pytest_configure_node(node: Any) -> None:
     """One PostgreSQL and one Redis serve all test processes: they are started here and named to each."""
-    node.workerinput["servers"] = _servers().start_for_all(KINDS)
+    node.workerinput["servers"] = servers.start_for_all(KINDS)
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    if told := getattr(config, "workerinput", {}).get("servers"):
-        _servers().adopt(told)
-
-
-def _servers() -> ModuleType:
-    from tests.support import servers  # a run on SQLite alone needs no driver
-
-    return servers
+    servers.adopt(getattr(config, "workerinput", {}).get("servers", {}))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -78,12 +70,13 @@ def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool 
     return has_none or (_leaves_out_slow(config) and "\npytestmark = pytest.mark.slow\n" in text) or None
 
 
+# As the Makefile says them; with another expression all files are read.
 def _runs_only_timed(config: pytest.Config) -> bool:
-    return str(config.option.markexpr).endswith(" and timed")
+    return config.option.markexpr in ("not slow and timed", "slow and timed")
 
 
 def _leaves_out_slow(config: pytest.Config) -> bool:
-    return str(config.option.markexpr).startswith("not slow ")
+    return config.option.markexpr in ("not slow and timed", "not slow and not timed")
 
 
 def pytest_collection_finish() -> None:
@@ -114,8 +107,7 @@ def _is_slow(test: pytest.Metafunc, name: str, *, is_first: bool) -> bool:
 def pytest_sessionfinish() -> None:
     """End the servers, if any was started; those that are left when a run is cut short have a keeper of their own."""
     close_kept_connections()
-    if servers := sys.modules.get("tests.support.servers"):
-        servers.stop_all()
+    servers.stop_all()
 
 
 @pytest.fixture

@@ -117,7 +117,7 @@ def test_who_takes_less_than_the_burst_may_take_the_rest(engine: Engine) -> None
     assert [len(started(engine, 2)) for _ in range(4)] == [2, 2, 1, 0]
 
 
-@pytest.mark.slow_on("postgres")
+@pytest.mark.slow
 def test_over_30_seconds_three_workers_start_exactly_what_the_rate_allows(store: StoreUnderTest) -> None:
     crew = [store.open() for _ in range(3)]
     crew[0].insert(numbered(3100), now=NOW)

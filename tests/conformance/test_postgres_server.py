@@ -292,6 +292,7 @@ def test_what_the_database_undid_is_done_anew(engine: PostgresEngine, server: Se
     assert engine.desk.count(EVERYTHING) == 0
 
 
+@pytest.mark.slow
 def test_two_who_store_the_same_jobs_in_opposite_order_both_get_an_answer(
     engine: PostgresEngine, other: psycopg.Connection[Any], store: StoreUnderTest
 ) -> None:

@@ -18,10 +18,13 @@ from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside, any_outcome
 from tests.support import servers
 from tests.support.builders import EVERYTHING, HOUR, LEASE, NOW, SECOND, candidate, new_job, only, per_second, want
-from tests.support.engines import StoreUnderTest
+from tests.support.engines import KINDS, StoreUnderTest
 from tests.support.servers import RedisServer
 
-pytestmark = pytest.mark.engines("redis")
+pytestmark = [
+    pytest.mark.engines("redis"),
+    pytest.mark.skipif("redis" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES"),
+]
 
 GATES = [
     Gate("key", "k"),

@@ -276,6 +276,7 @@ def test_what_is_not_taken_is_tried_again_and_a_redirect_is_not_followed(
     assert delivery.result(PATIENCE) == 200
 
 
+@pytest.mark.slow
 @pytest.mark.engines("sqlite")
 def test_who_is_gone_is_sent_no_more(app: Headrace, receiver: Receiver, worker: Worker) -> None:
     hook = app.webhooks.create(receiver.url, "queue.*")

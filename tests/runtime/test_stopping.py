@@ -32,10 +32,10 @@ def test_a_graceful_stop_lets_jobs_finish_and_records_them(app: Headrace, kind: 
 
 def test_what_does_not_finish_in_time_is_released_and_spends_no_attempt(app: Headrace, kind: str) -> None:
     gate = Gate()
-    worker = app.worker(concurrency=1).start()
+    worker = app.worker(concurrency=1, shutdown_timeout=10 * PATIENCE).start()
     job = app.task(name="held")(through(kind, gate, lambda: "done")).enqueue()
     gate.wait_until_reached()
-    worker.stop(patience=0.05)  # or it would wait for ever: nobody has opened the gate
+    worker.stop(patience=0.05)  # not the 15 minutes of its settings
     assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
     assert [(str(filing.event), filing.detail) for filing in filings(app, job.id)] == [
         ("release", "its worker was stopped")

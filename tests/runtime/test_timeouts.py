@@ -221,6 +221,7 @@ def test_a_process_that_was_still_starting_at_its_timeout_never_begins(
     assert not started.exists()
 
 
+@pytest.mark.slow
 def test_the_jobs_after_a_timeout_find_a_sound_process(app: Headrace, folder: Path) -> None:
     stuck = app.task(isolation="process", timeout=0.3, retry=SOON)(shop.sleep_for_ever)
     probe = app.task(isolation="process", retry=0)(shop.pid)

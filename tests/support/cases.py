@@ -33,7 +33,7 @@ def check_each(cases: Iterable[Case], check: Callable[[Case], object]) -> None:
         tried += 1
         try:
             check(case)
-        except Exception as failure:
+        except (Exception, pytest.skip.Exception, pytest.fail.Exception) as failure:
             broken.append(f"{case}: {type(failure).__name__}: {failure}")
     assert tried, "there was no case to try"
     if broken:

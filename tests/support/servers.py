@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import contextlib
-import functools
 import importlib.util
 import os
 import pwd
@@ -250,6 +249,7 @@ class _Shared:
         self._start = start
         self._lock = threading.Lock()
         self._url: str | None = self._named
+        self._base: str | None = None
         self._failure: ServerFailed | None = None
 
     @property
@@ -268,9 +268,13 @@ class _Shared:
                     raise
             return self._url
 
-    def adopt(self, start: Callable[[], str]) -> None:
-        """Use the server of ours that another process has started."""
-        self._start = start
+    def base(self) -> str:
+        """Where every test process can get, and no store of a test is."""
+        return self._base or self.url()
+
+    def adopt(self, base: str, start: Callable[[], str]) -> None:
+        """Use the server that another process has started, or was given."""
+        self._base, self._start, self._url = base, start, None
 
     def forget(self) -> None:
         self._url = self._named
@@ -292,15 +296,17 @@ def start_for_all(engines: Collection[str]) -> dict[str, str]:
     urls = {}
     for name, shared in _shared.items():
         with contextlib.suppress(ServerFailed):
-            if name in engines and shared.is_ours:
+            if name in engines:
                 urls[name] = shared.url()
     return urls
 
 
 def adopt(urls: Mapping[str, str]) -> None:
     """Use the servers that the process which started this one has told of; of PostgreSQL, a database of our own."""
-    for name, url in urls.items():
-        _shared[name].adopt(functools.partial(_new_database if name == "postgres" else str, url))
+    if "redis" in urls:
+        _redis.adopt(urls["redis"], lambda: urls["redis"])
+    if "postgres" in urls:
+        _postgres.adopt(urls["postgres"], lambda: _remembered(_new_database(urls["postgres"]), _postgres))
 
 
 def _new_database(base: str) -> str:
@@ -333,7 +339,8 @@ def drop(url: str) -> None:
         db.execute(sql.SQL("DROP SCHEMA IF EXISTS {} CASCADE").format(sql.Identifier(query["schema"])))
     else:
         name = sql.Identifier(urlsplit(url).path.strip("/"))
-        postgres_connection(_postgres.url()).execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
+        with psycopg.connect(_postgres.base(), autocommit=True) as db:
+            db.execute(sql.SQL("DROP DATABASE {} WITH (FORCE)").format(name))
     _left_on_others.discard(url)
 
 
@@ -358,7 +365,7 @@ def redis_connection(url: str) -> redis.Redis:
 @atexit.register
 def stop_all() -> None:
     """End every server that was started here; on others, remove the stores that were left."""
-    for url in list(_left_on_others):
+    for url in sorted(_left_on_others, key=lambda url: "?" not in url):  # a database after what is in it
         drop(url)
     while _connections:
         _connections.popitem()[1].close()

@@ -14,6 +14,7 @@ from tests.support.command_line import Shell, finish
 LONGEST = 40.0  # seconds; it promises 20 on a machine that does nothing else
 
 
+@pytest.mark.slow
 def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) -> None:
     scratch = shell.folder / "tmp"
     scratch.mkdir()

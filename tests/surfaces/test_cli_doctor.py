@@ -173,6 +173,7 @@ def test_a_store_of_a_newer_headrace_is_refused_and_left_as_it_is(shell: Shell) 
     assert "newer headrace" in shell("doctor").out
 
 
+@pytest.mark.slow
 def test_bench_measures_and_leaves_nothing_behind(shell: Shell) -> None:
     ran = shell("bench", "--seconds", "0.1", "--json")
     assert ran.code == 0

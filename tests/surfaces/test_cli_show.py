@@ -59,6 +59,7 @@ def at_terminal(shell: Shell, *arguments: str, width: int = 80, env: dict[str, s
     return seen.decode().replace("\r\n", "\n")
 
 
+@pytest.mark.slow
 def test_colors_are_for_terminals_that_want_them(filled: Shell) -> None:
     assert "\x1b[" in at_terminal(filled, "jobs")
     assert "\x1b[" in at_terminal(filled, "jobs", "show", "first")
@@ -92,7 +93,10 @@ def test_a_reader_that_goes_away_hears_no_complaint(shell: Shell) -> None:
         assert finish(process).err == ""
 
 
-@pytest.mark.parametrize("closed", [">&-", "<&-", "2>&-", "<&- >&- 2>&-"])
+ONE_BY_ONE = [pytest.param(closed, marks=pytest.mark.slow) for closed in (">&-", "<&-", "2>&-")]
+
+
+@pytest.mark.parametrize("closed", ["<&- >&- 2>&-", *ONE_BY_ONE])
 def test_a_command_is_done_though_its_streams_are_closed(shell: Shell, closed: str) -> None:
     def run(arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(

@@ -116,6 +116,7 @@ def test_keys_choose_a_queue_and_pause_it_and_end(shell: Shell) -> None:
             assert terminal.end() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.engines("redis")
 def test_it_says_that_the_store_is_away_and_goes_on_when_it_is_back(shell: Shell, engine_name: str) -> None:
     with RedisServer() as server:

@@ -118,6 +118,7 @@ def test_a_second_signal_hurries_and_gives_the_job_back(shell: Shell, first: sig
         assert job.attempt == 0, "a run that was given back spends no attempt"
 
 
+@pytest.mark.slow
 def test_several_processes_are_kept_alive_and_end_together(shell: Shell) -> None:
     with shell.app() as app:
         parent = shell.start("--app", shell.module(), "worker", "--processes", "2")

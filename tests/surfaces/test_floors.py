@@ -7,6 +7,7 @@ from the source alone, so it also sees imports that never run: inside functions,
 from __future__ import annotations
 
 import ast
+import functools
 import os
 import subprocess
 import sys
@@ -34,6 +35,11 @@ def sources(src: Path) -> dict[str, Path]:
     return named
 
 
+@functools.cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
 def references(tree: ast.Module, package: str) -> Iterator[str]:
     """Dotted names a module imports anywhere in its text, `a.b.c` for `from a.b import c`."""
     for node in ast.walk(tree):
@@ -59,7 +65,7 @@ def import_graph(src: Path) -> dict[str, set[str]]:
     for name, path in modules.items():
         package = name if path.name == "__init__.py" else name.rpartition(".")[0]
         graph[name] = set()
-        for reference in references(ast.parse(path.read_text("utf-8")), package):
+        for reference in references(tree_of(path), package):
             target = reference if reference in modules else reference.rpartition(".")[0]
             if target in modules:
                 graph[name].add(target)
@@ -185,7 +191,7 @@ def test_a_file_that_grows_past_its_limit_is_two_things() -> None:
 
 def test_a_module_says_what_it_owns() -> None:
     def check(name: str) -> None:
-        text = ast.get_docstring(ast.parse(MODULES[name].read_text("utf-8")))
+        text = ast.get_docstring(tree_of(MODULES[name]))
         assert text, "it has no docstring: say what it owns and what it must not know"
 
     check_each(MODULES, check)
@@ -195,7 +201,7 @@ def test_the_core_is_handed_the_time_and_never_asks_for_it() -> None:
     def check(name: str) -> None:
         asked = [
             f"line {node.lineno}: {ast.unparse(node.func)}()"
-            for node in ast.walk(ast.parse(MODULES[name].read_text("utf-8")))
+            for node in ast.walk(tree_of(MODULES[name]))
             if isinstance(node, ast.Call)
             and isinstance(node.func, ast.Attribute)
             and node.func.attr in {"now", "utcnow", "today"}

@@ -259,6 +259,7 @@ def test_what_lies_beside_the_public_names_is_modules_only() -> None:
     assert strays <= {"annotations", "TYPE_CHECKING", "Any"}
 
 
+@pytest.mark.slow
 def test_every_module_can_be_imported_by_itself() -> None:
     """In one new process for each: a circle, or a module that needs another one first, would show."""
     names = [name for _, name, _ in pkgutil.walk_packages(headrace.__path__, "headrace.") if "__main__" not in name]

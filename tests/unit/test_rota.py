@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Mapping
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -37,6 +38,7 @@ def test_shares_over_a_thousand_turns_match_the_weights() -> None:
     }
 
 
+@pytest.mark.slow
 @settings(max_examples=40)
 @given(weights=weights_of, room=st.integers(1, 40))
 def test_shares_match_for_any_weights_and_any_room(weights: dict[str, int], room: int) -> None:

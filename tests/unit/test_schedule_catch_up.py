@@ -216,6 +216,7 @@ def expected(made: Timing, schedule_id: str, first: int, now: int, fired: int, a
 outages = st.integers(0, 1400)
 
 
+@pytest.mark.slow
 @given(
     st.sampled_from([Timing(every=7 * MINUTE), Timing(cron="*/7 * * * *", tz="Europe/Vienna")]),
     st.sampled_from(CATCH_UPS),

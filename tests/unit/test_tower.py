@@ -439,7 +439,7 @@ def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: To
 def test_a_tower_closed_while_it_pauses_ends_at_once(
     tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "_AGAIN_FIRST", 2 * PATIENCE)
+    monkeypatch.setattr("headrace.engines.tower.random.uniform", lambda *_: 2 * PATIENCE)  # longer than it is awaited
     exchange.down = True
     for _ in range(3):
         tower.listen("work", ())

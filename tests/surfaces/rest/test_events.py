@@ -167,6 +167,7 @@ def test_a_bad_wish_is_refused_before_the_stream_begins(port: int, query: str) -
         assert listening.response.status == 422
 
 
+@pytest.mark.slow
 @pytest.mark.engines("sqlite")
 def test_one_that_takes_nothing_is_dropped_and_the_others_hear_all(app: Headrace, port: int) -> None:
     stalled = socket.create_connection(("127.0.0.1", port))

@@ -109,6 +109,7 @@ def costs(app: Headrace, spy: Spy, names: dict[str, str]) -> dict[str, Counter[s
     return found
 
 
+@pytest.mark.slow
 def test_a_page_asks_as_little_of_a_full_store_as_of_a_small_one(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
