@@ -28,24 +28,31 @@ help: ## list the targets
 demo: $(STAMP) ## the two-minute tour, on a temporary SQLite file
 	@$(BIN)/headrace demo $(ARGS)
 
+PYTEST = $(BIN)/python -m pytest
+# Once, and not by every test process at the same time: pytest rewrites the assertions of 60,000 lines.
+COMPILED := $(VENV)/.compiled
+$(COMPILED): $(STAMP)
+	@echo "compiling the tests"
+	@$(PYTEST) --collect-only -qq >/dev/null 2>&1 || true
+	@touch $(COMPILED)
+
 # One tier: most tests side by side, then those that measure time, alone. pytest says 5 where ARGS leave no test.
-PYTEST   = $(BIN)/python -m pytest
 SIDE_BY_SIDE = --numprocesses $(JOBS) --dist worksteal
 TIER = first=0; $(PYTEST) $(SIDE_BY_SIDE) -m '$(1) and not timed' $(ARGS) || first=$$?; \
   case $$first in 0|1|5) ;; *) exit $$first;; esac; \
   then=0; $(PYTEST) -m '$(1) and timed' $(ARGS) || then=$$?; \
   case $$first$$then in 00|05|50) ;; 55) exit 5;; *) exit 1;; esac
 
-test: $(STAMP) browser ## every behaviour: the tests to run for every change
+test: $(COMPILED) ## every behaviour: the tests to run for every change
 	@$(call TIER,not slow)
 
-test-slow: $(STAMP) browser ## the rest: other engines, storms, a million rows
+test-slow: $(COMPILED) browser ## the rest: other engines, storms, a million rows
 	@$(call TIER,slow)
 
 test-full: test test-slow ## both
 
 # Slower by half, so without the tests that measure time. What fails is shown, and what was covered all the same.
-coverage: $(STAMP) browser ## branch coverage of src/headrace by both tiers, in .coverage/index.html
+coverage: $(COMPILED) browser ## branch coverage of src/headrace by both tiers, in .coverage/index.html
 	@rm -rf .coverage && mkdir .coverage
 	-@$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) -m 'not timed' $(ARGS)
 	@$(BIN)/coverage combine --quiet
