@@ -10,7 +10,7 @@ import pytest
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from tests.support.builders import NOW, claim, ids, new_job, settle, states, succeed
-from tests.support.engines import Child
+from tests.support.processes import Child
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

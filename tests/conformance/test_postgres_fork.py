@@ -17,7 +17,8 @@ from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.server import Connection
 from tests.conformance.test_postgres_server import backend, idle
 from tests.support.builders import NOW, claim, ids, new_job, states
-from tests.support.engines import ROOT, Child, StoreUnderTest
+from tests.support.engines import StoreUnderTest
+from tests.support.processes import ROOT, Child
 from tests.support.waiting import PATIENCE
 
 pytestmark = [

@@ -17,7 +17,8 @@ from headrace.engines.sql import Migration
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
 from tests.support import servers
 from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, want
-from tests.support.engines import KINDS, Child
+from tests.support.engines import KINDS
+from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
 
 pytestmark = pytest.mark.skipif("postgres" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")

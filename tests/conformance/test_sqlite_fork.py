@@ -13,7 +13,7 @@ import pytest
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.store import _forks
 from tests.support.builders import NOW, new_job, states
-from tests.support.engines import Child
+from tests.support.processes import Child
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")

@@ -15,7 +15,7 @@ import pytest
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import EngineUnavailable
 from tests.support.builders import NOW, new_job, states
-from tests.support.engines import ROOT, Child
+from tests.support.processes import ROOT, Child
 
 needs_fork = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

@@ -13,7 +13,7 @@ import pytest
 from headrace.engines import presence
 from headrace.engines.presence import LockedPresence, bury, find_dead, local_folder
 from headrace.errors import ConfigError
-from tests.support.engines import Child
+from tests.support.processes import Child
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "getuid"), reason="this system has no owners of files")
 

@@ -15,7 +15,7 @@ import pytest
 
 from headrace.engines import tower as module
 from headrace.engines.tower import Tower, TowerBell
-from tests.support.engines import Child
+from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
 
 

@@ -34,7 +34,8 @@ from headrace.testing import drain, inline, isolated
 from tests.runtime.transactions import lenders
 from tests.runtime.transactions.lenders import LENDERS, Lender, each_async_lender, each_lender
 from tests.support import servers
-from tests.support.engines import KINDS, Child
+from tests.support.engines import KINDS
+from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
 
 ROOT = Path(__file__).parents[3]
