@@ -51,7 +51,7 @@ test-slow: $(COMPILED) browser ## the rest: other engines, storms, a million row
 
 test-full: test test-slow ## both
 
-# Slower by half, so without the tests that measure time. What fails is shown, and what was covered all the same.
+# Slower, so without the tests that measure time. What fails is shown, and what was covered all the same.
 coverage: $(COMPILED) browser ## branch coverage of src/headrace by both tiers, in .coverage/index.html
 	@rm -rf .coverage && mkdir .coverage
 	-@$(BIN)/coverage run -m pytest $(SIDE_BY_SIDE) -m 'not timed' $(ARGS)

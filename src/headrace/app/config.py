@@ -47,7 +47,7 @@ def _read(path: Path) -> Mapping[str, Any]:
 
 @functools.lru_cache(maxsize=4)
 def _parsed(text: str) -> Mapping[str, Any]:
-    # Every app and every worker asks: to parse a project's file takes 3 ms, as long as half of what they do besides.
+    # Every app and every worker asks, and to parse the file of a project takes milliseconds.
     return tomllib.loads(text)
 
 
