@@ -9,7 +9,6 @@ import socket
 import stat
 import subprocess
 import sys
-import tempfile
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -24,14 +23,6 @@ from tests.support.waiting import PATIENCE
 
 def never() -> bool:
     return False
-
-
-@pytest.fixture
-def folder() -> Iterator[Path]:
-    """Short, because a socket's name has room for about 100 characters."""
-    made = Path(tempfile.mkdtemp(prefix="hr-"))
-    yield made
-    shutil.rmtree(made, ignore_errors=True)
 
 
 @pytest.fixture
