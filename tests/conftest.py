@@ -58,7 +58,18 @@ def pytest_configure_node(node: Any) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if not hasattr(config, "workerinput"):
+        _keep_temporary_files_together(config)
     servers.adopt(getattr(config, "workerinput", {}).get("servers", {}))
+
+
+def _keep_temporary_files_together(config: pytest.Config) -> None:
+    """One temporary folder for all processes, which goes at the end: killed workers leave files behind."""
+    os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays: a failure may need it
+    folder = tempfile.mkdtemp(prefix="hr-")
+    os.chmod(folder, 0o711)  # the servers may run as another user
+    os.environ["TMPDIR"] = tempfile.tempdir = folder
+    config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

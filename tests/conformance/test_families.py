@@ -232,6 +232,7 @@ def _may(member: Member, event: Event) -> bool:
     return member.state is not State.RUNNING
 
 
+@pytest.mark.slow_on("postgres")
 @pytest.mark.parametrize("examples", [10, pytest.param(40, marks=pytest.mark.slow)])
 def test_every_family_ends_as_the_model_says(engine_name: str, examples: int) -> None:
     run_state_machine_as_test(

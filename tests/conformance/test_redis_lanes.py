@@ -72,6 +72,7 @@ def kept(inside: Inside) -> dict[str, Any]:
     return found
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", [0, *(pytest.param(seed, marks=pytest.mark.slow) for seed in range(1, 8))])
 def test_every_lane_is_right_after_a_long_mixed_life(store: StoreUnderTest, seed: int) -> None:
     engine, inside = store.open(), Inside(store.address)

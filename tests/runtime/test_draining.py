@@ -10,6 +10,7 @@ from headrace.runtime.trade import Trade
 from tests.support.waiting import eventually
 
 
+@pytest.mark.slow
 def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     """As when runners finish all they hold between the look at their queue and the turn that settles it."""
 
