@@ -221,7 +221,10 @@ def test_a_zero_character_that_the_payload_writes_as_an_escape_survives(engine: 
     payload = msgspec.json.encode(["a\0b"]).decode()
     engine.insert([new_job("one", payload=payload)], now=NOW)
     engine.insert([new_job("two", payload=payload), new_job("three", payload=payload)], now=NOW)
-    assert [msgspec.json.decode(job.payload) for job in engine.desk.get(["one", "two", "three"])] == [["a\0b"]] * 3
+    engine.insert([new_job("four", payload=payload, metadata=payload)], now=NOW)  # alone, into a queue that is known
+    stored = {job.id: job for job in engine.desk.get(["one", "two", "three", "four"])}
+    assert [job.payload for job in stored.values()] == [payload] * 4
+    assert stored["four"].metadata == payload
 
 
 def test_jobs_are_claimed_in_the_order_of_their_batch(engine: Engine) -> None:

@@ -29,7 +29,7 @@ from headrace.engines.postgres.archive import PostgresArchive
 from headrace.engines.postgres.care import PostgresCare
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
-from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable, told
+from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable, told, without_nul
 from headrace.engines.postgres.line import NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
@@ -378,7 +378,7 @@ def _row(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> t
 
 
 def _as_text(value: Any) -> str | None:
-    return storable(str(value)) if value is not None else None
+    return without_nul(str(value)) if value is not None else None
 
 
 def _scalar(db: Connection, sql: str, values: Mapping[str, Any] | None = None) -> Any:

@@ -20,10 +20,14 @@ _names = msgspec.json.Decoder(list[str])
 _NUL = re.compile(r"(?<!\\)((?:\\\\)*)\\u0000")
 
 
+def without_nul(text: str) -> str:
+    """The text as PostgreSQL can hold it: it has no NUL. An escape that JSON writes for one is no NUL."""
+    return text.replace("\x00", "\ufffd") if "\x00" in text else text
+
+
 def storable(text: str) -> str:
-    """The text, or the JSON, as PostgreSQL can hold it: it has no NUL."""
-    if "\x00" in text:
-        text = text.replace("\x00", "\ufffd")
+    """The text, or the JSON that PostgreSQL is to read, without a NUL and without an escape of one."""
+    text = without_nul(text)
     return _NUL.sub(r"\1\\ufffd", text) if "\\u0000" in text else text
 
 
