@@ -41,7 +41,7 @@ def test_a_success_and_a_failure_are_told_as_by_a_worker(app: Headrace, clock: V
     app.enqueue("work")
     clock.advance(5)
     drain(app)
-    assert told(app) == ["enqueued", "started", "completed", "log"], "a run and its notes are told in one turn"
+    assert told(app) == ["enqueued", "started", "log", "completed"], "a run and its notes are told in one turn"
     completed = next(event for event in app.events(types="job.completed", follow=False))
     started = next(event for event in app.events(types="job.started", follow=False))
     assert (started.data["wait"], completed.data["run"]) == (5.0, 2.0)

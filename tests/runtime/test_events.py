@@ -21,6 +21,7 @@ from headrace.core.webhooks import verify
 from headrace.errors import ConfigError
 from headrace.runtime import listening
 from headrace.runtime.listening import KIND, Place
+from headrace.runtime.pulse import lease_of
 from tests.support.gates import Gate
 from tests.support.waiting import PATIENCE, eventually
 
@@ -41,8 +42,7 @@ def test_a_worker_tells_what_becomes_of_its_jobs(app: Headrace, worker: Worker) 
     eventually(lambda: "job.completed" in _told(app, task="speak"), "the end is told")
     told = list(app.events(follow=False, task="speak"))
     types = [event.type for event in told]
-    assert types[:2] == ["job.enqueued", "job.started"]
-    assert sorted(types[2:]) == ["job.completed", "job.log", "job.progress"]
+    assert types == ["job.enqueued", "job.started", "job.progress", "job.log", "job.completed"]
     by_type = {event.type: event for event in told}
     assert by_type["job.progress"].data == {"progress": 0.5}
     assert by_type["job.log"].data == {"level": "warning", "message": "hello"}
@@ -61,6 +61,23 @@ def test_the_start_of_a_long_run_is_told_while_it_runs(app: Headrace, worker: Wo
     job.result(PATIENCE)
     eventually(lambda: _told(app, task="long").count("job.completed") == 1, "the end is told")
     assert _told(app, task="long").count("job.started") == 1
+
+
+@pytest.mark.every_engine
+def test_what_is_completed_after_the_lease_was_given_up_is_told(app: Headrace, worker: Worker) -> None:
+    """As by a worker that was suspended, if nobody has taken its jobs over meanwhile."""
+    gate = Gate()
+    app.task(name="long")(gate.pass_through)
+    job = app.enqueue("long")
+    gate.wait_until_reached()
+    eventually(lambda: "job.started" in _told(app), "the start is told")
+    [lease] = [lease_of(claim) for claim in worker.held()]
+    worker._pulse._lose(frozenset([lease]), "no renewal for 60 s")
+    assert not worker.held()
+    gate.open()
+    assert job.wait(PATIENCE) == "completed"
+    eventually(lambda: "job.completed" in _told(app, task="long"), "the end is told")
+    assert _told(app, task="long").count("job.completed") == 1
 
 
 def test_events_are_followed_as_they_happen(app: Headrace) -> None:

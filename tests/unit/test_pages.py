@@ -41,6 +41,11 @@ def test_a_page_that_is_true_of_some_tells_every_start_and_their_ends() -> None:
     assert _types(endings([RAN], {"a"})) == [("job.completed", ["a"])]
 
 
+def test_what_a_run_noted_is_told_though_another_one_was_refused() -> None:
+    noted = Group("job.progress", NOW, "q", "t", "w", ["c"], [1], data=[{"progress": 0.5}])
+    assert _types(narrowed([RAN, noted], {"b"}))[1:] == [("job.completed", ["b"]), ("job.progress", ["c"])]
+
+
 def test_every_column_is_narrowed_alike() -> None:
     [left] = endings([RAN], {"b"})
     assert (left.jobs, left.attempts, left.runs) == (["b"], [2], [4])

@@ -59,6 +59,7 @@ class Group(Struct, frozen=True, array_like=True):
         return replace(self, **columns) if places else None
 
 
+_OF_A_RUN = frozenset((STARTED, "job.progress", "job.log"))
 _SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
 _MANY = 4  # jobs of a group that are worth a look at what their ids have in common
 _COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
@@ -115,7 +116,7 @@ def _written_out(group: Group, only: frozenset[str] | None) -> Iterable[Group]:
         start = replace(group, type=STARTED, ago=group.runs, runs=[], data=[])
         end = replace(group, type=COMPLETED, waits=[])
         return [start, *_written_out(end, only)]
-    if only is None or group.type == STARTED:  # that it has begun, a store can't refuse
+    if only is None or group.type in _OF_A_RUN:  # a store can't refuse what has happened in a run
         return [group]
     left = group.of(only)
     return [] if left is None else [left]

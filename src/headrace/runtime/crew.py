@@ -92,9 +92,9 @@ class Crew:
         self.loop_came = threading.Event()  # since a thread last handed a slot over
         self.loop_came.set()
         self.presence: Presence | None = None
-        # By id and version, what is begun and not settled, each with its place in the presence. Not all of it is held:
-        # what a run with a lost lease still brings is handed in.
-        self.unsettled: dict[tuple[str, int], int | None] = {}
+        # By id and version, what is begun and not settled. Not all of it is held: what a run with a lost lease still
+        # brings is handed in.
+        self.unsettled: dict[tuple[str, int], Run] = {}
         self.low_water = 0
         self.began = 0
         self.cut_off: set[int] = set()  # coroutines that were ended and have not ended; only their loop changes it
@@ -113,7 +113,7 @@ class Crew:
         self.began += 1
         if self.presence is not None:
             run.place = self.presence.begin(claim.ref)
-        self.unsettled[claim.id, claim.version] = run.place
+        self.unsettled[claim.id, claim.version] = run
         if run.deadline < self.next_check:
             self.check_soon()
         if self.done and self.waiting <= self.low_water:
@@ -145,11 +145,12 @@ class Crew:
             self.ring()
         return True
 
-    def settled(self, lease: Claim | Outcome) -> None:
-        """Nothing is to be told of this run any more: the store knows it, or has refused it."""
-        place = self.unsettled.pop((lease.id, lease.version), None)
-        if place is not None and self.presence is not None:
-            self.presence.settled(place)
+    def settled(self, lease: Claim | Outcome) -> Run | None:
+        """Nothing is to be told of this run any more: the store knows it, or has refused it. None if it never began."""
+        run = self.unsettled.pop((lease.id, lease.version), None)
+        if run is not None and run.place is not None and self.presence is not None:
+            self.presence.settled(run.place)
+        return run
 
     # -- slots: a run needs one, so that `concurrency` is a true bound for threads and coroutines together
 

@@ -166,7 +166,11 @@ class Pulse:
             if lease_of(run.claim) in lost:
                 claim = run.claim
                 log.warning(
-                    "job %s (%s): %s; its result will hardly count", claim.id, claim.task, reason, extra=run.about
+                    "job %s (%s) lost its lease: %s; its result is refused if the job has moved on",
+                    claim.id,
+                    claim.task,
+                    reason,
+                    extra=run.about,
                 )
                 run.lost = True
                 self._end(run, None, reason)

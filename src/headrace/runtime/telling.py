@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import time
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -52,10 +52,9 @@ class Greeter:
 class Teller:
     """One worker's news. Only the thread that makes the turns uses it."""
 
-    def __init__(self, worker_id: str, crew: Crew, held: Mapping[Key, Claim], *, tells: bool) -> None:
+    def __init__(self, worker_id: str, crew: Crew, *, tells: bool) -> None:
         self._worker_id = worker_id
         self._crew = crew
-        self._held = held
         self._tells = tells
         self._untold: list[Run] = []
         self._offered = 0  # how many of these the last news were about
@@ -79,14 +78,12 @@ class Teller:
             return []
         success, now = Event.SUCCEED, self._crew.now()
         successes = {outcome.id: outcome for outcome in done if outcome.event is success}
-        rows = self._begun(successes, now)
-        for outcome in successes.values():
-            key = (outcome.id, outcome.version)
-            if (claim := self._held.get(key)) is not None:
-                run = outcome.at - self._began.get(key, outcome.at)
-                rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, run))
-        groups = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
-        return [*groups, *noted(notes, self._held, self._worker_id)]
+        rows = self._begun(successes, {(note.id, note.version) for note in notes}, now)
+        begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
+        claims = {key: run.claim for key, run in list(self._crew.unsettled.items())} if notes else {}
+        said = noted(notes, claims, self._worker_id)
+        ended = [_group(kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
+        return [*begun, *said, *ended]
 
     def told(self, done: Sequence[Outcome]) -> None:
         """The store has the last news, with these outcomes."""
@@ -96,8 +93,9 @@ class Teller:
         if self._began:
             for outcome in done:
                 self._began.pop((outcome.id, outcome.version), None)
-        if len(self._began) > 2 * len(self._held) + 100:  # runs that were abandoned
-            self._began = {key: at for key, at in self._began.items() if key in self._held}
+        unsettled = self._crew.unsettled
+        if len(self._began) > 2 * len(unsettled) + 100:  # runs that were abandoned
+            self._began = {key: at for key, at in self._began.items() if key in unsettled}
 
     def _take_begun(self) -> None:
         begun = self._crew.begun
@@ -105,8 +103,11 @@ class Teller:
         if self._tells:
             self._untold += taken
 
-    def _begun(self, successes: dict[str, Outcome], now: int) -> defaultdict[_Kind, list[_Row]]:
-        """The runs that began, with the end of those that have succeeded: these are no longer among `successes`."""
+    def _begun(self, successes: dict[str, Outcome], noted: Container[Key], now: int) -> defaultdict[_Kind, list[_Row]]:
+        """The runs that began, with the end of those that have succeeded: these are no longer among `successes`.
+
+        What a run noted is told between its start and its end, so the end of such a run is left for later.
+        """
         rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
         since, untold = time.monotonic(), self._untold
         for run in untold:  # as lean as can be: this is the way of every job
@@ -114,7 +115,7 @@ class Teller:
             start = now - int((since - run.started) * 1000)
             wait = start - max(claim.run_at, claim.created_at)
             outcome = successes.get(claim.id)
-            if outcome is not None and outcome.version == claim.version:
+            if outcome is not None and outcome.version == claim.version and (claim.id, claim.version) not in noted:
                 del successes[claim.id]
                 rows[RAN, claim.queue, claim.task].append((claim.id, claim.attempt, wait, outcome.at - start))
             else:
@@ -123,8 +124,17 @@ class Teller:
         self._offered = len(untold)
         return rows
 
+    def _ended(self, successes: dict[str, Outcome]) -> dict[_Kind, list[_Row]]:
+        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
+        for outcome in successes.values():
+            key = (outcome.id, outcome.version)
+            if (run := self._crew.unsettled.get(key)) is not None:
+                claim, began = run.claim, self._going_on.get(key) or self._began.get(key, outcome.at)
+                rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, outcome.at - began))
+        return rows
 
-def noted(notes: Sequence[Note], held: Mapping[Key, Claim], worker: str) -> list[Group]:
+
+def noted(notes: Sequence[Note], claims: Mapping[Key, Claim], worker: str) -> list[Group]:
     """What is told of the notes of runs: the newest progress of each, and every line of a log."""
     newest = {(note.id, note.version): note for note in notes if note.progress is not None}
     told = [("job.progress", note, _progress(note)) for note in newest.values()]
@@ -135,7 +145,7 @@ def noted(notes: Sequence[Note], held: Mapping[Key, Claim], worker: str) -> list
             data=[data] if data else [],
         )
         for kind, note, data in told
-        if (claim := held.get((note.id, note.version))) is not None
+        if (claim := claims.get((note.id, note.version))) is not None
     ]
 
 

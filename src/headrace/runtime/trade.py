@@ -58,7 +58,7 @@ class Trade:
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
-        self._teller = Teller(worker_id, crew, self.held, tells=settings.events)
+        self._teller = Teller(worker_id, crew, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
         self.first: str | None = None  # the queue whose turn it is, whatever the rota says
         self.store_is_empty = False  # as far as the last turn could tell
@@ -234,12 +234,14 @@ class Trade:
     def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
         for outcome in done:
             claim = self.held.pop((outcome.id, outcome.version), None)
-            self._crew.settled(outcome)
+            run = self._crew.settled(outcome)
             if outcome.state is State.COMPLETED:
                 self.completed += 1
             elif outcome.state in (State.FAILED, State.RETRYING):
                 self.failed += outcome.state is State.FAILED
-                if claim is not None:  # a renewal meanwhile may have found the lease gone, as it is once settled
+                if run is not None:  # a renewal meanwhile may have found the lease gone, as it is once settled
+                    claim = run.claim
+                if claim is not None:
                     self._tell_failure(claim, outcome)
         for outcome in refused:
             log.warning(

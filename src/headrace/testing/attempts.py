@@ -18,7 +18,7 @@ from headrace import Headrace, Job
 from headrace.core import outcomes
 from headrace.core.limits import EVERYTHING
 from headrace.core.model import Claim, Lease, Note, Outcome, Share, Want
-from headrace.core.pages import RAN, STARTED, Group
+from headrace.core.pages import COMPLETED, RAN, STARTED, Group
 from headrace.core.states import Event
 from headrace.core.steps import Step
 from headrace.errors import UnknownTask
@@ -90,7 +90,7 @@ class Shift:
             self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
 
     def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
-        groups = [*self._news(done), *noted(notes, self._held, WORKER)] if self._tells else ()
+        groups = self._news(done, notes) if self._tells else ()
         self._engine.exchange(in_their_flows(self._engine.desk, list(done)), None, notes, groups=groups)
         for outcome in done:
             self._held.pop((outcome.id, outcome.version), None)
@@ -101,9 +101,9 @@ class Shift:
         self._began[claim.id, claim.version] = self.clock.now()
         return claim
 
-    def _news(self, done: Sequence[Outcome]) -> list[Group]:
+    def _news(self, done: Sequence[Outcome], notes: Sequence[Note]) -> list[Group]:
         """What a worker would tell of these runs. Each took as long as it moved the clock."""
-        told = []
+        begun, ended = list[Group](), list[Group]()
         for outcome in done:
             key = (outcome.id, outcome.version)
             claim = self._held.get(key)
@@ -111,9 +111,13 @@ class Shift:
                 began = self._began[key]
                 wait, run = max(began - max(claim.created_at, claim.run_at), 0), max(outcome.at - began, 0)
                 about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt], [wait])
-                is_success = outcome.event is Event.SUCCEED
-                told.append(Group(RAN, *about, [run]) if is_success else Group(STARTED, *about, [], [run]))
-        return told
+                if outcome.event is Event.SUCCEED and not notes:
+                    begun.append(Group(RAN, *about, [run]))
+                    continue
+                begun.append(Group(STARTED, *about, [], [run]))
+                if outcome.event is Event.SUCCEED:
+                    ended.append(Group(COMPLETED, *about[:-1], [], [run]))
+        return [*begun, *noted(notes, self._held, WORKER), *ended]
 
     def fulfilled(self, claim: Claim) -> Claim:
         """The claim with the results it was promised, or MissingResult."""
