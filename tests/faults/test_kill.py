@@ -20,6 +20,7 @@ import pytest
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
 from tests.faults.conftest import stop
+from tests.support.processes import is_gone
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -166,14 +167,7 @@ def test_a_sandboxed_job_does_not_outlive_its_killed_worker(fleet: SimpleNamespa
         eventually((tmp_path / "child").read_text, what="the child's pid")
         child = int((tmp_path / "child").read_text())
         worker.kill()
-        eventually(partial(_gone, child), what="the end of the sandbox process")
-
-
-def _gone(pid: int) -> bool:
-    try:
-        return "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
-    except (FileNotFoundError, ProcessLookupError):
-        return True
+        eventually(partial(is_gone, child), what="the end of the sandbox process")
 
 
 def test_sigterm_lets_jobs_finish_and_burns_no_attempt(fleet: SimpleNamespace, url: str, tmp_path: Path) -> None:

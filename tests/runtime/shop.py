@@ -59,6 +59,18 @@ def die_later(file: str) -> int:
     return parent
 
 
+def fork_and_return(number: int) -> int:
+    """Comes back twice: in the process of the job, and in a copy of it."""
+    return number if os.fork() else -number
+
+
+def leave_a_child_behind(file: str) -> None:
+    """Forks a child that never ends, and does not end either."""
+    if os.fork() == 0:
+        Path(file).write_text(str(os.getpid()))
+    time.sleep(3600)
+
+
 def steer(how: str) -> None:
     raise {
         "snooze": Snooze(3600, "not now"),

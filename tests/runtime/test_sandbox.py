@@ -14,6 +14,7 @@ from headrace import EngineUnavailable, Headrace, JobFailed, ResultUnavailable, 
 from headrace.runtime.sandbox import Sandbox
 from tests.runtime import shop
 from tests.support.gates import Gate
+from tests.support.processes import is_gone
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -103,6 +104,25 @@ def _is_dead(pid: int) -> bool:
         return os.waitid(os.P_PID, pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None
     except ChildProcessError:
         return True
+
+
+@pytest.mark.parametrize("isolation", ["process", "thread"])
+def test_the_copy_of_a_job_that_forks_answers_for_nobody(app: Headrace, isolation: Any) -> None:
+    forks = app.task(isolation=isolation, retry=0)(shop.fork_and_return)
+    pid = app.task(isolation=isolation, retry=0)(shop.pid)
+    with app.worker(concurrency=1):
+        jobs = app.enqueue_many([call for number in range(1, 4) for call in (forks.bind(number), pid.bind())])
+        results = [job.result(PATIENCE) for job in jobs]
+    assert results[::2] == [1, 2, 3]
+    assert len(set(results[1::2])) == 1
+    assert [job.attempt for job in jobs] == [1] * 6
+
+
+def test_what_a_job_started_ends_with_its_process(app: Headrace, folder: Path) -> None:
+    with app.worker(shutdown_timeout=0.1):
+        process(app, shop.leave_a_child_behind, retry=0).enqueue(str(folder / "child"))
+        eventually(lambda: (folder / "child").exists() and (folder / "child").read_text(), "the child is there")
+    eventually(lambda: is_gone(int((folder / "child").read_text())), "its end")
 
 
 def test_a_function_that_can_not_be_imported_there_fails_with_the_reason(app: Headrace, worker: Worker) -> None:

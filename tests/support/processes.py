@@ -95,3 +95,11 @@ class Child:
     def end(self) -> None:
         self.pipe.close()
         os.waitpid(self.pid, 0)
+
+
+def is_gone(pid: int) -> bool:
+    """Whether a process has ended, its parent waiting for it or not."""
+    try:
+        return "Z" in Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return True

@@ -7,6 +7,7 @@ whoever takes it off `running` first: its runner, or the pulse on a timeout; the
 from __future__ import annotations
 
 import itertools
+import os
 import threading
 import time
 from collections import deque
@@ -78,6 +79,7 @@ class Crew:
 
     def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], line: Line) -> None:
         self.concurrency = concurrency
+        self._pid = os.getpid()
         self.now = clock.now
         self.ring = ring
         self.line = line
@@ -126,6 +128,8 @@ class Crew:
         What a run with a lost lease still brings is handed in all the same: the version decides whether it counts,
         and a refusal shows in the job's history.
         """
+        if os.getpid() != self._pid:  # a task that forked came back twice: here it is the copy
+            os._exit(0)
         if self.running.pop(run.number, None) is None:
             if run.lost and outcome is not None:
                 self.done.append(outcome)

@@ -23,7 +23,7 @@ from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.crew import Run
 from headrace.runtime.logs import handed_on
 from headrace.runtime.plan import conclude
-from headrace.runtime.sandbox_child import Errand, serve
+from headrace.runtime.sandbox_child import Errand, end_group, serve
 from headrace.runtime.sealing import opened_claim, sealed_outcome
 
 log = logging.getLogger("headrace.sandbox")
@@ -78,7 +78,11 @@ class Sandbox:
             message = self._pipe.recv_bytes()
             kind, body = message[:1], message[1:]
             if kind == b"O":
-                return sealed_outcome(run.plan.seal, _outcome.decode(body))
+                outcome = _outcome.decode(body)
+                if (outcome.id, outcome.version) != (run.claim.id, run.claim.version):
+                    self.reason = f"it answered with the outcome of another job, {outcome.id}"
+                    raise EOFError
+                return sealed_outcome(run.plan.seal, outcome)
             if kind == b"N":
                 run.context.relay(_note.decode(body))
             elif kind == b"R":
@@ -93,7 +97,12 @@ class Sandbox:
         with self._lock:
             if self._run is run:
                 self.reason = reason
-                self._process.kill()
+                self._kill()
+
+    def _kill(self) -> None:
+        self._process.kill()  # it may not have a group of its own yet
+        if self._process.pid is not None:
+            end_group(self._process.pid)
 
     @property
     def is_fit(self) -> bool:
@@ -102,7 +111,7 @@ class Sandbox:
     def bury(self) -> int | None:
         """End the child, wait for it and return its exit code. Called twice, it does no more."""
         with self._lock:  # two threads that close one pipe could close a stranger's that took its number
-            self._process.kill()
+            self._kill()
             self._process.join(5)
             if self._run is None:  # else whoever listens there hears its end, and buries it once more
                 self._pipe.close()

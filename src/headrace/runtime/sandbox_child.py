@@ -64,6 +64,7 @@ class _Parent:
                     self.errands.put(msgspec.json.decode(body, type=Errand))
                 else:
                     self._answers.put((kind, body))
+        end_group(os.getpid())
         os._exit(1)
 
     def send(self, kind: bytes, body: bytes = b"") -> None:
@@ -101,8 +102,19 @@ class _Parent:
         return self.ask(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
 
 
+def end_group(leader: int) -> None:
+    """Kill the sandbox of this id and whatever its jobs have started, unless that has left its group."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+
+
 def serve(pipe: Connection, logs: bytes = b"") -> None:
     """The child's main: errands until the pipe closes."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
+        os.register_at_fork(after_in_child=pipe.close)  # what a job forks has nothing to tell the worker
+    pid = os.getpid()
     # Ctrl-C reaches the whole group; the worker decides what becomes of the job.
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
@@ -119,6 +131,8 @@ def serve(pipe: Connection, logs: bytes = b"") -> None:
         tracer = task.submits.tracer
         with contextlib.nullcontext() if tracer is None else tracer.inside(errand.claim):
             outcome = _run(errand, task, parent)
+        if os.getpid() != pid:  # the job forked, and this is the copy
+            os._exit(0)
         parent.send(b"O", msgspec.json.encode(outcome))
         if tracer is not None:
             tracer.flush()
