@@ -110,11 +110,8 @@ def full() -> Iterator[Store]:
 
 
 # In this order: neither to discard plans nor to analyze a store is ever undone.
-FAST = ["prepared when new", "analyzed when young"]
-MILLION = [
-    pytest.param(stage, marks=pytest.mark.slow) for stage in ("prepared when empty", "analyzed when empty", "analyzed")
-]
-STAGES = [*FAST, *MILLION]
+LATER = ("analyzed when young", "prepared when empty", "analyzed when empty", "analyzed")
+STAGES = ["prepared when new", *(pytest.param(stage, marks=pytest.mark.slow) for stage in LATER)]
 
 
 @pytest.fixture(scope="module", params=STAGES)

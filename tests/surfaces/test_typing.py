@@ -12,6 +12,8 @@ import pytest
 
 from tests.support.waiting import PATIENCE
 
+pytestmark = pytest.mark.slow
+
 SRC = Path(__file__).parents[2] / "src"
 
 RIGHT = """
@@ -196,7 +198,6 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("user")
 
 
-@pytest.mark.slow
 def test_right_code_is_right_and_every_type_is_the_expected_one(folder: Path) -> None:
     assert mypy(folder, RIGHT) == []
 
