@@ -6,6 +6,7 @@ at it. What JSON has no word for is tagged, as it is stored.
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
@@ -161,6 +162,18 @@ def _call(job: Job[Any]) -> dict[str, Any]:
         return {"args": lowered(args), "kwargs": lowered(kwargs)}
     except CorruptPayload as error:
         return {"args": None, "kwargs": None, "unreadable": str(error)}
+
+
+def shown_texts(job: Job[Any]) -> str:
+    """What a search by text may look at, each on a line: id, task, reason, and arguments and metadata as shown."""
+    texts = [job.id, job.task, job.reason or "", _compact(_shown(job, "metadata", trail.plain(job.row.metadata)))]
+    with contextlib.suppress(HeadraceError):  # damaged, or sealed with a key that is not here
+        texts += map(_compact, job.redacted_call())
+    return "\n".join(texts)
+
+
+def _compact(value: Any) -> str:
+    return msgspec.json.encode(lowered(value)).decode()
 
 
 def _kin(job: Job[Any]) -> KinRecord:

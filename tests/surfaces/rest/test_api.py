@@ -176,8 +176,9 @@ def test_a_search_that_no_index_helps_goes_on_behind_its_cursor(
     app.enqueue_many([{"task": "add", "args": [n, n]} for n in (424242, *range(25))])
     page = api.ask("GET", "/jobs?text=424242&total=true")
     assert (page["jobs"], page["total"], page["total_is_exact"]) == ([], 0, False)
-    page = api.ask("GET", f"/jobs?text=424242&cursor={page['cursor']}")
-    assert page["jobs"] == []
+    for _ in range(2):
+        page = api.ask("GET", f"/jobs?text=424242&cursor={page['cursor']}")
+        assert page["jobs"] == []
     page = api.ask("GET", f"/jobs?text=424242&cursor={page['cursor']}")
     assert ([job["task"] for job in page["jobs"]], page["cursor"]) == (["add"], None)
 

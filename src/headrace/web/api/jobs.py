@@ -11,6 +11,7 @@ from headrace.app.job_records import JobRecord, full_record_of, log_of, record_o
 from headrace.core.story import Entry
 from headrace.errors import InvalidJob
 from headrace.runtime.job import Job, LogEntry
+from headrace.web import searching
 from headrace.web.api.new_jobs import NewJob, call_of
 from headrace.web.api.shapes import Changed, JobFilter, JobQuery, filters_of, said
 from headrace.web.api.table import Table
@@ -71,17 +72,20 @@ def find(visit: Visit, query: JobQuery) -> JobList:
 
     Filters that are given must all match. `state` may be repeated. A search that no index helps, as for a text, looks
     at some thousand jobs at a time: a page may hold fewer than `limit`, or none, and still have a cursor that goes on.
+    A text is looked for in the id, the task, the reason, the arguments and the metadata, with secrets starred out.
     With `archived`, jobs that have left the store for the archive, where `since` and `until` mean their ends.
     """
     filters = filters_of(query, but=("limit", "cursor", "archived", "total"))
     reach = (_REACH_OF_TEXT if query.text else _REACH) // (2 if query.total else 1)  # it is looked twice for a total
-    page = visit.app.jobs.find(limit=query.limit, cursor=query.cursor, archived=query.archived, reach=reach, **filters)
+    page = searching.find(
+        visit.app, filters, limit=query.limit, cursor=query.cursor, reach=reach, archived=query.archived
+    )
     jobs = [record_of(job) for job in page]
     if not query.total:
         return JobList(jobs, page.cursor)
     if query.archived:
         return JobList(jobs, page.cursor, visit.app.jobs.count(archived=True, **filters), True)
-    counted = visit.app.jobs.count_up_to(reach, **filters)
+    counted = searching.count_up_to(visit.app, reach, filters)
     return JobList(jobs, page.cursor, counted.jobs, counted.is_exact)
 
 
@@ -131,6 +135,7 @@ def _bulk(visit: Visit, body: JobFilter, act: Act) -> Changed:
     filters = filters_of(body, but=("dry_run",))
     if not filters:
         raise InvalidJob("say which jobs are meant with at least one filter")
+    filters = searching.settled(visit.app, filters)
     if body.dry_run:
         return Changed(would_concern(visit.app, act, filters), True)
     return Changed(act_on_many(visit.app, act, filters))

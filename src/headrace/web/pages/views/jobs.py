@@ -11,6 +11,7 @@ from starlette.datastructures import QueryParams
 from headrace.app.queues import QueueStats
 from headrace.core.states import Event, State, sources
 from headrace.errors import InvalidJob
+from headrace.web import searching
 from headrace.web.pages import wording
 from headrace.web.pages.cards import cards
 from headrace.web.pages.patience import patiently
@@ -19,7 +20,7 @@ from headrace.web.pages.visit import Visit
 
 PAGE = 50
 # How many jobs a page looks at where no index leads to those that are meant; to look into texts takes longer.
-REACH, REACH_OF_TEXT = 50_000, 10_000
+REACH, REACH_OF_TEXT = 50_000, 5_000
 AGES = {"15m": 900, "1h": 3600, "24h": 86_400, "7d": 7 * 86_400}
 _TEXTS = ("queue", "task", "tag", "worker", "text", "flow")
 _OTHERS = ("state", "since", "until", "archived", "cursor")
@@ -32,7 +33,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
     filters = filters_of(given, visit.now)
     archived = given.get("archived") == "yes"
     reach = REACH_OF_TEXT if "text" in filters else REACH
-    page = visit.app.jobs.find(**filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"), reach=reach)
+    page = searching.find(visit.app, filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"), reach=reach)
     queues = visit.glance.counted()
     return {
         "jobs": cards(page, visit.app),
@@ -119,7 +120,7 @@ def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ask_bulk(visit: Visit) -> Question | None:
     does, filters, words = _meant(visit)
-    many = visit.app.jobs.count(**_movable(does, filters))
+    many = visit.app.jobs.count(**searching.settled(visit.app, _movable(does, filters)))
     if not many:
         raise InvalidJob(f"None of these jobs can be {_DID[does]}.")
     told = "1 job" if many == 1 else f"{wording.exact(many)} jobs"
@@ -130,7 +131,7 @@ def _ask_bulk(visit: Visit) -> Question | None:
 def _bulk(visit: Visit) -> Done:
     does, filters, words = _meant(visit)
     act: Callable[..., int] = getattr(visit.app.jobs, does)
-    many = patiently(lambda: act(**_movable(does, filters)))
+    many = patiently(lambda: act(**searching.settled(visit.app, _movable(does, filters))))
     if many is None:
         return Done(f"The jobs are being {_DID[does]}; this goes on in the background.", target=words)
     told = "1 job was" if many == 1 else f"{wording.exact(many)} jobs were"

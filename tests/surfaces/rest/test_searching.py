@@ -1,0 +1,64 @@
+"""A search by text over HTTP finds what is shown of jobs, and nothing of what is starred out."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from headrace import Headrace
+from tests.surfaces.rest.kit import Api
+from tests.surfaces.web.client import Client
+
+HIDDEN = ["hunter2", '"password":"h', "hunter2-in-metadata", "letter-3"]
+
+
+@pytest.fixture
+def app(app: Headrace) -> Headrace:
+    @app.task(name="sign_in", redact=("pin",))
+    def sign_in(user: str, password: str, pin: str = "") -> None: ...
+
+    sign_in.using(metadata={"token": "hunter2-in-metadata", "shop": "vienna"}).enqueue("Ann", "hunter2", pin="letter-3")
+    sign_in.enqueue("Bob", "other")
+    return app
+
+
+def users(found: dict[str, Any], app: Headrace) -> list[str]:
+    return [app.jobs.get(job["id"]).args[0] for job in found["jobs"]]
+
+
+@pytest.mark.parametrize("text", HIDDEN)
+def test_what_is_hidden_is_found_by_nobody(app: Headrace, api: Api, text: str) -> None:
+    found = api.ask("GET", f"/jobs?limit=1&total=true&text={quote(text)}")
+    assert (found["jobs"], found["cursor"], found["total"]) == ([], None, 0)
+    for act in ("cancel", "delete"):
+        assert api.ask("POST", f"/jobs/{act}", json={"text": text, "dry_run": True})["changed"] == 0
+        assert api.ask("POST", f"/jobs/{act}", json={"text": text})["changed"] == 0
+    assert app.jobs.count(state="pending") == 2
+    assert app.jobs.find()[1].id not in Client(app.asgi()).get(f"/jobs?text={quote(text)}").text
+
+
+@pytest.mark.parametrize("text", ["Ann", "vienna", '"pin":"***"', '"shop":"vien'])
+def test_what_is_shown_is_found_and_acted_on(app: Headrace, api: Api, text: str) -> None:
+    found = api.ask("GET", f"/jobs?limit=1&total=true&text={quote(text)}")
+    assert (users(found, app), found["total"], found["total_is_exact"]) == (["Ann"], 1, True)
+    assert found["jobs"][0]["id"] in Client(app.asgi()).get(f"/jobs?text={quote(text)}").text
+    assert api.ask("POST", "/jobs/cancel", json={"text": text, "dry_run": True})["changed"] == 1
+    assert api.ask("POST", "/jobs/cancel", json={"text": text, "queue": "default"})["changed"] == 1
+    assert app.jobs.count(state="cancelled") == 1
+
+
+def test_the_cursor_goes_on_behind_the_last_one_found(app: Headrace, api: Api) -> None:
+    page = api.ask("GET", "/jobs?limit=1&text=sign_in")
+    rest = api.ask("GET", f"/jobs?limit=5&text=sign_in&cursor={page['cursor']}")
+    assert (users(page, app), users(rest, app), rest["cursor"]) == (["Bob"], ["Ann"], None)
+
+
+def test_an_action_on_too_many_to_look_through_is_refused(
+    app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("headrace.web.searching._MOST", 1)
+    told = api("POST", "/jobs/delete", json={"text": "Ann"})
+    assert (told.status_code, "narrow them down" in told.text) == (422, True)
+    assert app.jobs.count() == 2
