@@ -12,6 +12,7 @@ from headrace.core.words import short, why
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.task import Call, Submits, Task, default_name
 
+RESERVED = "headrace."  # names of tasks of our own, which act with what only we know
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
@@ -42,6 +43,8 @@ class Registry:
         if not callable(function):
             raise ConfigError(f"@app.task: {function!r} is not a function")
         task: Task[..., Any, Any] = Task(function, name or default_name(function), options, self._submits)
+        if task.name.startswith(RESERVED):
+            raise ConfigError(f"@app.task: {task.name!r}: names that begin with {RESERVED!r} are headrace's own")
         known = self.tasks.get(task.name)
         if known is not None and _place(known.function) != _place(function):
             raise ConfigError(
@@ -61,7 +64,9 @@ class Registry:
 
     def by_name(self, name: str) -> Task[..., Any, Any]:
         """A task to enqueue by name; its code need not be known here."""
-        return self.find(check_task_name(name)) or Task(_elsewhere, name, Options(), self._submits)
+        if check_task_name(name).startswith(RESERVED):
+            raise InvalidJob(f"task: {name!r} is headrace's own: names that begin with {RESERVED!r} are not enqueued")
+        return self.find(name) or Task(_elsewhere, name, Options(), self._submits)
 
     def as_task(self, task: Any) -> Task[..., Any, Any]:
         """The task that is meant: one of ours, its name, or a plain function that a worker can import."""

@@ -9,6 +9,7 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.job_records import lowered
+from headrace.app.registry import RESERVED
 from headrace.core.clock import to_datetime
 from headrace.core.model import Lease, Note, WorkerRow
 from headrace.core.options import check_capabilities, check_queue
@@ -179,6 +180,8 @@ def claim(visit: Visit, body: Asking) -> ClaimedJobs:
     it: give workers that know few tasks queues of their own. A claim that waits is over when its connection is: nothing
     is handed to who has left.
     """
+    if own := [name for name in body.tasks if name.startswith(RESERVED)]:
+        raise InvalidJob(f"tasks: {own[0]!r} is headrace's own, and run by its own workers alone")
     told: dict[str, Any] = {"capabilities": body.capabilities, "concurrency": body.limit}
     row = _row(visit, body.worker, tasks=body.tasks, queues=body.queues, **told)
     want = want_of(body.worker, body.queues, body.limit, body.lease, body.capabilities)
