@@ -576,6 +576,8 @@ def test_a_lone_surrogate_is_in_no_store_and_never_a_crash(redis_engine: RedisEn
         assert engine.desk.find(which, 5).jobs == []
         assert engine.desk.count(which) == 0
         assert engine.desk.move(which, Event.DELETE, 5, now=NOW) == []
+    assert (engine.timetable.get(lone), engine.timetable.occurrences(lone)) == (None, [])
+    assert not engine.timetable.delete(lone)
     assert not engine.desk.wish(lone, "stop")
     assert not engine.desk.amend(lone, Changes(priority=1), now=NOW)
     for unstorable in (new_job(lone), new_job("new", payload=lone), new_job("new", queue=lone)):

@@ -221,6 +221,7 @@ def test_the_earliest_come_first_and_not_more_than_asked_for(engine: Engine) -> 
     assert due(engine) == order
     assert due(engine, 10) == order[:10]
     assert due(engine, 1) == order[:1]
+    assert due(engine, 0) == []
 
 
 def test_what_is_due_is_told_with_all_of_its_row(engine: Engine) -> None:
@@ -453,6 +454,7 @@ def test_the_newest_occurrences_come_first_and_not_more_than_asked_for(engine: E
     newest_first = [skip(NOW + number) for number in reversed(range(150))]
     assert engine.timetable.occurrences("tick") == newest_first[:100]
     assert engine.timetable.occurrences("tick", 7) == newest_first[:7]
+    assert engine.timetable.occurrences("tick", 0) == []
     assert engine.timetable.occurrences("tick", 1000) == newest_first
 
 

@@ -114,6 +114,34 @@ def test_one_is_raised_by_hand(shell: Shell, app: Headrace) -> None:
     assert [alert.labels for alert in app.alerts.active()] == [{"host": "a"}]
 
 
+def test_every_act_tells_programs_what_it_did(shell: Shell, app: Headrace) -> None:
+    assert shell("alerts", "history").err == "nothing has happened yet\n"
+    ran = shell("alerts", "evaluate", "--json")
+    assert (ran.code, [one["rule"] for one in ran.json["changed"]]) == (1, ["no_worker"])
+    assert [one["id"] for one in ran.json["firing"]] == [one["id"] for one in ran.json["changed"]]
+    shown = shell("alerts", "show", "no_worker", "--json").json
+    assert (shown["labels"], shown["state"], shown["told"]) == ({"queue": "mail"}, "firing", 1)
+    seen = shell("alerts", "ack", "no_worker", "--by", "kim", "--json").json
+    assert (seen["id"], seen["acknowledged_by"]) == (shown["id"], "kim")
+    over = shell("alerts", "resolve", "no_worker", "--by", "kim", "--json").json
+    assert (over["id"], over["resolved_by"]) == (shown["id"], "kim")
+    raised = shell("alerts", "trigger", "deploy", "it failed", "--json").json
+    assert (raised["rule"], raised["summary"], raised["severity"]) == ("deploy", "it failed", "warning")
+    assert [alert.id for alert in app.alerts.active()] == [raised["id"]]
+
+
+def test_silences_are_told_to_programs_and_to_people(shell: Shell, app: Headrace) -> None:
+    made = shell("alerts", "silence", "--for", "30m")
+    [silence] = shell("alerts", "silences", "--json").json
+    assert made.out.startswith(f"{silence['id']}: silent until ")
+    assert (silence["rule"], silence["labels"]) == (None, {})
+    assert [shell("alerts", "unsilence", silence["id"], "--json").json for _ in range(2)] == [
+        {"ended": True},
+        {"ended": False},
+    ]
+    assert app.alerts.silences() == []
+
+
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
@@ -123,6 +151,7 @@ def test_one_is_raised_by_hand(shell: Shell, app: Headrace) -> None:
         (["rule", "set", "nobody", "--disabled"], 1, "there is no alert rule 'nobody'"),
         (["rule", "delete", "queue_depth"], 2, "headrace alerts rule set queue_depth --disabled"),
         (["ack", "nobody"], 1, "there is no alert 'nobody'"),
+        (["--json", "list"], 2, "put --json after 'list'"),
         (["silence", "--for", "soon"], 2, "'soon' is not a time"),
         (["trigger", "x", "y", "--label", "host"], 2, "'host' is not NAME=TEXT"),
         (["channel", "add", "x", "--kind", "slack"], 2, "needs one that begins with https://"),

@@ -16,6 +16,7 @@ from headrace.cli.root import root, whole
 from headrace.cli.session import Session
 from tests.support.cases import check_each
 from tests.support.command_line import Shell
+from tests.support.measuring import unless_measured
 
 
 def every_command(
@@ -172,6 +173,7 @@ def test_completion_knows_commands_and_states(shell: Shell) -> None:
     assert "plain,failed" in complete("headrace jobs list --state fai")
 
 
+@unless_measured
 def test_looking_at_jobs_loads_neither_rich_nor_the_machinery_that_runs_them() -> None:
     check = (
         "import sys; sys.path[:0] = sys.argv[1:]; import headrace.cli; "

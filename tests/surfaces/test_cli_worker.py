@@ -14,6 +14,7 @@ import pytest
 
 from headrace import Headrace, Job, State
 from tests.support.command_line import SHOP, Shell, end, finish, wait_for_line
+from tests.support.measuring import unless_measured
 from tests.support.waiting import PATIENCE, eventually
 
 MOST_MEGABYTES = 40
@@ -252,6 +253,7 @@ def test_reload_runs_the_new_code_after_a_change_and_survives_a_broken_one(shell
 
 
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="the system does not tell the memory of a process")
+@unless_measured
 def test_an_idle_worker_process_stays_small(shell: Shell) -> None:
     with shell.app() as app:
         worker = shell.start("--app", shell.module(), "worker")

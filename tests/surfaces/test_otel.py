@@ -17,12 +17,12 @@ from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from opentelemetry.trace import SpanKind, StatusCode
 
-from headrace import ConfigError, Headrace, InvalidJob, Retry, Snooze, chain, current_job
+from headrace import ConfigError, EngineUnavailable, Headrace, InvalidJob, Retry, Snooze, chain, current_job
 from headrace.contrib.otel import context_of, instrument, uninstrument
 from headrace.runtime.departures import Tally
 from headrace.runtime.sweep_news import tell_sweep
 from headrace.testing import drain
-from tests.support.gates import SOON
+from tests.support.gates import SOON, Gate
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces import traced_shop
 
@@ -195,9 +195,15 @@ def test_the_async_ways_make_one_span_each(scene: Scene) -> None:
     async def enqueue() -> None:
         await work.aenqueue()
         await scene.app.aenqueue_many([work.bind(), work.bind()])
+        flow = scene.app.flow("three")
+        for _ in range(3):
+            flow.add(work.bind())
+        await flow.aenqueue()
 
     asyncio.run(enqueue())
-    assert [about(span).get("messaging.batch.message_count") for span in scene.spans()] == [None, 2]
+    assert [about(span).get("messaging.batch.message_count") for span in scene.spans()] == [None, 2, 3]
+    [run] = scene.app.flows.list()
+    assert [about(span).get("headrace.flow") for span in scene.spans()] == [None, None, run.id]
 
 
 def test_an_error_is_told_without_the_secrets_of_the_job(scene: Scene) -> None:
@@ -232,6 +238,43 @@ def test_an_attempt_that_is_ended_from_outside_ends_its_span_then(scene: Scene) 
         go_on.set()
     assert about(attempt)["error.type"] == "JobTimeout"
     assert len(scene.attempts()) == 1
+
+
+def test_an_attempt_whose_job_was_taken_away_is_told_to_be_lost(scene: Scene) -> None:
+    gate = Gate()
+    hold = scene.app.task(name="hold")(gate.pass_through)
+    with scene.app.worker(concurrency=1):
+        job = hold.enqueue()
+        gate.wait_until_reached()
+        assert job.cancel()
+        eventually(scene.attempts, "the span")
+        gate.open()
+    (attempt,) = scene.attempts()
+    assert about(attempt)["headrace.outcome"] == "lost"
+    assert attempt.status.status_code is StatusCode.ERROR
+    assert attempt.status.description == "the job was cancelled or its lease is lost"
+    assert job.refresh().state == "cancelled"
+
+
+def test_an_attempt_runs_without_links_while_the_store_can_t_be_asked_for_its_past(
+    scene: Scene, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    @scene.app.task(retry=SOON)
+    def flaky() -> int:
+        if current_job().attempt < 2:
+            raise OSError("not yet")
+        return 7
+
+    def away(*_: Any) -> Any:
+        raise EngineUnavailable("no route to the server")
+
+    job = flaky.enqueue()
+    with monkeypatch.context() as patch:
+        patch.setattr(type(scene.app.jobs), "get", away)
+        with scene.app.worker(concurrency=1):
+            assert job.result(PATIENCE) == 7
+    assert [links_of(span) for span in scene.attempts()] == [[], []]
+    assert [about(span)["headrace.outcome"] for span in scene.attempts()] == ["retrying", "completed"]
 
 
 def test_a_call_that_is_refused_is_an_error_of_the_producer(scene: Scene) -> None:

@@ -1,0 +1,129 @@
+"""Who follows events hears all of them, in order, though the store is away for a while."""
+
+from __future__ import annotations
+
+import asyncio
+import itertools
+from collections.abc import Callable, Iterator
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace import EngineUnavailable, Headrace
+from headrace.runtime import following
+
+Outage = Callable[..., list[int]]
+
+
+@pytest.fixture
+def app() -> Iterator[Headrace]:
+    with Headrace("memory://") as app:
+        yield app
+
+
+@pytest.fixture
+def outage(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> Outage:
+    """Has the given reads of events, counted from 1, find no store; each read is noted in the list."""
+    kind = type(app.engine.events)
+    real = kind.read
+
+    def begin(*lost: int) -> list[int]:
+        reads: list[int] = []
+
+        def read(*args: Any) -> Any:
+            reads.append(len(reads) + 1)
+            if reads[-1] in lost:
+                raise EngineUnavailable("no route to the server")
+            return real(*args)
+
+        monkeypatch.setattr(kind, "read", read)
+        return reads
+
+    return begin
+
+
+@pytest.fixture
+def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
+    """How long it would have waited, each time; nobody waits."""
+    told: list[float] = []
+
+    async def asleep(seconds: float) -> None:
+        told.append(seconds)
+
+    monkeypatch.setattr(following, "time", SimpleNamespace(sleep=told.append))
+    monkeypatch.setattr(following, "asyncio", SimpleNamespace(sleep=asleep))
+    return told
+
+
+def enqueue(app: Headrace, *names: str) -> str:
+    """Enqueue these, one after the other; the cursor of before."""
+    before = app.events.last()
+    for name in names:
+        app.enqueue(name)
+    return before
+
+
+async def first(app: Headrace, many: int, since: str) -> list[str | None]:
+    told: list[str | None] = []
+    async for event in app.aevents(since):
+        told.append(event.task)
+        if len(told) == many:
+            break
+    return told
+
+
+def test_an_outage_is_waited_out_and_nothing_is_missed(
+    app: Headrace, outage: Outage, pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    since = enqueue(app, "a", "b")
+    outage(1, 3, 4)
+    stream = app.events(since)
+    told = [event.task for event in itertools.islice(stream, 2)]
+    enqueue(app, "c")
+    told += [event.task for event in itertools.islice(stream, 1)]
+    assert told == ["a", "b", "c"]
+    assert pauses == [1.0, following.POLL, 1.0, 1.0], "a second for each outage"
+    assert caplog.text.count("the store is not available: no route to the server") == 3
+
+
+def test_coroutines_wait_it_out_as_well(
+    app: Headrace, outage: Outage, pauses: list[float], caplog: pytest.LogCaptureFixture
+) -> None:
+    since = enqueue(app, "a", "b")
+    outage(1, 2)
+    assert asyncio.run(first(app, 2, since)) == ["a", "b"]
+    assert pauses == [1.0, 1.0]
+    assert caplog.text.count("the store is not available: no route to the server") == 2
+
+
+def test_who_does_not_follow_is_told_of_the_outage(app: Headrace, outage: Outage, pauses: list[float]) -> None:
+    enqueue(app, "a")
+    reads = outage(1, 2)
+    with pytest.raises(EngineUnavailable, match="no route"):
+        list(app.events(follow=False))
+
+    async def collect() -> list[str]:
+        return [event.type async for event in app.aevents(follow=False)]
+
+    with pytest.raises(EngineUnavailable, match="no route"):
+        asyncio.run(collect())
+    assert (reads, pauses) == ([1, 2], [])
+    assert asyncio.run(collect()) == [event.type for event in app.events(follow=False)] == ["job.enqueued"]
+
+
+def test_at_the_end_a_follower_asks_again_after_a_moment(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    since, pauses, names = app.events.last(), list[float](), iter("abcd")
+
+    def sleep(seconds: float) -> None:
+        pauses.append(seconds)
+        app.enqueue(next(names))
+
+    async def asleep(seconds: float) -> None:
+        await asyncio.to_thread(sleep, seconds)
+
+    monkeypatch.setattr(following, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(following, "asyncio", SimpleNamespace(sleep=asleep))
+    assert [event.task for event in itertools.islice(app.events(since), 2)] == ["a", "b"]
+    assert asyncio.run(first(app, 2, app.events.last())) == ["c", "d"]
+    assert pauses == [following.POLL] * 4

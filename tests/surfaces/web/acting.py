@@ -1,0 +1,52 @@
+"""Acting in the dashboard as its scripts do, on a store in memory with a clock that a test moves."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.testing import VirtualClock
+from tests.surfaces.web.client import Client
+from tests.surfaces.web.test_forms import WRITES
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def app(clock: VirtualClock) -> Iterator[Headrace]:
+    with Headrace("memory://", clock=clock) as app:
+        yield app
+
+
+@pytest.fixture
+def client(app: Headrace) -> Client:
+    return Client(app.asgi(), headers=WRITES)
+
+
+def ask(client: Client, path: str, /, **form: Any) -> dict[str, str]:
+    """The question that comes before it is done."""
+    answer = client.post(path, data=form)
+    assert answer.status_code == 200, answer.text
+    asked: dict[str, str] = answer.json()
+    assert asked.keys() == {"ask", "detail", "label"}
+    return asked
+
+
+def do(client: Client, path: str, /, **form: Any) -> str:
+    """What is told of it when it is done."""
+    answer = client.post(path, data={**form, "confirmed": "yes"})
+    assert (answer.status_code, answer.json()["ok"]) == (200, True), answer.text
+    return str(answer.json()["text"])
+
+
+def refused(client: Client, path: str, status: int = 400, /, **form: Any) -> str:
+    """What is told of why it is not done."""
+    answer = client.post(path, data={**form, "confirmed": "yes"})
+    assert (answer.status_code, answer.json()["ok"]) == (status, False), answer.text
+    return str(answer.json()["text"])
