@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 
 from headrace import Headrace, InvalidJob, Worker, chain, current_job
-from headrace.testing import drain
+from headrace.testing import VirtualClock, drain
 from tests.support.gates import SOON
 from tests.support.waiting import PATIENCE
 
@@ -64,17 +63,17 @@ def test_what_a_call_says_itself_goes_first_and_is_passed_on(app: Headrace) -> N
     assert outer.enqueue().row.metadata is None
 
 
-@pytest.mark.engines("sqlite")
-def test_the_jobs_of_a_schedule_go_back_to_themselves_wherever_it_was_made(app: Headrace) -> None:
-    @app.task
-    def report() -> None: ...
-
-    with app.correlation("deploy"):
-        app.schedules.create("nightly", report.using(metadata={"a": 1}).bind(), at=datetime.now(UTC))
-    drain(app)
-    (job,) = app.jobs.find(task="report")
-    assert job.correlation_id == job.id
-    assert job.metadata["a"] == 1
+def test_the_jobs_of_a_schedule_go_back_to_themselves_wherever_it_was_made() -> None:
+    clock = VirtualClock()
+    with Headrace("memory://", clock=clock) as app:
+        report = app.task(name="report")(lambda: None)
+        with app.correlation("deploy"):
+            app.schedules.create("nightly", report.using(metadata={"a": 1}).bind(), every=60)
+        clock.advance(60)
+        drain(app)
+        (job,) = app.jobs.find(task="report")
+        assert job.correlation_id == job.id
+        assert job.metadata["a"] == 1
 
 
 @pytest.mark.engines("sqlite")

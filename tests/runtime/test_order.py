@@ -257,14 +257,31 @@ def test_queues_are_served_by_weight(app: Headrace) -> None:
     assert order[:40].count("a") == 30
 
 
-def test_a_task_nobody_knows_is_put_aside_without_spending_an_attempt_and_why_says_so(app: Headrace) -> None:
-    with app.worker() as worker:
+def test_a_task_nobody_knows_spends_no_attempt_and_why_says_so(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("headrace.runtime.trade._LOOK_AGAIN", 0.0)
+    known = app.task(name="known")(lambda: 1)
+    with app.worker():
         job = app.enqueue("reports.build", 7)
-        eventually(lambda: f"worker {worker.id} does not know 'reports.build'" in job.why(), "the parking")
-        eventually(lambda: "start a worker that registers task 'reports.build'" in job.why(), "what to do")
-        eventually(lambda: job.refresh().state == "scheduled", "the next parking, if it is tried again just now")
-        assert (job.attempt, job.errors) == (0, [])
+        assert known.enqueue().result(PATIENCE) == 1, "what is behind it in line is run"
+        assert "knows task 'reports.build'; deploy one that registers it" in job.why()
+        assert (job.refresh().state, job.attempt, job.errors) == ("pending", 0, [])
         app.task(name="reports.build")(lambda number: number * 6)
-        job.promote()  # unless its time has come already
         assert job.result(PATIENCE) == 42
         assert job.attempt == 1
+
+
+@pytest.mark.every_engine
+def test_a_job_that_an_old_worker_does_not_know_is_taken_by_a_new_one_at_once(app: Headrace, url: str) -> None:
+    """As in a rolling deploy: workers of both versions are alive, and both are woken for each job."""
+    old = app.task(name="old")(lambda n: n)
+    with Headrace(url) as newer, app.worker(concurrency=2) as ignorant:
+        fresh, _ = newer.task(name="fresh")(lambda n: n), newer.task(name="old")(lambda n: n)
+        first = fresh.enqueue(0)
+        assert [old.enqueue(n).result(PATIENCE) for n in range(3)] == [0, 1, 2]
+        assert first.refresh().state == "pending"
+        with newer.worker(concurrency=2):
+            assert first.result(PATIENCE) == 0, "it is offered to whoever signs on"
+            jobs = [fresh.enqueue(n) for n in range(50)]
+            assert [job.result(PATIENCE) for job in jobs] == list(range(50))
+        claims = [entry.worker for job in jobs for entry in job.history() if entry.event == "claim"]
+        assert ignorant.id not in claims

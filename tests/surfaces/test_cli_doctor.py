@@ -82,21 +82,22 @@ def test_needs_that_no_live_worker_has_are_wrong(shell: Shell) -> None:
 
 
 def test_needs_that_a_live_worker_has_are_well(shell: Shell) -> None:
-    with shell.app() as app, app.worker(queues=["default"], capabilities=["gpu", "disk"]) as worker:
+    with shell.app() as app:
+        render = app.task(name="render", needs=["gpu"])(lambda: None)
+        worker = app.worker(queues=["default"], capabilities=["gpu", "disk"]).start()
         app.pause_worker(worker.id)  # so that it takes nothing
         eventually(lambda: worker.describe().state == "paused", "the worker pauses")
-        app.task_by_name("render").using(needs=["gpu"]).enqueue()
+        render.enqueue()
         assert shell("doctor", "--json").json["findings"] == []
 
 
 def test_jobs_that_no_worker_knows_are_wrong(shell: Shell) -> None:
-    with shell.app() as app:
+    with shell.app() as app, app.worker():
         app.task_by_name("unheard_of").enqueue()
-        app.run_worker(drain=True)
-        app.task_by_name("x").using(delay=60).enqueue("unknown_task")  # only mentions it
-    findings = shell("doctor", "--json").json["findings"]
+        app.task_by_name("x").using(delay=60).enqueue()  # it does not wait for a worker
+        findings = shell("doctor", "--json").json["findings"]
     assert len(findings) == 1
-    assert "'unheard_of' are parked" in findings[0]
+    assert "no live worker of queue 'default' knows task 'unheard_of'" in findings[0]
 
 
 def test_a_silent_worker_is_wrong(shell: Shell) -> None:

@@ -28,6 +28,7 @@ from headrace.core.limits import (
     spent,
     weight_of,
 )
+from headrace.core.model import Want
 from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
 from headrace.engines.relational.gatekeeper import earlier, rulebook
 from headrace.engines.relational.turns import Turns
@@ -464,17 +465,18 @@ def test_nothing_is_minded_where_nobody_made_rules(told: str) -> None:
     """However a database writes an empty list: else every turn would be made with care, for nothing."""
     book = rulebook(told)
     assert not book.is_minded
-    assert not book.asks_care("default", None)
-    assert not book.asks_care("default", "priority")
-    assert book.asks_care("default", "lifo")
+    assert not book.asks_care("default", Want("w", 1, 1))
+    assert not book.asks_care("default", Want("w", 1, 1, strategy="priority"))
+    assert book.asks_care("default", Want("w", 1, 1, strategy="lifo"))
+    assert book.asks_care("default", Want("w", 1, 1, unknown=("other",)))
 
 
 def test_a_rulebook_tells_which_queues_ask_for_care() -> None:
     book = rulebook('[[["a",{"weight":3}],["b",{"concurrency":2,"weight":1}]], ["c"], []]')
     assert book.is_minded
-    assert [queue for queue in "abcd" if book.asks_care(queue, None)] == ["b", "c"]
+    assert [queue for queue in "abcd" if book.asks_care(queue, Want("w", 1, 1))] == ["b", "c"]
     assert book.weights == {"a": 3, "b": 1}
-    assert rulebook('[[],[],[["work",{"paused":true}]]]').asks_care("any", None)
+    assert rulebook('[[],[],[["work",{"paused":true}]]]').asks_care("any", Want("w", 1, 1))
 
 
 @pytest.mark.parametrize(

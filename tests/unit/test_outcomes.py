@@ -20,7 +20,6 @@ ALL: dict[str, Outcome] = {
     "snooze": outcomes.snooze(CLAIM, 60_000, "later", NOW),
     "release": outcomes.release(CLAIM, "its worker was stopped", NOW),
     "give_back": outcomes.give_back(CLAIM, NOW),
-    "park": outcomes.park(CLAIM, "unknown_task", 10_000, NOW),
     "cancel": outcomes.cancel(CLAIM, "enough", NOW),
 }
 
@@ -42,16 +41,16 @@ def test_a_job_has_a_finishing_time_exactly_when_it_is_over(name: str) -> None:
 
 @pytest.mark.parametrize("name", ALL)
 def test_an_attempt_is_given_back_exactly_when_none_was_used(name: str) -> None:
-    unused = {"snooze", "release", "give_back", "park"}
+    unused = {"snooze", "release", "give_back"}
     assert ALL[name].refund == (1 if name in unused else 0)
 
 
 @pytest.mark.parametrize("name", ALL)
 def test_only_what_nobody_needs_to_know_is_quiet(name: str) -> None:
-    assert ALL[name].quiet == (name in {"give_back", "park"})
+    assert ALL[name].quiet == (name == "give_back")
 
 
-@pytest.mark.parametrize(("name", "delay"), [("retry", 1500), ("snooze", 60_000), ("park", 10_000)])
+@pytest.mark.parametrize(("name", "delay"), [("retry", 1500), ("snooze", 60_000)])
 def test_what_comes_again_says_when(name: str, delay: int) -> None:
     assert ALL[name].run_at == NOW + delay
 

@@ -96,13 +96,6 @@ def test_a_job_to_be_retried_says_when_and_after_what() -> None:
     assert told == "It is to be retried in 4.0 s: attempt 1 of 4 failed."
 
 
-def test_a_parked_job_says_that_its_task_is_unknown_and_what_to_do() -> None:
-    reason = "unknown_task: worker w1 does not know 'add'"
-    told = why(row(state=State.SCHEDULED, run_at=NOW + 9000, reason=reason))
-    assert "It is parked, because worker w1 does not know 'add'" in told
-    assert "start a worker that registers task 'add'" in told
-
-
 def test_a_paused_queue_comes_before_every_other_reason() -> None:
     assert why(row(), paused=("default",)).startswith("Queue 'default' is paused")
     assert "paused" not in why(row(), paused=("other",))

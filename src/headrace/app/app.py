@@ -283,7 +283,7 @@ class Headrace:
             self.spool.watch()
         how |= {"declare": self._declare, "archive": lambda: self.hub.archive, "seal": self.seal}
         how["listener"] = self.events.listener
-        return Worker(self.engine, settings, self.find_task, self.tasks.keys, self.clock, **how)
+        return Worker(self.engine, settings, self.find_task, self.registry.names, self.clock, **how)
 
     def _declare(self) -> None:
         """Store what the code says of its tasks. Terms first: a schedule that can't be stored is an error."""

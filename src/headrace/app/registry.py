@@ -7,12 +7,12 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, ParamSpec, TypeVar, overload
 
+from headrace.core.known_tasks import RESERVED, is_reserved
 from headrace.core.options import Options, check_task_name, checked
 from headrace.core.words import short, why
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.task import Call, Submits, Task, default_name
 
-RESERVED = "headrace."  # names of tasks of our own, which act with what only we know
 P = ParamSpec("P")
 T = TypeVar("T")
 R = TypeVar("R")
@@ -36,6 +36,10 @@ class Registry:
         self._submits = submits
         self._importable_from = importable
 
+    def names(self) -> Iterable[str]:
+        """The tasks that are known here, for whom it may concern: "jobs.*" stands for what can be imported."""
+        return (*self.tasks, *(f"{root}.*" for root in self._importable_from))
+
     def register(self, function: Any, *, name: str | None, options: Options) -> Task[..., Any, Any]:
         """Make the function a task."""
         if isinstance(function, Task):
@@ -43,7 +47,7 @@ class Registry:
         if not callable(function):
             raise ConfigError(f"@app.task: {function!r} is not a function")
         task: Task[..., Any, Any] = Task(function, name or default_name(function), options, self._submits)
-        if task.name.startswith(RESERVED):
+        if is_reserved(task.name):
             raise ConfigError(f"@app.task: {task.name!r}: names that begin with {RESERVED!r} are headrace's own")
         known = self.tasks.get(task.name)
         if known is not None and _place(known.function) != _place(function):
@@ -64,7 +68,7 @@ class Registry:
 
     def by_name(self, name: str) -> Task[..., Any, Any]:
         """A task to enqueue by name; its code need not be known here."""
-        if check_task_name(name).startswith(RESERVED):
+        if is_reserved(check_task_name(name)):
             raise InvalidJob(f"task: {name!r} is headrace's own: names that begin with {RESERVED!r} are not enqueued")
         return self.find(name) or Task(_elsewhere, name, Options(), self._submits)
 

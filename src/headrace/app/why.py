@@ -7,6 +7,7 @@ import msgspec
 from headrace.app.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.kinship import PARENT_FAILED
+from headrace.core.known_tasks import knows
 from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, Strategy, TaskRules
@@ -74,12 +75,6 @@ def _held_up(notice: Notice) -> str:
 
 def _not_due(row: JobRow, now: int) -> str:
     left = _span(row.run_at - now)
-    if row.reason and row.reason.startswith("unknown_task"):
-        told = row.reason.partition(": ")[2]
-        return (
-            f"It is parked, because {told}; it is offered again in {left}. "
-            f"Deploy or start a worker that registers task {row.task!r}."
-        )
     if row.state is State.SCHEDULED and (is_awaiting(row.reason) or is_asleep(row.reason)):
         return _suspended(row, left, now)
     if row.state is State.RETRYING:
@@ -104,11 +99,14 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
     if queue is not None and queue.paused:
         return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
     gates = gates_of(row.lane)
-    working = _willing(row, alive)
+    ruled = {task.name: task.rules for task in desk.tasks()}
+    # Behind the gate of a task without rules: a worker put it there that did not know the task.
+    was_unknown = row.task not in ruled and Gate("task", row.task) in gates
+    working = _willing(row, alive, was_unknown)
     if isinstance(working, str):
         return working
     of_queue = _rules(queue)
-    of_task = {task.name: task.rules for task in desk.tasks()}.get(row.task, TaskRules())
+    of_task = ruled.get(row.task, TaskRules())
     if (shut := _shut(row, gates, of_queue, of_task, desk, now)) is not None:
         return shut
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
@@ -130,14 +128,14 @@ def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
     return " It was tried before, so jobs that never were go first (strategy fresh_first)."
 
 
-def _willing(row: JobRow, alive: list[WorkerRow]) -> list[WorkerRow] | str:
+def _willing(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | str:
     """The workers that would take it, or the sentence that says why there is none."""
     if not alive:
         return "No worker is alive; start one with `headrace worker`."
     serving = [worker for worker in alive if worker.serves(row.queue)]
     if not serving:
         return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
-    knowing = [worker for worker in serving if _knows(worker, row.task)]
+    knowing = [worker for worker in serving if _knows(worker, row.task, was_unknown)]
     if not knowing:
         return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
     needs = needs_of(row.lane)
@@ -201,8 +199,10 @@ def _capabilities(worker: WorkerRow) -> list[str]:
     return msgspec.json.decode(worker.capabilities, type=list[str])
 
 
-def _knows(worker: WorkerRow, task: str) -> bool:
-    return task in msgspec.json.decode(worker.tasks, type=list[str]) or "." in task
+def _knows(worker: WorkerRow, task: str, was_unknown: bool) -> bool:
+    """Whether it knows the task. What could be imported counts until a worker has found that it can't."""
+    names: list[str] = msgspec.json.decode(worker.tasks)
+    return task in names if was_unknown else knows(names, task)
 
 
 def _span(ms: int) -> str:

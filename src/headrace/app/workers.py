@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from headrace.core import stalls
 from headrace.core.clock import to_datetime
+from headrace.core.known_tasks import knows
 from headrace.core.model import WorkerRow
 from headrace.core.vitals import KIND, Vitals, key_of, told
 from headrace.engines.protocol import Engine
@@ -45,6 +46,10 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     def condition(self) -> str:
         """Its state in one word, or what is wrong with it."""
         return "silent" if self.silent else "stalled" if self.stalled else self.state
+
+    def knows(self, task: str) -> bool:
+        """Whether it could run a job of this task."""
+        return knows(self.tasks, task)
 
     @classmethod
     def of(cls, row: WorkerRow, now: int, vitals: Vitals | None = None, stalled: Iterable[str] = ()) -> WorkerInfo:

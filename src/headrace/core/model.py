@@ -171,7 +171,7 @@ class Want(Struct, frozen=True):
     """What a worker could start now. `others` lets it take from queues that have no share as well.
 
     `capabilities` are what it has of what jobs may need, "*" is all of it. `strategy` is the order it prefers to the
-    queue's own.
+    queue's own. `unknown` are tasks whose jobs it must not be handed.
     """
 
     worker: str
@@ -181,6 +181,7 @@ class Want(Struct, frozen=True):
     others: bool = True
     capabilities: tuple[str, ...] = ()
     strategy: Strategy | None = None
+    unknown: tuple[str, ...] = ()
 
 
 class Exchanged(Struct, frozen=True):

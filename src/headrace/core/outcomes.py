@@ -81,23 +81,8 @@ def release(claim: Claim, reason: str, now: int) -> Outcome:
 
 
 def give_back(claim: Claim, now: int) -> Outcome:
-    """Give back a job that was fetched ahead and not begun."""
+    """Give back a job that was not begun: it was fetched ahead, or its task is not known to this worker."""
     return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, quiet=True)
-
-
-def park(claim: Claim, reason: str, delay: int, now: int) -> Outcome:
-    """Put aside a job this worker can't run; another worker, or this one after a deploy, may know its task."""
-    return Outcome(
-        claim.id,
-        claim.version,
-        Event.RELEASE,
-        State.SCHEDULED,
-        now,
-        run_at=now + delay,
-        refund=1,
-        reason=reason,
-        quiet=True,
-    )
 
 
 def cancel(claim: Claim, reason: str, now: int) -> Outcome:

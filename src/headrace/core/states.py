@@ -90,7 +90,7 @@ TRANSITIONS: dict[Event, Transition] = {
             Event.RELEASE,
             {_S.RUNNING},
             {_S.PENDING, _S.SCHEDULED},
-            "shutdown or unused prefetch; an unknown task is parked with a delay; spends no attempt",
+            "shutdown, unused prefetch, or a task that the worker does not know; spends no attempt",
         ),
         _row(
             Event.FAIL,

@@ -195,6 +195,10 @@ class Planner:
             self.removing.add(claim.queue)
         return plan
 
+    def knows(self, task: str) -> bool:
+        """Whether a task of this name is known by now."""
+        return self._find(task) is not None
+
     def keeps_result(self, job: Ending) -> bool:
         """Whether what this job returns is to be stored, as far as is known here."""
         asked = _options.decode(job.options).keep_result if job.options else UNSET

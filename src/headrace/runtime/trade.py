@@ -30,7 +30,7 @@ T = TypeVar("T")
 
 STALLED = 0.2
 _PATIENCE = 0.025
-_PARKED_FIRST_MS, _PARKED_LONGEST_MS = 1000, 60_000
+_LOOK_AGAIN = 5.0  # seconds until a task that was unknown is looked for once more
 
 
 class Trade:
@@ -57,6 +57,8 @@ class Trade:
         self._last_turn = 0.0
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
+        self._unknown: tuple[str, ...] = ()  # tasks that were met and are not known here
+        self._look_again_at = 0.0
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self._teller = Teller(worker_id, crew, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
@@ -103,7 +105,10 @@ class Trade:
         shares = self._rota.shares(room)
         if self.first is not None and room > 0:
             shares, self.first = (Share(self.first, 1), *shares), None
-        want = Want(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy)
+        want = Want(
+            *(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
+            unknown=self._still_unknown(),
+        )
         asked = time.monotonic()
         try:
             groups = self._teller.news(done, notes)
@@ -130,7 +135,7 @@ class Trade:
         return answer.claims, answer.next_at
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
-        """The claims with their plans; those of unknown tasks are put aside for another worker."""
+        """The claims with their plans; those of unknown tasks are left to another worker."""
         planned = []
         for claim in self._fulfilled(claims):
             try:
@@ -139,7 +144,7 @@ class Trade:
                 self._refuse(claim, "corrupt_options", error)
                 continue
             if plan is None:
-                self._park(claim)
+                self._leave_to_others(claim)
             else:
                 planned.append((claim, plan))
         return planned
@@ -290,17 +295,22 @@ class Trade:
         self._crew.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._crew.now()))
         self._crew.ring()
 
-    def _park(self, claim: Claim) -> None:
-        told = "job %s: task %r is not known to this worker; parked for another one"
-        log.warning(told, claim.id, claim.task, extra=about(claim, self._worker_id))
-        reason = f"unknown_task: worker {self._worker_id} does not know {claim.task!r}"
-        self._crew.done.append(outcomes.park(claim, reason, park_delay(claim), self._crew.now()))
-        self._crew.ring()
+    def _leave_to_others(self, claim: Claim) -> None:
+        """Give back a job of a task that this worker does not know, and claim no more of that task."""
+        if claim.task not in self._unknown:
+            told = "task %r is not known to this worker; its jobs are left to others, such as %s"
+            log.warning(told, claim.task, claim.id, extra=about(claim, self._worker_id))
+            self._unknown = (*self._unknown, claim.task)
+            self._look_again_at = time.monotonic() + _LOOK_AGAIN
+        self.claimed -= 1
+        self.give_back([claim])
 
-
-def park_delay(claim: Claim) -> int:
-    """The milliseconds for which a job is put aside that a worker can't run, longer each time."""
-    return min(_PARKED_FIRST_MS << min(claim.releases, 10), _PARKED_LONGEST_MS)
+    def _still_unknown(self) -> tuple[str, ...]:
+        """The tasks that were unknown when they were met, without those that were registered since."""
+        if self._unknown and time.monotonic() >= self._look_again_at:
+            self._unknown = tuple(name for name in self._unknown if not self._planner.knows(name))
+            self._look_again_at = time.monotonic() + _LOOK_AGAIN
+        return self._unknown
 
 
 def _unstorable(outcome: Outcome, error: Exception) -> Outcome:

@@ -29,7 +29,6 @@ from headrace.runtime.fulfilling import MISSING, Fulfiller, is_promised
 from headrace.runtime.plan import Plan, Planner, conclude, describe
 from headrace.runtime.removing import Removals
 from headrace.runtime.sealing import opened_claim, sealed_note
-from headrace.runtime.trade import park_delay
 
 _REAP_EVERY, _REAP_AT_ONCE = 1.0, 1000
 _LONGEST_LOOK = 5.0  # seconds: what no ring tells of is found after so long
@@ -87,6 +86,7 @@ class Remote:
         self._planner = Planner(app.task_by_name, settings.timeout, settings.max_payload, app.seal)
         self._removals = Removals(app.engine, self._planner.removing)
         self._reap_at = 0.0
+        self._met: set[str] = set()  # the tasks of jobs that were claimed here, by any worker
         self._is_closed = False
 
     # -- claiming
@@ -134,9 +134,10 @@ class Remote:
 
     def _take(self, worker: str, tasks: Sequence[str], want: Want) -> tuple[list[Handed], int | None]:
         engine = self._app.engine
-        answer = engine.exchange((), want)
+        answer = engine.exchange((), structs.replace(want, unknown=tuple(self._met.difference(tasks))))
         known = [claim for claim in answer.claims if claim.task in tasks]
-        refused = [self._parked(worker, claim) for claim in answer.claims if claim.task not in tasks]
+        self._met.update(claim.task for claim in answer.claims)
+        refused = [outcomes.give_back(claim, self._now()) for claim in answer.claims if claim.task not in tasks]
         handed = []
         for claim in self._fulfilled(known, refused):
             try:
@@ -166,10 +167,6 @@ class Remote:
         clear = opened_claim(self._app.seal, claim)
         codec.verify(clear.payload, clear.checksum)
         return Handed(claim, self._plan(claim), *codec.decode_call(clear.payload))
-
-    def _parked(self, worker: str, claim: Claim) -> Outcome:
-        reason = f"unknown_task: worker {worker} does not know {claim.task!r}"
-        return outcomes.park(claim, reason, park_delay(claim), self._now())
 
     def _reap(self) -> None:
         """What any worker does now and then; there may be no other."""

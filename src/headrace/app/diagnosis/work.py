@@ -16,7 +16,7 @@ _LOOKED_AT = 1000
 def findings(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
     yield from _of_queues(app)
     yield from _of_needs(app, alive)
-    yield from _of_tasks(app)
+    yield from _of_tasks(app, alive)
 
 
 def _of_queues(app: Headrace) -> Iterator[Finding]:
@@ -62,12 +62,14 @@ def _count(jobs: int) -> str:
     return "1 pending job needs" if jobs == 1 else f"{jobs} pending jobs need"
 
 
-def _of_tasks(app: Headrace) -> Iterator[Finding]:
-    found = app.jobs.find(state=State.SCHEDULED, text="unknown_task", limit=_LOOKED_AT)
-    tasks = {job.task for job in found if (job.reason or "").startswith("unknown_task")}
-    for task in sorted(tasks):
-        yield Finding(
-            code="task_unknown",
-            sentence=f"jobs of task {task!r} are parked: no worker that saw them knows it",
-            advice="deploy one that registers it",
-        )
+def _of_tasks(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    """One for each task that the workers of its queue do not know, as far as the newest pending jobs tell."""
+    waiting = {(job.queue, job.task): job for job in app.jobs.find(state=State.PENDING, limit=_LOOKED_AT)}
+    for (queue, task), job in sorted(waiting.items()):
+        serving = [worker for worker in alive if not worker.queues or queue in worker.queues]
+        if serving and not any(worker.knows(task) for worker in serving):
+            yield Finding(
+                code="task_unknown",
+                sentence=f"no live worker of queue {queue!r} knows task {task!r}, of which jobs wait, such as {job.id}",
+                advice="deploy one that registers it",
+            )

@@ -217,7 +217,7 @@ class Taken(NamedTuple):
 
     def asks_care(self, queue: str, want: Want) -> bool:
         """Whether the queue has something to give, and only `claim_carefully` may take it."""
-        return queue in self.queues and queue not in self.idle and self.book.asks_care(queue, want.strategy)
+        return queue in self.queues and queue not in self.idle and self.book.asks_care(queue, want)
 
 
 def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int, *, after_lapses: bool = False) -> Taken:
@@ -229,7 +229,7 @@ def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int, *, after
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
     values["unless_lapsed"] = -1 if after_lapses else now
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
-    plainly = want.strategy in (None, "priority")
+    plainly = want.strategy in (None, "priority") and not want.unknown
     shares = [(queue, quota) for queue, quota in quotas.items() if quota and plainly]
     taken = _claimed(db, sql["claim"], shares, values)
     if is_past(taken.lapses, now) and not after_lapses:
@@ -258,7 +258,7 @@ def _with_more(db: Connection, sql: str, want: Want, taken: Taken, values: dict[
     counts = Counter([claim.queue for claim in claims])
     for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
         room = want.limit - kept - len(claims)
-        if queue in taken.idle or taken.book.asks_care(queue, want.strategy):
+        if queue in taken.idle or taken.book.asks_care(queue, want):
             continue
         # Not from one that gave less than it was asked for.
         if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):

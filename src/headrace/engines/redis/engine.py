@@ -153,8 +153,8 @@ class RedisEngine:
         if want is None:
             return b"", 0
         memories = [part for memory in tuple(self._memories.items()) for part in memory]
-        asked = records.encode((want.capabilities, want.strategy, memories))
-        return asked, int(bool(memories) or want.strategy is not None)
+        asked = records.encode((want.capabilities, want.strategy, memories, want.unknown))
+        return asked, int(bool(memories or want.unknown) or want.strategy is not None)
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()

@@ -43,9 +43,9 @@ class Rulebook(NamedTuple):
     laned: frozenset[str]
     tasks: dict[str, TaskRules]
 
-    def asks_care(self, queue: str, strategy: Strategy | None) -> bool:
+    def asks_care(self, queue: str, want: Want) -> bool:
         """Whether a claim from this queue has to be made here."""
-        if queue in self.laned or strategy not in (None, "priority"):
+        if queue in self.laned or want.unknown or want.strategy not in (None, "priority"):
             return True
         if any(rules.limit_starts for rules in self.tasks.values()):
             return True
@@ -90,7 +90,9 @@ class Gatekeeper:
 
     def __init__(self, ledger: Ledger, book: Rulebook, want: Want, cursors: dict[str, str], now: int) -> None:
         self._ledger = ledger
-        self._book = book
+        # A task that the worker does not know is, to this claim, a task that is paused.
+        paused = dict.fromkeys(want.unknown, TaskRules(paused=True))
+        self._book = book._replace(tasks=book.tasks | paused) if paused else book
         self._want = want
         self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see Turns
         self._now = now

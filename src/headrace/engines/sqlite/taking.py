@@ -46,7 +46,7 @@ class Taking:
             room = min(quota, want.limit - len(claims))
             if room <= 0 or self._taken[queue] < 0:
                 continue
-            careful = self._book.asks_care(queue, want.strategy)
+            careful = self._book.asks_care(queue, want)
             found = self._carefully().take(queue, room) if careful else self._in_order(queue, room)
             claims += found
             plain += [] if careful else [claim.ref for claim in found]

@@ -9,8 +9,8 @@ from typing import Annotated, Any, Literal
 from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.job_records import lowered
-from headrace.app.registry import RESERVED
 from headrace.core.clock import to_datetime
+from headrace.core.known_tasks import is_reserved
 from headrace.core.model import Lease, Note, WorkerRow
 from headrace.core.options import check_capabilities, check_queue
 from headrace.errors import InvalidJob
@@ -176,11 +176,10 @@ _SETTLE = {
 def claim(visit: Visit, body: Asking) -> ClaimedJobs:
     """Claim jobs, and wait for some if there are none.
 
-    A job of another task than those named that is met in these queues is put aside for a while, for a worker that knows
-    it: give workers that know few tasks queues of their own. A claim that waits is over when its connection is: nothing
-    is handed to who has left.
+    A job of another task than those named is left to a worker that knows it. A claim that waits is over when its
+    connection is: nothing is handed to who has left.
     """
-    if own := [name for name in body.tasks if name.startswith(RESERVED)]:
+    if own := [name for name in body.tasks if is_reserved(name)]:
         raise InvalidJob(f"tasks: {own[0]!r} is headrace's own, and run by its own workers alone")
     told: dict[str, Any] = {"capabilities": body.capabilities, "concurrency": body.limit}
     row = _row(visit, body.worker, tasks=body.tasks, queues=body.queues, **told)

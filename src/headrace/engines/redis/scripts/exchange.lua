@@ -1,6 +1,7 @@
 -- A worker's turn: store notes, settle outcomes, claim jobs, in this order. This is the last chapter of it.
 -- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes, what
--- the worker has and prefers (its capabilities, an order or nothing, and queues with what it remembers of their lanes),
+-- the worker has and prefers (its capabilities, an order or nothing, queues with what it remembers of their lanes, and
+-- the tasks it does not know),
 -- whether there is more of that than capabilities, whether outcomes leave jobs or bonds behind, the page of events of
 -- the turn or nothing, their number, their time, how many successes are among the outcomes
 -- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues, queues with

@@ -184,6 +184,6 @@ local function told(due)
   return due and math.min(due, next_start or due) or next_start, weights, news
 end
 
-learn_rules(unpack(cmsgpack.unpack(ARGV[13]), 1, 3))
+learn_rules(unpack(cmsgpack.unpack(ARGV[13]), 1, 4))
 math.randomseed(tonumber(salt:sub(1, 7), 16)) -- left alone, a script's chance is the same every time
 gatekeeper = {asks_care = asks_care, take_from = take_carefully, told = told}

@@ -10,7 +10,7 @@ local function come_back(moment)
   next_start = math.min(next_start or moment, moment)
 end
 
-local function learn_rules(capabilities, order, told)
+local function learn_rules(capabilities, order, told, unknown)
   for _, name in ipairs(capabilities) do has[name] = true end
   for i = 1, #told, 2 do memories[told[i]], remembered[told[i]] = told[i + 1], '' end
   own_order = order or nil
@@ -25,6 +25,10 @@ local function learn_rules(capabilities, order, told)
     local rules = cjson.decode(tasks[i + 1])
     task_rules[tasks[i]], any_task_rules = rules, true
     any_task_limits = any_task_limits or rules.paused or rules.rate or rules.concurrency
+  end
+  -- A task that the worker does not know is, to this claim, a task that is paused.
+  for _, name in ipairs(unknown) do
+    task_rules[name], any_task_rules, any_task_limits = {paused = true}, true, true
   end
 end
 
