@@ -66,7 +66,8 @@ def test_the_rules_of_a_task_hold_beside(engine: Engine) -> None:
 
 def test_known_jobs_are_found_behind_thousands_of_unknown_ones(engine: Engine) -> None:
     engine.insert([*numbered(3000, task="new"), new_job("known", task="old")], now=NOW)
-    found, claims = [], 0
+    found: list[Claim] = []
+    claims = 0
     while not found and claims < 10:
         found, claims = ignorant(engine, "new", limit=5), claims + 1
     assert ids(found) == ["known"]
