@@ -343,10 +343,11 @@ class WorkerRow(Struct, frozen=True, array_like=True):
 
 
 class Renewal(Struct, frozen=True):
-    """The answer to a renewal: leases that are no longer held, and what an operator wishes."""
+    """The answer to a renewal: leases that are no longer held, what an operator wishes, and when any lease ends."""
 
     lost: frozenset[Lease]
     wish: str
+    next_expiry: int | None = None
 
 
 class DeadRow(Struct, frozen=True, array_like=True):

@@ -85,5 +85,10 @@ def give_back(claim: Claim, now: int) -> Outcome:
     return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, quiet=True)
 
 
+def starts_again(outcome: Outcome) -> bool:
+    """Whether its job is to start again, now or at a time, so that workers have to learn of it."""
+    return outcome.finished_at is None
+
+
 def cancel(claim: Claim, reason: str, now: int) -> Outcome:
     return Outcome(claim.id, claim.version, Event.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)

@@ -62,6 +62,9 @@ class LockedPresence:
         _REF.pack_into(self._begun, place * _REF.size, 0)
         self._free.append(place)
 
+    def sees_dead(self) -> bool:
+        return bool(find_dead(self._path.parent))
+
     def close(self) -> None:
         with contextlib.suppress(FileNotFoundError):
             self._path.unlink()

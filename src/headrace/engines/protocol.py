@@ -53,6 +53,10 @@ class Presence(Protocol):
         """Forget it: the store knows what became of it."""
         ...
 
+    def sees_dead(self) -> bool:
+        """Whether a worker of this host has died that nobody has reaped. It does not ask the store."""
+        ...
+
     def close(self) -> None: ...
 
 

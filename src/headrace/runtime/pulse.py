@@ -39,6 +39,7 @@ class Reports(Protocol):
     def held(self) -> Iterable[Claim]: ...
     def drop(self, lease: Lease) -> None: ...
     def obey(self, wish: str, asked_at: float) -> None: ...
+    def leases_end(self, next_expiry: int | None) -> None: ...
 
 
 class Pulse:
@@ -137,6 +138,7 @@ class Pulse:
         if renewal.lost:
             self._lose(renewal.lost, "the job was cancelled or its lease is lost")
         self._reports.obey(renewal.wish, begun)
+        self._reports.leases_end(renewal.next_expiry)
         if self._reports.describe().state != reported.state:
             self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
         return True

@@ -30,11 +30,12 @@ from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
 from headrace.runtime.keeper import Companion, Keeper
 from headrace.runtime.loop import Loop
-from headrace.runtime.naming import new_worker_id
+from headrace.runtime.naming import new_worker_id, what_it_serves
 from headrace.runtime.plan import Planner
-from headrace.runtime.preemption import run_in_the_way
+from headrace.runtime.preemption import make_way, run_in_the_way
 from headrace.runtime.pulse import Pulse, end_run
 from headrace.runtime.remembering import Remembering
+from headrace.runtime.rest import Rest
 from headrace.runtime.sandbox import Sandboxes
 from headrace.runtime.sealing import sealed_note
 from headrace.runtime.task import Task
@@ -92,6 +93,8 @@ class Worker:
         self._ordered_at = 0.0
         self._outage = 0.0
         self._outage_ends = 0.0
+        self._rest = Rest(clock)
+        self.leases_end = self._rest.leases_end
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
@@ -124,7 +127,9 @@ class Worker:
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [self._listener(self.id)] if self._listener is not None else []
         self._start([Greeter(self._engine, described), *timekeepers, keeper, *listeners])
-        log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._in_words())
+        log.info(
+            "worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, what_it_serves(self._settings)
+        )
         return self
 
     def _start(self, companions: Sequence[Companion]) -> None:
@@ -250,7 +255,7 @@ class Worker:
     def _work(self) -> None:
         try:
             while self._stop_at is None:
-                self._bell.wait(self._guarded_turn())
+                self._rest.rung = self._bell.wait(self._guarded_turn())
             self._wind_down()
         except BaseException:
             log.exception("worker %s ends after an error", self.id)
@@ -283,10 +288,15 @@ class Worker:
     def _turn(self) -> float | None:
         """Settle and claim once; the seconds to sleep, unless rung."""
         crew, trade = self._crew, self._trade
+        if self._is_idle() and not self._rest.is_over:
+            self._upkeep()
+            return self._pause(self._rest.next_at)
         room = 0 if self._paused or self._stop_at is not None else trade.room()
         if room == 0 and not self._paused and (patience := trade.patience()) > 0:
             return patience
+        self._rest.end()
         claims, next_at = trade.exchange(room)
+        self._rest.turned(len(claims), next_at)
         if self._paused:  # meanwhile, or with jobs at hand that were fetched before
             trade.give_back(claims)
         else:
@@ -296,13 +306,15 @@ class Worker:
         if len(claims) == room > 0 and crew.waiting <= crew.low_water:
             return 0.0
         trade.give_back_if_stalled()
-        if (
-            not trade.held
-            and not crew.done
-            and (trade.sated or (self._drain and (trade.store_is_empty or self._paused)))
-        ):
+        is_over = trade.sated or (self._drain and (trade.store_is_empty or self._paused))
+        if is_over and not trade.held and not crew.done:
             self.request_stop()
         return self._pause(next_at)
+
+    def _is_idle(self) -> bool:
+        """Whether nothing runs, or is to be handed in or told. Who works off what is there asks until it is empty."""
+        crew, trade = self._crew, self._trade
+        return not (self._drain or self._at_most or trade.held or crew.done or crew.notes or trade.has_news)
 
     def _pause(self, next_at: int | None) -> float:
         until_upkeep = max(self._next_upkeep - time.monotonic(), 0.0)
@@ -319,23 +331,21 @@ class Worker:
         if time.monotonic() < self._next_upkeep:
             return
         self._next_upkeep = time.monotonic() + _UPKEEP
-        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes):
-            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
-            self._trade.store_is_empty = False
+        if not self._is_idle() or self._rest.a_lease_has_ended or self._presence.sees_dead():
+            self._reap()
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
-            self._make_way()
+            found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
+            if found is not None and not self._paused:  # it may have been paused while it looked
+                make_way(*found, self._crew, self._threads)
+                self._trade.first = found[1].queue
         if is_worn_out(self.id, self._settings, self._trade.claimed):
             self.recycle = True
             self.request_stop()
 
-    def _make_way(self) -> None:
-        found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
-        if found is not None and not self._paused:  # it may have been paused while it looked
-            run, urgent = found
-            log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
-            outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", self._clock.now())
-            self._trade.first = urgent.queue
-            end_run(self._crew, self._threads, run, outcome, "a more urgent job needs its slot")
+    def _reap(self) -> None:
+        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes):
+            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
+            self._trade.store_is_empty = False
 
     # -- the end
 
@@ -388,11 +398,6 @@ class Worker:
     def _sign_off(self) -> None:
         with contextlib.suppress(EngineUnavailable):
             self._engine.sign_off(self.id)
-
-    def _in_words(self) -> str:
-        queues, has = self._settings.queues, self._settings.capabilities
-        told = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
-        return f"{told}, has {', '.join(has)}" if has else told
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self._state}>"

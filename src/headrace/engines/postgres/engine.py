@@ -254,7 +254,7 @@ class PostgresEngine:
                 held = as_json(leases)
                 if ledger.run("renew", lease=held, now=at, until=at + ttl) != len(leases):
                     lost = frozenset(_leases.decode(ledger.ask("lost", lease=held, now=at)))
-            return Renewal(lost, wish)
+            return Renewal(lost, wish, ledger.ask("next_expiry"))
 
         return self.write(beat)
 

@@ -527,6 +527,9 @@ ON CONFLICT (id) DO UPDATE SET
     capabilities = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.capabilities ELSE excluded.capabilities END
 RETURNING wish;
 
+-- name: next_expiry
+SELECT (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1);
+
 -- name: wish
 UPDATE headrace_workers SET wish = :wish WHERE id = :id;
 

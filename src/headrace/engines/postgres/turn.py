@@ -11,9 +11,10 @@ from typing import Any, NamedTuple, TypeVar
 import msgspec
 
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
+from headrace.core.outcomes import starts_again
 from headrace.core.pages import Group, endings, narrowed, page
 from headrace.core.regulation import QueueRules, TaskRules
-from headrace.core.states import Event, State
+from headrace.core.states import Event
 from headrace.engines.postgres.ledger import told
 from headrace.engines.postgres.server import Connection
 from headrace.engines.relational import events, kinship, steps
@@ -341,6 +342,6 @@ def topics_of(outcomes: Sequence[Outcome]) -> list[str]:
     topics = []
     if any(outcome.finished_at is not None for outcome in outcomes):
         topics.append("done")
-    if any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes):
+    if any(map(starts_again, outcomes)):
         topics.append("work")
     return topics

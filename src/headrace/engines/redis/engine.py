@@ -160,8 +160,9 @@ class RedisEngine:
         self.prepare()
         at = self.at(now)
         args = (at, at + ttl, records.encode(worker), len(leases), *_parts(leases))
-        wish, lost = self.wire.run(_renew, *args, repeat=args)
-        return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode())
+        wish, lost, expiry = self.wire.run(_renew, *args, repeat=args)
+        next_expiry = None if expiry is None else int(expiry)
+        return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode(), next_expiry)
 
     def reap(
         self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False

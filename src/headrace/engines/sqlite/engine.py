@@ -29,8 +29,8 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
+from headrace.core.outcomes import starts_again
 from headrace.core.pages import Group
-from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.engines import presence
 from headrace.engines.bell import Belfry
@@ -182,7 +182,7 @@ class SqliteEngine:
             self._meets_kin = turn.met_kin
             self.handled += len(outcomes)
         effects.done |= any(outcome.finished_at is not None for outcome in outcomes)
-        effects.work |= any(outcome.state is State.PENDING or outcome.awaits is not None for outcome in outcomes)
+        effects.work |= any(map(starts_again, outcomes))
         # Where rules are minded, whatever ends may let somebody else's job begin.
         effects.work |= bool(outcomes and self._minds_rules)
         effects.ring(self.ring)
@@ -218,13 +218,13 @@ class SqliteEngine:
         at = self.at(now)
         with self.store.writing() as db:
             db.execute(SQL["attend"], msgspec.structs.astuple(worker))
-            wish = scalar(db, SQL["wish_of"], {"id": worker.id})
+            wish, next_expiry = db.execute(SQL["wish_of"], {"id": worker.id}).fetchone()
             lost: frozenset[Lease] = frozenset()
             if leases:
                 batch = {"lease": as_json(leases), "now": at}
                 if db.execute(SQL["renew"], {**batch, "until": at + ttl}).rowcount != len(leases):
                     lost = frozenset(_leases.decode(scalar(db, SQL["lost"], batch)))
-        return Renewal(lost, wish)
+        return Renewal(lost, wish, next_expiry)
 
     def reap(
         self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False

@@ -330,7 +330,8 @@ ON CONFLICT (id) DO UPDATE SET
     capabilities = CASE excluded.heartbeat WHEN 0 THEN headrace_workers.capabilities ELSE excluded.capabilities END;
 
 -- name: wish_of
-SELECT wish FROM headrace_workers WHERE id = :id;
+SELECT wish, (SELECT lease_until FROM headrace_jobs WHERE state = 'running' ORDER BY lease_until LIMIT 1)
+FROM headrace_workers WHERE id = :id;
 
 -- name: wish
 UPDATE headrace_workers SET wish = :wish WHERE id = :id;

@@ -1,6 +1,6 @@
 -- Extend leases that are still held and not yet run out, and record the worker as alive.
 -- ARGV: now, until, worker (WorkerRow), lease count, ids, versions
--- Answers: what an operator wishes of the worker, the positions of the lost leases
+-- Answers: what an operator wishes of the worker, the positions of the lost leases, when the first lease of all ends
 
 local now, ends = tonumber(ARGV[1]), ARGV[2]
 local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpack.unpack(ARGV[6])
@@ -39,4 +39,4 @@ end
 guard()
 local wish = attend(ARGV[3])
 in_parts('ZADD', LEASES, held, held_count)
-return {wish, lost}
+return {wish, lost, call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2] or false}

@@ -55,7 +55,7 @@ local function settle(member, record, o)
     j.result, j.result_checksum, j.reason, j.finished_at = o.result, o.result_checksum, o.reason, o.finished_at
     if not o.finished_at then j.worker = nil end
   end)
-  if j.state == 'pending' then messages['work:' .. j.queue] = true end
+  if not o.finished_at then messages['work:' .. j.queue] = true end -- workers are to learn when it is due
   if o.finished_at then messages.done = true end
   return j
 end

@@ -1,0 +1,44 @@
+"""When an idle worker may leave the store alone. Whatever lets a job start rings, or was told with the last claim."""
+
+from __future__ import annotations
+
+import time
+
+from headrace.core.clock import Clock
+
+_LONGEST = 30.0  # seconds, in case a ring was lost
+
+
+class Rest:
+    """What a worker knows of the store since its last turn. Only `leases_end` is called by another thread."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self.rung = True
+        self.next_at: int | None = None  # when the store has more, as far as the last claim could tell
+        self._until = 0.0
+        self._next_expiry: int | None = 0  # of the first lease of any worker, as of the last heartbeat
+
+    def end(self) -> None:
+        """Ask at the next turn, whatever becomes of this one."""
+        self._until = 0.0
+
+    def turned(self, claimed: int, next_at: int | None) -> None:
+        """A turn has claimed so many jobs, and more are due then."""
+        self.next_at = next_at
+        self._until = 0.0 if claimed else time.monotonic() + _LONGEST
+
+    @property
+    def is_over(self) -> bool:
+        """Whether there may be something to claim: somebody rang, its time has come, or it was long ago."""
+        is_due = self.next_at is not None and self.next_at <= self._clock.now()
+        return self.rung or is_due or time.monotonic() >= self._until
+
+    def leases_end(self, next_expiry: int | None) -> None:
+        """No lease of any worker ends before this moment, unless it was given since the last heartbeat."""
+        self._next_expiry = next_expiry
+
+    @property
+    def a_lease_has_ended(self) -> bool:
+        """Whether that moment has come. Leases outlast a few heartbeats: later ones are told in time."""
+        return self._next_expiry is not None and self._next_expiry <= self._clock.now()
