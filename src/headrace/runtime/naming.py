@@ -15,7 +15,7 @@ def new_worker_id() -> str:
 
 
 def what_it_serves(settings: Settings) -> str:
-    """The queues of a worker and what it has, in words."""
+    """How many jobs a worker runs at a time, of which queues, and what it has: in words."""
     queues, has = settings.queues, settings.capabilities
     told = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
-    return f"{told}, has {', '.join(has)}" if has else told
+    return f"concurrency {settings.concurrency}, {told}" + (f", has {', '.join(has)}" if has else "")

@@ -127,9 +127,7 @@ class Worker:
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [self._listener(self.id)] if self._listener is not None else []
         self._start([Greeter(self._engine, described), *timekeepers, keeper, *listeners])
-        log.info(
-            "worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, what_it_serves(self._settings)
-        )
+        log.info("worker %s started: %s", self.id, what_it_serves(self._settings))
         return self
 
     def _start(self, companions: Sequence[Companion]) -> None:
@@ -331,8 +329,10 @@ class Worker:
         if time.monotonic() < self._next_upkeep:
             return
         self._next_upkeep = time.monotonic() + _UPKEEP
-        if not self._is_idle() or self._rest.a_lease_has_ended or self._presence.sees_dead():
-            self._reap()
+        may_reap = not self._is_idle() or self._rest.a_lease_has_ended or self._presence.sees_dead()
+        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes) if may_reap else ():
+            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
+            self._trade.store_is_empty = False
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
             if found is not None and not self._paused:  # it may have been paused while it looked
@@ -341,11 +341,6 @@ class Worker:
         if is_worn_out(self.id, self._settings, self._trade.claimed):
             self.recycle = True
             self.request_stop()
-
-    def _reap(self) -> None:
-        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes):
-            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
-            self._trade.store_is_empty = False
 
     # -- the end
 
