@@ -168,11 +168,8 @@ class Share(Struct, frozen=True):
 
 
 class Want(Struct, frozen=True):
-    """What a worker could start now. `others` lets it take from queues that have no share as well.
-
-    `capabilities` are what it has of what jobs may need, "*" is all of it. `strategy` is the order it prefers to the
-    queue's own. `unknown` are tasks whose jobs it must not be handed.
-    """
+    """What a worker could start now. `others` lets it take from queues without a share, too. `capabilities` are what it
+    has of what jobs may need, "*" is all. `strategy` is the order it prefers. `unknown` tasks it must not be handed."""
 
     worker: str
     limit: int
