@@ -205,6 +205,9 @@ class Crew:
                     break
         return claims
 
+    def has_jobs(self) -> bool:
+        return bool(self.running or self.waiting)
+
     @property
     def waiting(self) -> int:
         return len(self.ready) + len(self.ready_async)

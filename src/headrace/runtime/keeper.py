@@ -24,6 +24,7 @@ log = logging.getLogger("headrace.keeper")
 _REST_BESIDE_JOBS, _REST_IF_BEHIND, _REST = 19.0, 9.0, 1.0
 _BEHIND_AFTER = 60.0
 _SHORTEST_REST, _LONGEST_REST = 0.002, 2.0
+_LOOK = 5.0  # seconds after which the pace is asked for again
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
 _LONGEST_CHORE = 600.0  # no piece should take this long, not even of an archive on a slow disk
 
@@ -46,9 +47,15 @@ class Companion(Protocol):
 class Keeper:
     """Does chores, from start() to stop()."""
 
-    def __init__(self, chores: Sequence[Chore], has_jobs: Callable[[], bool] = lambda: True) -> None:
+    def __init__(
+        self,
+        chores: Sequence[Chore],
+        has_jobs: Callable[[], bool] = lambda: True,
+        pace: Callable[[Chore], float] = lambda chore: 1.0,
+    ) -> None:
         self._has_jobs = has_jobs
-        self._wanted = [(0.0, chore) for chore in chores]
+        self._pace = pace
+        self._wanted = [(0.0, 0.0, chore) for chore in chores]  # when each was done, and the pause that it wants
         self._busy_since: dict[Chore, float] = {}  # those that always had more to do since then
         self._failing: dict[Chore, float] = {}  # those that failed the last time, and the pause that they had then
         self.sign = Sign("keeper")
@@ -67,17 +74,24 @@ class Keeper:
 
     def _keep(self) -> None:
         while self._wanted and not self._stopping.is_set():
-            at, chore = min(self._wanted, key=lambda wanted: wanted[0])
-            self.sign.back_in(max(at - time.monotonic(), 0.0) + _LONGEST_CHORE)
-            if self._stopping.wait(max(at - time.monotonic(), 0.0)):
+            next_one = min(self._wanted, key=self._due_at)
+            left, chore = max(self._due_at(next_one) - time.monotonic(), 0.0), next_one[2]
+            self.sign.back_in(left + _LONGEST_CHORE)
+            if self._stopping.wait(min(left, _LOOK)):
                 return
+            if left > _LOOK:
+                continue  # the pace may be another one by now
             began = time.monotonic()
             pause = self._guarded(chore)
             took = time.monotonic() - began
-            self._wanted.remove((at, chore))
-            self._wanted.append((time.monotonic() + pause, chore))
+            self._wanted.remove(next_one)
+            self._wanted.append((time.monotonic(), pause, chore))
             rest = took * self._rest_after(chore, pause, began)
             self._stopping.wait(min(max(rest, _SHORTEST_REST), _LONGEST_REST))
+
+    def _due_at(self, wanted: tuple[float, float, Chore]) -> float:
+        done_at, pause, chore = wanted
+        return done_at + pause * self._pace(chore) if pause else done_at
 
     def _rest_after(self, chore: Chore, pause: float, began: float) -> float:
         """How many times as long as a piece took to rest after it."""

@@ -26,6 +26,7 @@ from headrace.core.steps import Step
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
+from headrace.runtime.chore_pace import ChorePace
 from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
 from headrace.runtime.keeper import Companion, Keeper
@@ -122,7 +123,7 @@ class Worker:
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
         fires = not self._drain and self._at_most is None
         chores = chores_of(self._engine, self._settings, self._archive, planner.removing) if fires else ()
-        keeper = Keeper(chores, has_jobs=lambda: bool(self._crew.running or self._crew.waiting))
+        keeper = Keeper(chores, self._crew.has_jobs, ChorePace(self._engine, self.id, lambda: self._crew.began))
         timekeepers = [Timekeeper(self._engine, self._declare)] if fires else []
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [self._listener(self.id)] if self._listener is not None else []

@@ -1,0 +1,127 @@
+"""How often chores are done: by the first worker as usual, by others seldom, and by all less often while idle."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from headrace.core.model import WorkerRow
+from headrace.errors import EngineUnavailable
+from headrace.runtime.chore_pace import ChorePace
+from headrace.runtime.keeper import Keeper
+from headrace.runtime.vitals import TellingVitals
+from tests.support.builders import worker_row
+
+NOW = 1_700_000_000_000
+
+
+class Store:
+    """A store with workers, and a clock."""
+
+    def __init__(self) -> None:
+        self.workers: list[WorkerRow] = []
+        self.asked = 0
+        self.is_away = False
+        self.clock = SimpleNamespace(now=lambda: NOW)
+        self.desk = SimpleNamespace(workers=self._told)
+
+    def _told(self) -> list[WorkerRow]:
+        self.asked += 1
+        if self.is_away:
+            raise EngineUnavailable("away")
+        return self.workers
+
+
+class Now:
+    def __init__(self) -> None:
+        self.seconds = 0.0
+
+    def monotonic(self) -> float:
+        return self.seconds
+
+
+@pytest.fixture
+def now(monkeypatch: pytest.MonkeyPatch) -> Now:
+    now = Now()
+    monkeypatch.setattr("headrace.runtime.chore_pace.time", now)
+    return now
+
+
+CHORE: Any = SimpleNamespace(do=lambda: 1.0)
+
+
+def test_the_worker_that_started_first_does_them_as_usual_and_others_seldom(now: Now) -> None:
+    store: Any = Store()
+    jobs = iter(range(1000))
+    store.workers = [
+        worker_row("gone", started_at=NOW - 9000, seen_at=NOW - 3_600_000),
+        worker_row("first", started_at=NOW - 5000, seen_at=NOW),
+        worker_row("second", started_at=NOW - 4000, seen_at=NOW),
+    ]
+    first, second = (ChorePace(store, name, lambda: next(jobs)) for name in ("first", "second"))
+    now.seconds = 61.0
+    assert (first(CHORE), second(CHORE)) == (1.0, 10.0)
+    store.workers = store.workers[2:]
+    assert second(CHORE) == 10.0, "it asks only now and then"
+    now.seconds = 122.0
+    assert second(CHORE) == 1.0
+    assert store.asked == 3
+
+
+def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> None:
+    store: Any = Store()
+    jobs = 0
+    pace = ChorePace(store, "w1", lambda: jobs)
+    assert pace(CHORE) == 1.0
+    now.seconds = 61.0
+    assert pace(CHORE) == 6.0
+    jobs += 1
+    assert pace(CHORE) == 1.0
+    now.seconds = 120.0
+    assert pace(CHORE) == 1.0
+
+
+def test_what_a_worker_tells_of_itself_nobody_else_does(now: Now) -> None:
+    store: Any = Store()
+    store.workers = [worker_row("first", started_at=1, seen_at=NOW)]
+    jobs = 0
+    pace, own = ChorePace(store, "second", lambda: jobs), TellingVitals(store)
+    assert pace(own) == 1.0
+    now.seconds = 61.0
+    assert pace(own) == 3.0, "and so often that it is not taken for silent"
+
+
+def test_while_the_store_is_away_chores_are_tried_as_usual(now: Now) -> None:
+    store: Any = Store()
+    store.is_away = True
+    jobs = iter(range(1000))
+    pace = ChorePace(store, "w1", lambda: next(jobs))
+    now.seconds = 61.0
+    assert pace(CHORE) == 1.0
+
+
+def test_a_keeper_goes_by_a_pace_that_changes_while_it_sleeps(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, factor, done = Now(), 6.0, list[float]()
+
+    class Stopping:
+        def is_set(self) -> bool:
+            return len(done) == 2
+
+        def wait(self, timeout: float) -> bool:
+            nonlocal factor
+            clock.seconds += timeout
+            if clock.seconds > 20:
+                factor = 1.0
+            return self.is_set()
+
+    def do() -> float:
+        done.append(clock.seconds)
+        return 10.0
+
+    monkeypatch.setattr("headrace.runtime.keeper.time", clock)
+    keeper = Keeper([SimpleNamespace(do=do)], pace=lambda chore: factor)
+    keeper._stopping = Stopping()  # type: ignore[assignment]
+    keeper._keep()
+    assert done[1] < 30.0, "not after sixty seconds, as it was when it fell asleep"
