@@ -76,7 +76,7 @@ def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> Non
     pace = ChorePace(store, "w1", lambda: jobs)
     assert pace(CHORE) == 1.0
     now.seconds = 61.0
-    assert pace(CHORE) == 6.0
+    assert pace(CHORE) == 8.0
     jobs += 1
     assert pace(CHORE) == 1.0
     now.seconds = 120.0
