@@ -87,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     alert_notify: tuple[str, ...] = ("log",)
     alert_channels: tuple[str, ...] = ()
     alert_keep: float = 7_776_000.0
+    webhook_networks: tuple[str, ...] = ()
     encryption_keys: tuple[str, ...] = ()
     redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
@@ -131,7 +132,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
 _SECRET = ("encryption_keys", "alert_channels", *SECRETS)
-_NETWORKS = ("web_trusted_proxies",)
+_NETWORKS = ("webhook_networks", "web_trusted_proxies")
 _LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
 _KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
