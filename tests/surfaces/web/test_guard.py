@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
@@ -245,6 +246,34 @@ def test_health_is_open_to_all_however_often(app: Headrace) -> None:
     assert {there.get(path).status_code for path in ("/healthz", "/readyz") * 4} == {200}
     assert there.get("/healthz").json() == {"status": "ok"}
     assert there.get("/readyz").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/login"])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure_of_ours(
+    app: Headrace, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    parts = [{"type": "http.request", "body": b'{"task": ', "more_body": True}, {"type": "http.disconnect"}]
+    headers = [(b"host", b"localhost:8080"), (b"content-type", b"application/json"), (b"x-requested-with", b"x")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b"", "client": LOCAL}
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def ask() -> None:
+        await app.asgi()({**scope, "scheme": "http", "server": ("localhost", 8080)}, receive, send)
+
+    asyncio.run(ask())
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_method_that_is_not_allowed_is_told_with_those_that_are(app: Headrace) -> None:
+    there = client(app)
+    assert there("PUT", f"{QUEUES}/mail").headers["allow"] == "GET, HEAD, PATCH"
+    assert there("PUT", f"{QUEUES}/mail/clear").headers["allow"] == "GET, HEAD, PATCH, POST"
+    assert there("DELETE", "/api/v1/jobs").headers["allow"] == "GET, HEAD, POST"
 
 
 def test_what_is_not_there_is_a_problem_document(app: Headrace) -> None:
