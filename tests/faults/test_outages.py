@@ -124,7 +124,7 @@ def work_goes_on_as_promised(app: Headrace, outage: Callable[[], None], times: i
 
 
 def test_the_longest_pauses_add_up_to_less_than_what_is_promised() -> None:
-    assert breaker._PAUSE_LONGEST + work._OUTAGE_LONGEST < PROMISED
+    assert breaker._PAUSE_LONGEST + work.OUTAGE_LONGEST < PROMISED
 
 
 @pytest.mark.timed

@@ -330,6 +330,7 @@ _ADVICE = {
 }
 
 
+_PERMANENT = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_NOTADB")
 _FILE_ADVICE = {
     errno.EACCES: "all that share a store must run as one user, who may write there",
     errno.EPERM: "all that share a store must run as one user, who may write there",
@@ -342,10 +343,16 @@ def translated(error: BaseException, path: Path) -> BaseException:
     """An error of SQLite or of the file system as EngineUnavailable that says what to do; any other as it is."""
     if isinstance(error, OSError):
         advice = _FILE_ADVICE.get(error.errno or 0)
-        return EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+        away = EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+        away.permanent = error.errno != errno.ENOSPC
+        return away
     name = getattr(error, "sqlite_errorname", None) or ""
     advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
-    return error if advice is None else EngineUnavailable(f"{path}: {error}; {advice}")
+    if advice is None:
+        return error
+    away = EngineUnavailable(f"{path}: {error}; {advice}")
+    away.permanent = name.startswith(_PERMANENT)
+    return away
 
 
 @contextlib.contextmanager
