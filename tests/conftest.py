@@ -138,7 +138,7 @@ def url(engine_name: str, folder: Path) -> Iterator[str]:
 
 @pytest.fixture
 def app(url: str) -> Iterator[Headrace]:
-    with Headrace(url, heartbeat=2.0, shutdown_timeout=5.0) as app:
+    with Headrace(url, heartbeat=2.0, shutdown_timeout=5.0, webhook_networks=["127.0.0.0/8"]) as app:
         yield app
 
 

@@ -153,7 +153,9 @@ class CorruptPayload(HeadraceError):
 
 
 class EngineUnavailable(HeadraceError):
-    """The store can't be reached or refuses to work just now."""
+    """The store can't be reached or refuses to work just now. `permanent` tells that waiting alone won't help."""
+
+    permanent = False
 
 
 class UnsupportedByEngine(HeadraceError):

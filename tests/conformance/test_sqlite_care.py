@@ -234,3 +234,11 @@ def test_a_restore_is_seen_by_everybody_at_once(store: StoreUnderTest, engine: S
     other.insert([new_job("newer")], now=NOW)
     assert claim_one(engine).id == "old"
     assert engine.facts()["journal_mode"] == "wal"
+
+
+def test_a_changed_schema_is_found(engine: SqliteEngine) -> None:
+    engine.insert([new_job("job")], now=NOW)
+    with closing(sqlite3.connect(engine.store.path)) as db:
+        db.execute("CREATE TRIGGER evil AFTER INSERT ON headrace_jobs BEGIN DELETE FROM headrace_logs; END")
+    (finding,) = engine.care.inspect(NOW)
+    assert (finding.code, "trigger evil" in finding.sentence) == ("changed_schema", True)

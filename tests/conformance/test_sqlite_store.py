@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import socket
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing
 from pathlib import Path
 
@@ -12,6 +12,7 @@ import pytest
 
 from headrace.engines.bell import PollBell
 from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.errors import EngineUnavailable
 from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job
 from tests.support.waiting import PATIENCE
 
@@ -96,3 +97,45 @@ def test_a_plain_copy_of_the_database_made_by_sqlite_is_a_working_store(engine: 
 def test_the_file_itself_refuses_what_no_job_can_be(engine: SqliteEngine, change: str) -> None:
     with pytest.raises(sqlite3.IntegrityError), engine.store.writing() as db:
         db.execute(change)
+
+
+def delete(path: Path) -> None:
+    for suffix in ("", "-wal", "-shm"):
+        Path(f"{path}{suffix}").unlink()
+
+
+def replace(path: Path) -> None:
+    delete(path)
+    sqlite3.connect(path).close()
+    path.touch()
+
+
+@pytest.mark.parametrize("change", [delete, replace])
+def test_a_file_that_is_deleted_or_replaced_takes_no_more_jobs(
+    engine: SqliteEngine, change: Callable[[Path], None]
+) -> None:
+    change(engine.store.path)
+    for _ in range(2):
+        with pytest.raises(EngineUnavailable, match="deleted or replaced"):
+            engine.insert([new_job("lost")], now=NOW)
+        with pytest.raises(EngineUnavailable, match="deleted or replaced"):
+            engine.desk.count(EVERYTHING)
+    engine.close()
+    assert engine.insert([new_job("anew")], now=NOW) == [True]
+
+
+def test_a_file_that_is_put_back_goes_on(engine: SqliteEngine) -> None:
+    away = engine.store.path.rename(engine.store.path.with_name("away.db"))
+    with pytest.raises(EngineUnavailable, match="deleted or replaced"):
+        engine.insert([new_job("next")], now=NOW)
+    away.rename(engine.store.path)
+    assert engine.insert([new_job("next")], now=NOW) == [True]
+
+
+def test_tables_that_are_gone_are_told_in_our_words(engine: SqliteEngine) -> None:
+    with closing(sqlite3.connect(engine.store.path)) as db:
+        db.execute("DROP TABLE headrace_jobs")
+    with pytest.raises(EngineUnavailable, match="the tables are gone"):
+        engine.desk.count(EVERYTHING)
+    with pytest.raises(EngineUnavailable, match="the tables are gone"):
+        engine.insert([new_job("next")], now=NOW)

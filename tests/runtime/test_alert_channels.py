@@ -51,7 +51,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def app(url: str, clock: VirtualClock) -> Iterator[Headrace]:
-    with Headrace(url, clock=clock) as app:
+    with Headrace(url, clock=clock, webhook_networks=["127.0.0.0/8"]) as app:
         yield app
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 
 
 @pytest.fixture
@@ -143,7 +143,7 @@ def test_an_outcome_the_store_refuses_fails_its_job_alone(
 def test_a_store_that_goes_away_while_outcomes_are_sorted_out_loses_none_of_them(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.worker._OUTAGE_LONGEST", 0.05)
+    monkeypatch.setattr("headrace.runtime.worker.OUTAGE_LONGEST", 0.05)
     task = app.task(name="run")(lambda: "ran")
     jobs = [task.enqueue() for _ in range(5)]
     exchange, outages = app.engine.exchange, iter(range(6))
@@ -159,3 +159,18 @@ def test_a_store_that_goes_away_while_outcomes_are_sorted_out_loses_none_of_them
     with app.worker(concurrency=5):
         assert [job.wait(PATIENCE) for job in jobs] == ["completed", "completed", "failed", "completed", "completed"]
     assert app.jobs.count(state="running") == 0
+
+
+@pytest.mark.engines("sqlite")
+def test_a_worker_tells_that_its_file_was_deleted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    path = tmp_path / "jobs.db"
+    with (
+        caplog.at_level("WARNING", "headrace.worker"),
+        Headrace(f"sqlite:///{path}", shutdown_timeout=0) as app,
+        app.worker() as worker,
+    ):
+        path.unlink()
+        eventually(lambda: any("deleted or replaced" in each.getMessage() for each in caplog.records), "it is logged")
+        with pytest.raises(EngineUnavailable, match="deleted or replaced"):
+            app.enqueue("add", 1, 2)
+        worker.request_stop(0)

@@ -313,7 +313,7 @@ def test_a_secret_is_sealed_where_there_are_keys(folder: Path, receiver: Receive
     import base64
 
     key = "k1:" + base64.b64encode(b"x" * 32).decode()
-    with Headrace(f"sqlite:///{folder}/q.db", encryption_keys=[key]) as app:
+    with Headrace(f"sqlite:///{folder}/q.db", encryption_keys=[key], webhook_networks=["any"]) as app:
         hook = app.webhooks.create(receiver.url, "job.failed")
         [paper] = app.engine.shelf.browse("webhooks")
         assert hook.secret is not None

@@ -105,3 +105,19 @@ def test_flows_before_one_that_is_nowhere_are_no_flows(app: Headrace, give: AnyT
     with pytest.raises(FlowNotFound, match="nope"):
         app.flows.list(before="nope")
     assert app.flows.list(before=run.id) == []
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("make", [chain, group])
+def test_what_is_nested_too_deep_is_refused_in_our_words(app: Headrace, give: AnyTask, make: Any) -> None:
+    def nested(levels: int) -> Any:
+        whole = make(give.bind(1))
+        for _ in range(levels - 1):
+            whole = make(whole)
+        return whole
+
+    run = nested(150).enqueue()
+    drain(app)
+    assert str(run.result()).strip("[]") == "1"
+    with pytest.raises(InvalidJob, match="nested deeper than 200 levels"):
+        nested(2000).enqueue()

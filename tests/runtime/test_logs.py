@@ -105,6 +105,22 @@ def test_people_read_the_job_behind_the_line(stream: StringIO) -> None:
     assert plain.endswith("INFO    shop: plain")
 
 
+def test_no_message_poses_as_a_line_of_its_own_or_steers_the_terminal(stream: StringIO) -> None:
+    configure_logs(stream=stream)
+    forged = "x\n2026-01-01T00:00:00.000Z ERROR   headrace.worker: forged\r\x1b]0;title\x07\x85\u2028"
+    log.warning("it failed: %s", forged, extra={"job": forged})
+    try:
+        raise RuntimeError(forged)
+    except RuntimeError:
+        log.exception("it failed")
+    told = stream.getvalue()
+    assert all(char.isprintable() or char in "\n\t" for char in told)
+    began = [line for line in told.split("\n") if line and not line.startswith("  | ")]
+    assert ["WARNING shop: it failed: x" in began[0], "ERROR   shop: it failed" in began[1]] == [True, True]
+    assert len(began) == 2
+    assert "  | RuntimeError: x\n  | 2026-01-01T00:00:00.000Z ERROR   headrace.worker: forged\\r\\x1b]0;title" in told
+
+
 def test_a_part_may_tell_more_than_the_rest(stream: StringIO) -> None:
     configure_logs(level="WARNING, headrace=debug", stream=stream)
     logging.getLogger("headrace.worker").debug("in detail")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace import Headrace, HeadraceError, current_job
+from headrace import EngineUnavailable, Headrace, HeadraceError, current_job
 from headrace.runtime.pulse import Pulse
 from tests.runtime import shop
 from tests.support.gates import Gate, filings, running, through
@@ -231,8 +231,62 @@ def test_whoever_waits_for_the_end_is_told_even_if_the_end_goes_wrong(
     def broken(worker_id: str) -> None:
         raise OSError("no more")
 
-    monkeypatch.setattr(app.engine, "sign_off", broken)
     monkeypatch.setattr("threading.excepthook", lambda args: None)
     worker = app.worker().start()
+    monkeypatch.setattr(app.engine, "sign_off", broken)
     worker.request_stop()
     assert worker.join(PATIENCE)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_worker_that_starts_while_the_store_is_away_begins_when_it_is_back(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr("headrace.runtime.awaiting.OUTAGE_FIRST", 0.01)
+    refusals = [EngineUnavailable("it is away"), EngineUnavailable("it is away")]
+    sign_off = app.engine.sign_off
+
+    def refuse_first(worker_id: str) -> None:
+        if refusals:
+            raise refusals.pop()
+        sign_off(worker_id)
+
+    monkeypatch.setattr(app.engine, "sign_off", refuse_first)
+
+    @app.task(name="add")
+    def add(a: int, b: int) -> int:
+        return a + b
+
+    with caplog.at_level("WARNING", "headrace.worker"), app.worker():
+        assert add.enqueue(1, 2).result(PATIENCE) == 3
+    assert [record.getMessage() for record in caplog.records] == [
+        "the store is not available: it is away; trying again in 0.0 s"
+    ] * 2
+
+
+@pytest.mark.engines("sqlite")
+def test_a_worker_that_waits_for_its_store_can_be_stopped(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = threading.Event()
+
+    def refuse(worker_id: str) -> None:
+        asked.set()
+        raise EngineUnavailable("it is away")
+
+    monkeypatch.setattr(app.engine, "sign_off", refuse)
+    worker = app.worker()
+    starting = threading.Thread(target=worker.start)
+    starting.start()
+    assert asked.wait(PATIENCE)
+    worker.stop()
+    starting.join(PATIENCE)
+    assert not starting.is_alive()
+
+
+@pytest.mark.engines("sqlite")
+def test_what_somebody_has_to_put_right_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "jobs.db").write_text("no database " * 1000)
+    with (
+        Headrace(f"sqlite:///{tmp_path}/jobs.db") as app,
+        pytest.raises(EngineUnavailable, match="choose another file"),
+    ):
+        app.worker().start()

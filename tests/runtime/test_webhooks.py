@@ -6,10 +6,12 @@ import contextlib
 import socket
 import threading
 from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-from headrace import Happening, Headrace
+from headrace import ConfigError, Happening, Headrace, RetryableError
 from headrace.app import webhooks
 from headrace.core.clock import instant_ms
 from headrace.core.shelf import Paper
@@ -18,6 +20,7 @@ from headrace.runtime.posting import NotTaken, post
 from tests.support.waiting import PATIENCE, eventually
 
 URL = "https://example.com/hooks"
+LOOPBACK = "127.0.0.0/8"
 
 
 def _sent(app: Headrace, webhook_id: str) -> int:
@@ -80,13 +83,13 @@ def test_a_message_waits_for_room_in_its_queue(app: Headrace, monkeypatch: pytes
         hand_on(event)
 
     monkeypatch.setattr(app.webhooks, "_hand_on", hand_on_and_count)
-    app.task_by_name("x").enqueue()
-    app.queue("default").configure(max_length=1)
+    app.task_by_name("x").using(queue=webhooks.QUEUE).enqueue()
+    app.queue(webhooks.QUEUE).configure(max_length=1)
     hook = app.webhooks.create(URL, "queue.paused")
     with app.listening():
         app.queue("mail").pause()
         eventually(lambda: len(tried) > 4, "it is tried longer than anything else")
-        app.queue("default").configure(max_length=2)
+        app.queue(webhooks.QUEUE).configure(max_length=2)
         eventually(lambda: _sent(app, hook.id) == 1, "it is sent")
     assert list(app.events(follow=False, types="worker.error")) == []
 
@@ -104,7 +107,7 @@ def _stalling(status: str) -> Iterator[str]:
             is_over.wait(PATIENCE)
 
     with socket.create_server(("127.0.0.1", 0)) as server:
-        thread = threading.Thread(target=answer)
+        thread = threading.Thread(target=answer, daemon=True)
         thread.start()
         try:
             yield f"http://127.0.0.1:{server.getsockname()[1]}/"
@@ -116,7 +119,89 @@ def _stalling(status: str) -> Iterator[str]:
 @pytest.mark.engines("sqlite")
 def test_the_status_tells_though_the_rest_of_the_answer_never_comes() -> None:
     with _stalling("200 OK") as url:
-        assert post(url, b"{}", {}, PATIENCE / 3) == 200
+        assert post(url, b"{}", {}, PATIENCE / 3, [LOOPBACK]) == 200
     with _stalling("410 Gone") as url, pytest.raises(NotTaken) as raised:
-        post(url, b"{}", {}, PATIENCE / 3)
-    assert (raised.value.status, raised.value.said) == (410, "so it is")
+        post(url, b"{}", {}, PATIENCE / 3, [LOOPBACK])
+    assert (raised.value.status, str(raised.value)) == (410, "the server answered 410")
+
+
+# -- where they may go
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *("http://127.0.0.1:1/", "http://localhost:1/", "http://[::1]:1/", "http://0.0.0.0:1/", "http://0:1/"),
+        *("https://169.254.169.254/", "http://10.0.0.1/", "http://192.168.1.1/", "http://100.64.0.1/"),
+        *("http://[fe80::1]/", "http://[fd00::1]/", "http://224.0.0.1/"),
+        *("http://[::ffff:127.0.0.1]:1/", "http://[64:ff9b::a9fe:a9fe]/", "http://[2002:7f00:1::]/"),
+    ],
+)
+def test_nothing_is_sent_into_the_inner_network_unless_that_is_allowed(url: str) -> None:
+    with pytest.raises(NotTaken, match="is not on the public internet; allow its network with webhook_networks"):
+        post(url, b"{}", {}, PATIENCE, ["10.9.0.0/16"])
+
+
+def test_nothing_is_sent_there_through_a_proxy_either(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("http_proxy", "http://127.0.0.1:1")
+    with pytest.raises(NotTaken, match="not on the public internet"):
+        post("http://169.254.169.254/", b"{}", {}, PATIENCE, [])
+    with pytest.raises(NotTaken, match="refused"):  # the proxy is reached, and minds the rest
+        post("http://example.com/", b"{}", {}, PATIENCE, [])
+
+
+class Dialled(OSError):
+    """Somebody connects, and goes no further."""
+
+
+@pytest.mark.parametrize("scheme", ["http", "https"])
+def test_what_was_checked_is_what_is_connected_to(monkeypatch: pytest.MonkeyPatch, scheme: str) -> None:
+    answers = [["127.0.0.1", "93.184.216.34"], ["127.0.0.1"]]
+
+    def look_up(host: str, port: int, *_: Any, **__: Any) -> list[Any]:
+        assert host == "rebound.example"
+        return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in answers.pop(0)]
+
+    def dial(where: tuple[str, int], *_: Any) -> socket.socket:
+        raise Dialled(where[0])
+
+    monkeypatch.setattr(socket, "getaddrinfo", look_up)
+    monkeypatch.setattr(socket, "create_connection", dial)
+    with pytest.raises(NotTaken, match=r"^93\.184\.216\.34$"):
+        post(f"{scheme}://rebound.example/", b"{}", {}, PATIENCE, [])
+
+
+@pytest.mark.engines("sqlite")
+def test_the_setting_says_where_messages_may_go(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/jobs.db"
+    with _stalling("204 No Content") as there, Headrace(url) as closed, Headrace(url, webhook_networks=LOOPBACK) as app:
+        hook = app.webhooks.create(there, "queue.paused")
+        closed.alerts.channels.create("ops", kind="webhook", url=there)
+        with pytest.raises(RetryableError, match="webhook_networks"):
+            closed.webhooks.test(hook.id)
+        assert "webhook_networks" in (closed.alerts.channels.test("ops") or "")
+        assert app.webhooks.test(hook.id) == 204
+
+
+@pytest.mark.engines("sqlite")
+def test_a_channel_of_the_settings_may_be_anywhere(url: str) -> None:
+    with _stalling("204 No Content") as there, Headrace(url, alert_channels=[f"ops=webhook+{there}"]) as app:
+        assert app.alerts.channels.test("ops") is None
+
+
+def test_networks_that_are_none_are_refused() -> None:
+    with pytest.raises(ConfigError, match=r"webhook_networks: 10\.0\.0\.1/8 has host bits set"):
+        Headrace("memory://", webhook_networks="10.0.0.1/8")
+
+
+# -- their queue
+
+
+@pytest.mark.engines("sqlite")
+def test_a_backlog_of_jobs_does_not_hold_messages_up(app: Headrace) -> None:
+    hook = app.webhooks.create(URL, "queue.paused")
+    app.queue("mail").pause()
+    with app.listening():
+        eventually(lambda: _sent(app, hook.id), "it is sent")
+    [message] = app.webhooks.deliveries(hook.id)
+    assert message.queue == webhooks.QUEUE == "headrace.webhooks"

@@ -108,7 +108,7 @@ class Shell:
 
     def app(self) -> Headrace:
         """The store as a program sees it."""
-        return Headrace(f"sqlite:///{self.folder / 'headrace.db'}")
+        return Headrace(f"sqlite:///{self.folder / 'headrace.db'}", webhook_networks=["127.0.0.0/8"])
 
     # -- real processes
 

@@ -78,6 +78,7 @@ def test_a_broken_rule_is_told_wherever_one_looks(shell: Shell, app: Headrace) -
 def test_a_channel_is_made_without_its_secret_on_the_command_line(
     shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("HEADRACE_WEBHOOK_NETWORKS", "127.0.0.0/8")
     with web_server() as hook:
         monkeypatch.setattr(sys, "stdin", io.StringIO(f"{hook.url}/hush\n"))
         ran = shell("alerts", "channel", "add", "ops", "--kind", "slack", "--hook", "-")

@@ -126,7 +126,10 @@ def test_the_secret_is_shown_once(shell: Shell, app: Headrace) -> None:
     assert app.webhooks.list()[0].types == ("job.failed",)
 
 
-def test_a_webhook_is_tried_and_its_messages_are_listed(shell: Shell, app: Headrace) -> None:
+def test_a_webhook_is_tried_and_its_messages_are_listed(
+    shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HEADRACE_WEBHOOK_NETWORKS", "127.0.0.0/8")
     with web_server() as hook:
         made = shell("webhooks", "create", hook.url, "--type", "job.completed", "--json").json
         assert "nothing was sent" in shell("webhooks", "deliveries", made["id"]).err

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import http.client
 import os
 import re
 import signal
 import socket
 import subprocess
 import sys
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -64,6 +66,28 @@ def test_it_serves_tells_where_and_ends_though_somebody_listens(tmp_path: Path) 
             served.send_signal(signal.SIGTERM)
             assert listening.frame() == {}
         assert served.wait(PATIENCE) == 0
+    finally:
+        served.kill()
+        served.communicate()
+
+
+@pytest.mark.parametrize(("proxies", "last"), [("none", 429), ("127.0.0.0/8", 401)])
+def test_a_proxy_is_believed_only_if_it_is_named(tmp_path: Path, proxies: str, last: int) -> None:
+    environment = {**os.environ, "HEADRACE_WEB_TOKENS": "5f2a91", "HEADRACE_WEB_TRUSTED_PROXIES": proxies}
+    served = subprocess.Popen(
+        [*COMMAND, "--port", "0"], cwd=tmp_path, env=environment, stderr=subprocess.PIPE, text=True
+    )
+    try:
+        assert served.stderr is not None
+        told = re.search(r"serving on http://127\.0\.0\.1:(\d+)", served.stderr.readline())
+        assert told is not None
+        with closing(http.client.HTTPConnection("127.0.0.1", int(told[1]), timeout=PATIENCE)) as connection:
+            for n in range(15):
+                headers = {"authorization": "Bearer wrong", "x-forwarded-for": f"203.0.113.{n}"}
+                connection.request("GET", "/api/v1/queues", headers=headers)
+                answer = connection.getresponse()
+                answer.read()
+        assert answer.status == last
     finally:
         served.kill()
         served.communicate()

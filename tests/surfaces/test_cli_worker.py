@@ -276,3 +276,40 @@ def test_the_installed_command_and_the_module_are_the_same(shell: Shell) -> None
         env={**os.environ, "PYTHONPATH": source},
     )
     assert (by_function.returncode, by_function.stdout) == (0, shell.run("--version").out)
+
+
+# -- a store that is away when the worker starts
+
+
+@pytest.mark.parametrize("more", [(), ("--processes", "2")])
+def test_a_worker_waits_for_a_store_that_is_away_and_ends_when_it_is_told_to(
+    shell: Shell, more: tuple[str, ...]
+) -> None:
+    name = shell.module("from headrace import Headrace\napp = Headrace('redis://127.0.0.1:1/0')\n")
+    worker = shell.start("--app", name, "worker", *more)
+    try:
+        wait_for_line(worker, "the store is not available")
+        wait_for_line(worker, "trying again in 0.2 s")
+        worker.send_signal(signal.SIGTERM)
+        assert finish(worker).code == 0
+    finally:
+        worker.kill()
+
+
+@pytest.mark.parametrize(
+    ("url", "word", "how"),
+    [
+        ("sqlite:///text.db", "choose another file", ()),
+        ("postgresql://127.0.0.1:x/shop", "connection option", ()),
+        ("redis://127.0.0.1:1/0", "refused", ("--drain",)),
+    ],
+)
+def test_a_wrong_setting_ends_it_at_once_and_so_does_an_absent_store_one_that_drains(
+    shell: Shell, url: str, word: str, how: tuple[str, ...]
+) -> None:
+    (shell.folder / "text.db").write_text("no database " * 1000)
+    name = shell.module(f"from headrace import Headrace\napp = Headrace({url!r})\n")
+    ran = shell.run("--app", name, "worker", *how)
+    assert ran.code == 1
+    assert word in ran.err
+    assert "trying again" not in ran.err

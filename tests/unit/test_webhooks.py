@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
 
+from headrace import Headrace
 from headrace.core.webhooks import key_of, secret_of, signature, verify
 from headrace.errors import InvalidJob
 from headrace.runtime.posting import check_url
@@ -106,3 +108,9 @@ def test_no_other_bytes_pass_for_what_was_signed_and_no_header_breaks_the_check(
     assert not verify(SECRET, given, b"cut \xff short", now)
     assert not verify(SECRET, {**given, "webhook-signature": "v1,\udcff"}, body, now)
     assert not verify(SECRET, {**given, "Webhook-Id": "\udcff"}, body, now)
+
+
+@pytest.mark.parametrize("types", [None, 7])
+def test_types_that_are_none_are_refused(types: Any) -> None:
+    with Headrace("memory://") as app, pytest.raises(InvalidJob, match="types: expected names of types"):
+        app.webhooks.create("https://example.com/x", types)

@@ -29,7 +29,7 @@ from headrace.core.states import FINAL, NOT_STARTED, State
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
-from headrace.engines.sqlite.files import check_copy, make_single, reading
+from headrace.engines.sqlite.files import check_copy, check_schema, make_single, reading
 from headrace.engines.sqlite.store import scalar
 from headrace.errors import ConfigError, EngineUnavailable
 
@@ -68,7 +68,8 @@ def take(engine: Engine, path: Path, *, overwrite: bool = False, progress: Progr
     with _told_of(target), _part_of(target) as part:
         engine.care.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
         make_single(part)
-        jobs = examine(part)
+        check_copy(part)
+        jobs = _jobs_in(part)
         _settle_down(part)
         _refuse_target(engine, target, overwrite)  # it may have come meanwhile
         os.replace(part, target)
@@ -242,8 +243,13 @@ def _is_torn(child: JobRow, bonds: Sequence[Bond], rows: Mapping[str, JobRow]) -
 
 
 def examine(path: Path) -> int:
-    """Make sure that the file is whole; how many jobs are in it."""
+    """Make sure that the file is whole and brings nothing but jobs; how many are in it."""
     check_copy(path)
+    check_schema(path)
+    return _jobs_in(path)
+
+
+def _jobs_in(path: Path) -> int:
     with reading(path) as db:
         return int(scalar(db, "SELECT count(*) FROM headrace_jobs"))
 
@@ -256,6 +262,7 @@ def restore(engine: Engine, path: Path, *, over: bool = False, progress: Progres
     if _is_file_of(engine, path):
         raise ConfigError(f"{path} is the store itself; there is nothing to restore")
     check_copy(path)
+    check_schema(path)
     _refuse_in_use(engine, path, over)
     queues = {queue.name for queue in engine.desk.queues()}
     engine.care.restore(path, lambda: _bring_back(engine, path, over, progress))

@@ -51,7 +51,7 @@ class AppHub:
     ) -> None:
         self._find_task = find_task
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
-        self._settings = settings
+        self.settings = settings
         self.seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
         self.words = words_of(settings.redact_words)
         self.attach(engine, clock, spool)
@@ -137,7 +137,7 @@ class AppHub:
     def signal(self, job_id: str, name: str, data: Any) -> bool:
         value, checksum = None, None
         if data is not None:
-            text = codec.encode(data, models=True, limit=self._settings.max_payload, where="data")
+            text = codec.encode(data, models=True, limit=self.settings.max_payload, where="data")
             value = self.sealed(text, f"event {name}", job_id)
             checksum = codec.checksum(value)
         left = self.engine.desk.signal(job_id, name, value, checksum)
@@ -217,7 +217,7 @@ class AppHub:
         return told if row.state in FINAL else told + self._staleness_in_words(row)
 
     def _staleness_in_words(self, row: JobRow) -> str:
-        book = TermsBook(self.engine.upkeep.terms(), self._settings)
+        book = TermsBook(self.engine.upkeep.terms(), self.settings)
         found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
         return "" if found is None else explain_stale(found)
 

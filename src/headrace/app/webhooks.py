@@ -42,6 +42,7 @@ from headrace.runtime.task import Task
 from headrace.runtime.twin import twin
 
 TASK = "headrace.webhook"
+QUEUE = "headrace.webhooks"  # of their own: a backlog of jobs does not hold messages up
 _KIND = "webhooks"
 _SEAT = "headrace.webhooks"
 _LOOK_EVERY = 2.0
@@ -177,7 +178,7 @@ class Webhooks:
 
     def task(self) -> Task[..., Any, Any]:
         """What delivers them."""
-        return self._make_task(self._deliver, name=TASK, retry=_RETRY, timeout=60, tags=("webhook",))
+        return self._make_task(self._deliver, name=TASK, queue=QUEUE, retry=_RETRY, timeout=60, tags=("webhook",))
 
     def _wanted(self, anew: bool) -> Interest | None:
         """What any webhook wants, looked up anew if that is said, else now and then; None if there is none."""
@@ -221,11 +222,10 @@ class Webhooks:
         headers = {"webhook-id": message, "webhook-timestamp": str(at)}
         headers["webhook-signature"] = signature(secret, message, at, body)
         try:
-            return post(hook.url, body.encode(), headers, _TIMEOUT)
+            return post(hook.url, body.encode(), headers, _TIMEOUT, self._hub.settings.webhook_networks)
         except NotTaken as error:
             where = hook.url.partition("?")[0]  # a query may hold a token
-            told = ": ".join(part for part in (where, str(error), error.said) if part)
-            raise (_Gone if error.status == _GONE else RetryableError)(told) from None
+            raise (_Gone if error.status == _GONE else RetryableError)(f"{where}: {error}") from None
 
     # -- on the shelf
 

@@ -61,6 +61,8 @@ class Interest(Struct, frozen=True):
 
 def interest(types: str | Iterable[str] = (), queue: str | None = None, task: str | None = None) -> Interest:
     """The interest in these types, where `job.*` is every type that begins so and `*` is every type."""
+    if not isinstance(types, Iterable):
+        raise InvalidJob(f"types: expected names of types, such as job.failed, got {short(types)}")
     named = [types] if isinstance(types, str) else list(types)
     if queue is not None:
         check_queue("queue", queue)

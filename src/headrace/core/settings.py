@@ -13,6 +13,7 @@ from typing import Any, Literal, get_args
 
 import msgspec
 
+from headrace.core import networks
 from headrace.core.access import Credential, credentials
 from headrace.core.archive import Interval
 from headrace.core.care import TENDINGS, Tending
@@ -86,6 +87,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     alert_notify: tuple[str, ...] = ("log",)
     alert_channels: tuple[str, ...] = ()
     alert_keep: float = 7_776_000.0
+    webhook_networks: tuple[str, ...] = ()
     encryption_keys: tuple[str, ...] = ()
     redact_words: tuple[str, ...] | None = ()
     importable: tuple[str, ...] = ()
@@ -101,11 +103,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     web_read_only: bool = False
     web_rate: float | None = 100.0
     web_max_body: int = 8_388_608
+    web_trusted_proxies: tuple[str, ...] = ("127.0.0.1", "::1")
 
     def __post_init__(self) -> None:
         for rule, holds in _rules(self):
             if not holds:
                 raise ConfigError(rule)
+        for name in _NETWORKS:
+            if told := networks.complaint(name, getattr(self, name)):
+                raise ConfigError(told)
         for name in SECRETS:
             self.credentials(name)  # or ConfigError
 
@@ -126,6 +132,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
 _SECRET = ("encryption_keys", "alert_channels", *SECRETS)
+_NETWORKS = ("webhook_networks", "web_trusted_proxies")
 _LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
 _KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
@@ -243,8 +250,10 @@ _LISTS = (
     "redact_words",
     "alert_notify",
     "alert_channels",
+    *_NETWORKS,
     *SECRETS,
 )
+_MAY_BE_EMPTY = ("maintenance", *_NETWORKS)
 NAMES = Settings.__struct_fields__
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
@@ -305,7 +314,7 @@ def _converted(name: str, value: Any, where: str) -> Any:
         raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
     if name == "queues":
         return parse_queues(value)
-    if name == "maintenance" and isinstance(value, str) and value.lower() == "none":
+    if name in _MAY_BE_EMPTY and isinstance(value, str) and value.lower() == "none":
         return ()
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None

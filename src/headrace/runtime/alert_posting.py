@@ -52,6 +52,6 @@ def _for_slack(text: str) -> str:
 
 def _post(channel: Channel, body: bytes, headers: dict[str, str]) -> None:
     try:
-        post(channel.url or "", body, headers, TIMEOUT)
+        post(channel.url or "", body, headers, TIMEOUT, channel.networks)
     except NotTaken as error:
         raise Undelivered(str(error)) from None

@@ -1,4 +1,4 @@
-"""chain() and group(): the common flows without naming nodes. They nest in each other, to any depth.
+"""chain() and group(): the common flows without naming nodes. They nest in each other.
 
 What they are made of is values. A flow is built of them when they are enqueued.
 """
@@ -11,6 +11,7 @@ from typing import Any
 from msgspec import Struct, structs
 
 from headrace.core.flow import Node
+from headrace.core.tags import MAX_DEPTH
 from headrace.core.words import short
 from headrace.errors import InvalidJob
 from headrace.runtime.flow import Flow
@@ -87,12 +88,22 @@ def _parts(where: str, given: tuple[Any, ...]) -> tuple[Part, ...]:
 
 
 def _flow(name: str, whole: Chain | Group) -> Flow:
+    _refuse_depth(name, whole)
     submits = next(_calls(whole)).task.submits
     if not isinstance(submits, Submitter):
         raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
     flow = Flow(name, submits)
     flow.ends = _ends(_grow(flow, whole, None))
     return flow
+
+
+def _refuse_depth(name: str, whole: Chain | Group) -> None:
+    level: list[Part] = [whole]
+    for _ in range(MAX_DEPTH):
+        level = [inner for part in level if not isinstance(part, Call) for inner in part.parts]
+        if not level:
+            return
+    raise InvalidJob(f"{name}: chains and groups are nested deeper than {MAX_DEPTH} levels; use an app.flow()")
 
 
 def _calls(part: Part) -> Iterator[Call[Any]]:

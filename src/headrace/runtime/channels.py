@@ -19,6 +19,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.alerts import SEVERITIES, Severity
+from headrace.core.networks import ANY
 from headrace.core.webhooks import key_of
 from headrace.core.words import nearest, short
 from headrace.errors import InvalidAlert, InvalidJob
@@ -51,6 +52,7 @@ class Channel(Struct, frozen=True, kw_only=True, omit_defaults=True):
     password: str | None = None
     sender: str | None = None
     to: tuple[str, ...] = ()
+    networks: tuple[str, ...] = (ANY,)  # that it may be in besides the public internet; not stored
     trouble: str | None = None  # why nothing else is known of it
 
     def is_told_of(self, severity: Severity) -> bool:

@@ -26,6 +26,7 @@ from headrace.runtime.trails import ambient
 LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR", "CRITICAL")
 FIELDS = ("job", "task", "queue", "attempt", "worker", "correlation_id", "trace_id")
 NOTHING = "-"
+_CONTINUED = "\n  | "
 _LONGEST_INT = 2**63  # what any reader of JSON takes
 LogFormat = Literal["human", "json"]
 _OWN = frozenset((*vars(logging.makeLogRecord({})), "message", "asctime", "taskName"))
@@ -52,7 +53,11 @@ class JobFields:
 
 
 class HumanLines:
-    """For people: time, level, logger, message, and the job it is about."""
+    """For people: time, level, logger, message, and the job it is about.
+
+    What is told over several lines is indented from the second on, and control characters are made visible: no message
+    can pose as a line of its own, or steer a terminal.
+    """
 
     def __init__(self, redact_words: Iterable[str] | None = ()) -> None:
         self._words = words_of(redact_words)
@@ -63,7 +68,8 @@ class HumanLines:
             known.pop("correlation_id", None)
         about = " ".join(f"{name}={value}" for name, value in known.items())
         line = f"{_time(record)} {record.levelname:7} {record.name}: {record.getMessage()}"
-        return "\n".join(part for part in (f"{line} [{about}]" if about else line, _trouble(record)) if part)
+        parts = (f"{line} [{about}]" if about else line, _trouble(record))
+        return _CONTINUED.join(_visible("\n".join(part for part in parts if part)).split("\n"))
 
 
 class JsonLines:
@@ -198,6 +204,12 @@ def levels_in(text: str) -> dict[str, str]:
             raise ConfigError(f"log_level: {part.strip()!r} is not one of {', '.join(LEVELS)}, or LOGGER=LEVEL")
         found[name.strip()] = level.strip().upper()
     return found
+
+
+def _visible(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join(char if char.isprintable() or char in "\n\t" else repr(char)[1:-1] for char in text)
 
 
 def _time(record: logging.LogRecord) -> str:

@@ -2,29 +2,24 @@
 
 from __future__ import annotations
 
-import contextlib
 import ipaddress
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from collections.abc import Mapping, Sequence
+from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
 from headrace.core.words import short
 from headrace.errors import InvalidJob
 
-if TYPE_CHECKING:
-    import urllib.error
-    import urllib.request
-
-_LONGEST = 300  # characters of an answer that are worth a note
-
 
 class NotTaken(Exception):
-    """The message was not taken. `status` is that of the answer, None if there was none, and `said` how it begins."""
+    """The message was not taken. `status` is that of the answer, None if there was none.
 
-    def __init__(self, why: str, status: int | None = None, said: str = "") -> None:
+    What else the server answered is told to nobody: it may be of a network that only headrace can reach.
+    """
+
+    def __init__(self, why: str, status: int | None = None) -> None:
         super().__init__(why)
         self.status = status
-        self.said = said
 
 
 def check_url(url: Any, *, insecure: bool) -> str:
@@ -64,10 +59,11 @@ def _is_here(host: str) -> bool:
         return False
 
 
-def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> int:
+def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float, networks: Sequence[str]) -> int:
     """Send JSON there; the status of the answer. A redirect is not followed: what is signed for one is not for another.
 
-    No message of an error has the address in it, which may hold a token.
+    `networks` are those that may be reached besides the public internet. No message of an error has the address in it,
+    which may hold a token.
     """
     parts = parts_of(url)
     if parts is None or parts.username is not None:  # it was stored when these were not refused
@@ -77,42 +73,20 @@ def post(url: str, body: bytes, headers: Mapping[str, str], timeout: float) -> i
     import urllib.error
     import urllib.request
 
+    from headrace.runtime.dialing import opener
+
     told = {"content-type": "application/json", "user-agent": "headrace", **headers}
     request = urllib.request.Request(url, data=body, headers=told, method="POST")
     try:
-        with _opener().open(request, timeout=timeout) as answer:
+        with opener(parts.scheme, parts.hostname or "", networks).open(request, timeout=timeout) as answer:
             return int(answer.status)  # it is taken, whatever else comes, and whether that ever ends
     except urllib.error.HTTPError as error:
-        raise _refusal(error) from None
+        error.close()
+        moved = " (it leads elsewhere, where nothing is sent)" if 300 <= error.code < 400 else ""
+        raise NotTaken(f"the server answered {error.code}{moved}", error.code) from None
     except urllib.error.URLError as error:
         raise NotTaken(str(error.reason) or type(error).__name__) from None
     except http.client.HTTPException as error:
         raise NotTaken(f"the server can't be understood: {type(error).__name__}") from None
     except OSError as error:
         raise NotTaken(str(error) or type(error).__name__) from None
-
-
-def _refusal(error: urllib.error.HTTPError) -> NotTaken:
-    import http.client  # as above
-
-    said = ""
-    with error, contextlib.suppress(OSError, http.client.HTTPException):  # the status tells enough
-        said = error.read1(_LONGEST).decode("utf-8", "replace").strip()
-    moved = " (it leads elsewhere, where nothing is sent)" if 300 <= error.code < 400 else ""
-    return NotTaken(f"the server answered {error.code}{moved}", error.code, said)
-
-
-def _opener() -> urllib.request.OpenerDirector:
-    """Made for each message: they are rare, and what the environment says of proxies may have changed."""
-    import urllib.request  # as above
-
-    opener = urllib.request.OpenerDirector()
-    for handler in (
-        urllib.request.ProxyHandler(),
-        urllib.request.HTTPHandler(),
-        urllib.request.HTTPSHandler(),
-        urllib.request.HTTPErrorProcessor(),
-        urllib.request.HTTPDefaultErrorHandler(),
-    ):
-        opener.add_handler(handler)
-    return opener

@@ -26,6 +26,7 @@ from headrace.core.steps import Step
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
+from headrace.runtime.awaiting import OUTAGE_FIRST, OUTAGE_LONGEST, await_store
 from headrace.runtime.chore_pace import ChorePace
 from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
@@ -48,9 +49,7 @@ from headrace.runtime.wear import is_worn_out
 
 log = logging.getLogger("headrace.worker")
 
-_UPKEEP = 1.0
-_REAP_AT_ONCE = 1000
-_OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 2.0
+_UPKEEP, _REAP_AT_ONCE = 1.0, 1000
 _LAST_WORDS = 5.0  # how long a worker that stops tries to hand in what is left
 
 
@@ -106,6 +105,10 @@ class Worker:
         """Sign on and begin to work, in threads of their own."""
         if self._thread is not None:
             raise HeadraceError("this worker was started already; make a new one")
+        is_drain = self._drain or self._at_most is not None  # it ends by itself, and does not wait
+        if not is_drain and not await_store(lambda: self._engine.sign_off(self.id), lambda: self._stop_at is not None):
+            self.stopped.set()
+            return self
         self._bell = self._engine.listen("work", self._settings.queues or ())
         self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
         planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
@@ -121,12 +124,11 @@ class Worker:
             self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.heartbeat
         )
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
-        fires = not self._drain and self._at_most is None
-        chores = chores_of(self._engine, self._settings, self._archive, planner.removing) if fires else ()
+        chores = () if is_drain else chores_of(self._engine, self._settings, self._archive, planner.removing)
         keeper = Keeper(chores, self._crew.has_jobs, ChorePace(self._engine, self.id, lambda: self._crew.began))
-        timekeepers = [Timekeeper(self._engine, self._declare)] if fires else []
+        timekeepers = [] if is_drain else [Timekeeper(self._engine, self._declare)]
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
-        listeners = [self._listener(self.id)] if self._listener is not None else []
+        listeners = [] if self._listener is None else [self._listener(self.id)]
         self._start([Greeter(self._engine, described), *timekeepers, keeper, *listeners])
         log.info("worker %s started: %s", self.id, what_it_serves(self._settings))
         return self
@@ -266,7 +268,7 @@ class Worker:
 
     def _guarded_turn(self) -> float | None:
         """A turn that survives the store being away, and anything else. Meanwhile no ring hurries the next one."""
-        self._crew.sign.back_in(_OUTAGE_LONGEST)  # the longest pause there is
+        self._crew.sign.back_in(OUTAGE_LONGEST)  # the longest pause there is
         left = self._outage_ends - time.monotonic()
         if left > 0:
             return left
@@ -276,7 +278,7 @@ class Worker:
             return pause
         except EngineUnavailable as error:
             self._trade.recovery.lost()
-            self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
+            self._outage = min(max(self._outage * 2, OUTAGE_FIRST), OUTAGE_LONGEST)
             log.warning("the store is not available: %s; trying again in %.1f s", error, self._outage)
         except Exception:
             self._outage = 1.0
@@ -369,7 +371,7 @@ class Worker:
             return _UPKEEP
         except EngineUnavailable as error:
             log.warning("the store is not available: %s", error)
-            return _OUTAGE_FIRST
+            return OUTAGE_FIRST
 
     def _release_runs(self) -> None:
         for run in list(self._crew.running.values()):

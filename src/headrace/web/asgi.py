@@ -9,7 +9,7 @@ from urllib.parse import unquote
 from msgspec import structs
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response
 from starlette.routing import BaseRoute, Mount, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -25,7 +25,7 @@ from headrace.web.doors import Door
 from headrace.web.guard import Guard, visit_of
 from headrace.web.live import Changes, Stream
 from headrace.web.pages import entrance
-from headrace.web.problems import Refused, answer
+from headrace.web.problems import Refused, answer, refusal_of
 
 _PREFIX = "web_"
 
@@ -43,7 +43,9 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
         Mount(tables.PREFIX, tables.router()),
         *entrance.routes(dashboard),
     ]
-    inner = Starlette(routes=routes, exception_handlers={HTTPException: _told, Refused: _refused})
+    inner = Starlette(
+        routes=routes, exception_handlers={HTTPException: _told, Refused: _refused, ClientDisconnect: _refused}
+    )
     guard = Guard(inner, app, door, settings, login=True)
     surface: ASGIApp = guard if not prefix else _under(prefix.rstrip("/"), guard)
     return Web(surface, dashboard.get_ready, guard.end)
@@ -98,8 +100,7 @@ async def _told(request: Request, error: Exception) -> Response:
 
 async def _refused(request: Request, error: Exception) -> Response:
     """What is refused on the way to a page, or while its body is read."""
-    assert isinstance(error, Refused)
-    return answer(error, request.url.path)
+    return answer(refusal_of(error), request.url.path)
 
 
 def _under(prefix: str, inner: ASGIApp) -> ASGIApp:

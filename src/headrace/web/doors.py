@@ -18,10 +18,9 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.access import Credential, Role
-from headrace.web.limits import Pace
+from headrace.web.limits import Tries
 
 SESSION_SECONDS = 12 * 3600
-_TRIES, _TRIES_AT_ONCE = 0.5, 10.0  # in a second, and after a rest
 How = Literal["local", "basic", "bearer", "session"]
 
 
@@ -49,7 +48,7 @@ class Door:
     def __init__(self, users: Iterable[Credential], tokens: Iterable[Credential]) -> None:
         self._users = tuple(users)
         self._tokens = tuple(tokens)
-        self.tries = Pace(_TRIES, _TRIES_AT_ONCE)  # wrong passwords and tokens of each client
+        self.tries = Tries()
         told = "\0".join(f"{known.role}\0{known.name}\0{known.secret}" for known in (*self._users, *self._tokens))
         # Slow by intent: who has a cookie must not be able to try passwords against its signature.
         key = hashlib.scrypt(told.encode(), salt=b"headrace.web.session", n=2**14, r=8, p=1) if told else b""
@@ -60,24 +59,9 @@ class Door:
         """Whether anybody can prove who they are. Without, only who is on this very machine comes in."""
         return bool(self._users or self._tokens)
 
-    def by_password(self, name: str, password: str, how: How = "basic") -> Caller | None:
-        return _matching(self._users, name, password, how)
-
-    def by_token(self, token: str) -> Caller | None:
-        return _matching(self._tokens, None, token, "bearer")
-
-    def by_header(self, authorization: str) -> Caller | None:
-        """Whom the value of an Authorization header names."""
-        scheme, _, rest = authorization.partition(" ")
-        if scheme.lower() == "bearer":
-            return self.by_token(rest.strip())
-        if scheme.lower() != "basic":
-            return None
-        try:
-            name, _, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
-        except (binascii.Error, UnicodeDecodeError):
-            return None
-        return self.by_password(name, password)
+    def by_secret(self, name: str | None, secret: str, how: How) -> Caller | None:
+        """Who has this name and this password; without a name, who has this token."""
+        return _matching(self._tokens if name is None else self._users, name, secret, how)
 
     # -- sessions
 
@@ -103,6 +87,18 @@ class Door:
 
     def _signed(self, what: str, text: str) -> str:
         return hmac.new(self._key, f"{what}\0{text}".encode(), "sha256").hexdigest()
+
+
+def credentials_in(authorization: str) -> tuple[str | None, str, How]:
+    """The name, the secret and the way that an Authorization header tells; what can't be read is a token, and wrong."""
+    scheme, _, rest = authorization.partition(" ")
+    if scheme.lower() == "bearer":
+        return None, rest.strip(), "bearer"
+    try:
+        name, _, password = base64.b64decode(rest.strip(), validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError):
+        return None, "", "basic"
+    return (name, password, "basic") if scheme.lower() == "basic" else (None, "", "basic")
 
 
 def _matching(known: tuple[Credential, ...], name: str | None, secret: str, how: How) -> Caller | None:

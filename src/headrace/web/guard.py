@@ -21,7 +21,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from headrace.app.app import Headrace
 from headrace.core.access import Role, grants
-from headrace.web.doors import LOCAL, Caller, Door
+from headrace.web.doors import LOCAL, Caller, Door, How, credentials_in
 from headrace.web.limits import Pace
 from headrace.web.live import Lives
 from headrace.web.problems import Refused, answer
@@ -30,8 +30,25 @@ from headrace.web.remote import Remote, stays
 COOKIE = "headrace_session"
 FORM_FIELD = "form_token"
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
-_OPEN = frozenset({"/healthz", "/readyz", "/login"})
+_HEALTH = frozenset({"/healthz", "/readyz"})
+_OPEN = _HEALTH | {"/login"}
 _OPEN_BELOW = "/static/"
+_OF_PROXIES = frozenset(
+    {
+        "forwarded",
+        "via",
+        "x-real-ip",
+        "x-client-ip",
+        "x-cluster-client-ip",
+        "x-original-host",
+        "true-client-ip",
+        "cf-connecting-ip",
+        "cf-ray",
+        "fastly-client-ip",
+        "fly-client-ip",
+        "x-envoy-external-address",
+    }
+)
 _PREFLIGHTED = frozenset({"PUT", "PATCH", "DELETE"})  # no page sends these to another site without asking it first
 _HEADERS = {
     "x-content-type-options": "nosniff",
@@ -155,7 +172,7 @@ class Guard:
             if (path := _path(scope)) not in _OPEN and not path.startswith(_OPEN_BELOW):
                 raise self._nobody(request)
             caller = Caller("nobody", "viewer", "session")
-        if self._pace is not None and caller.role != "worker":
+        if self._pace is not None and caller.role != "worker" and _path(scope) not in _HEALTH:
             refuse_haste(self._pace.wait(client if caller.name == "nobody" else f"{caller.name}@{client}"))
         scope["headrace.visit"] = Visit(self._app, caller, self._door, self._read_only, self._lives, self._remote)
 
@@ -163,9 +180,7 @@ class Guard:
         if not self._door.has_credentials:
             return LOCAL if _is_local(request, client) else None
         if (written := request.headers.get("authorization")) is not None:
-            refuse_haste(self._door.tries.wait(client, 0.0))
-            if (caller := self._door.by_header(written)) is None:
-                refuse_haste(self._door.tries.wait(client))
+            if (caller := known_by(self._door, client, *credentials_in(written))) is None:
                 raise Refused(401, "unauthorized", "the credentials are not known here", _challenge(request))
             return caller
         cookie = request.cookies.get(COOKIE)
@@ -200,7 +215,7 @@ def _is_local(request: HTTPConnection, client: str) -> bool:
     A page may give its own host name the address 127.0.0.1; it is then the Host that betrays it. And whoever comes
     through a proxy on this machine is not on this machine.
     """
-    if any(name in request.headers for name in ("forwarded", "x-forwarded-for", "x-real-ip")):
+    if any(name in _OF_PROXIES or name.startswith("x-forwarded-") for name in request.headers):
         return False
     return _is_loopback(client) and _is_loopback(_host_name(request.headers.get("host", "")))
 
@@ -237,6 +252,17 @@ def _is_of(origin: str, host: str) -> bool:
         return urlsplit(origin).netloc.lower() == host.lower() != ""
     except ValueError:  # it is no address at all
         return False
+
+
+def known_by(door: Door, client: str, name: str | None, secret: str, how: How) -> Caller | None:
+    """Who has these credentials; wrong ones are slowed down."""
+    refuse_haste(door.tries.late(client, name, secret))
+    caller = door.by_secret(name, secret, how)
+    if caller is None:
+        door.tries.wrong(client, name)
+    else:
+        door.tries.right(client, name, secret)
+    return caller
 
 
 def refuse_haste(seconds: float) -> None:

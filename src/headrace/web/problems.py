@@ -7,6 +7,7 @@ import logging
 
 import msgspec
 from msgspec import Struct
+from starlette.requests import ClientDisconnect
 from starlette.responses import Response
 
 from headrace import errors
@@ -35,6 +36,7 @@ class Refused(Exception):
 
 # The first that fits decides: children stand before their parents.
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
+    (ClientDisconnect, 400),  # in the middle of its body; nobody reads the answer
     (errors.JobNotFound, 404),
     (errors.AlertNotFound, 404),
     (errors.WebhookNotFound, 404),

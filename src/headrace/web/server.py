@@ -13,6 +13,7 @@ from typing import Any
 import uvicorn
 
 from headrace.app.app import Headrace
+from headrace.core import networks
 from headrace.core.settings import Settings
 from headrace.errors import ConfigError, HeadraceError
 from headrace.runtime.alerting import Alerting
@@ -37,6 +38,7 @@ def serve(app: Headrace, **options: Any) -> int:
         access_log=False,
         lifespan="off",
         server_header=False,
+        forwarded_allow_ips=["*" if one == networks.ANY else one for one in settings.web_trusted_proxies],
         timeout_graceful_shutdown=_PATIENCE,
     )
     keeper = Keeper(_chores(app, settings), has_jobs=lambda: False)

@@ -8,17 +8,15 @@ from starlette.requests import HTTPConnection
 from starlette.responses import Response
 
 from headrace.web.doors import SESSION_SECONDS, Caller
-from headrace.web.guard import COOKIE, refuse_haste, visit_of
+from headrace.web.guard import COOKIE, known_by, visit_of
 from headrace.web.problems import Refused
 
 
 def sign_in(request: HTTPConnection, name: str, password: str) -> Caller:
     """Who has this name and this password, or Refused; wrong ones are slowed down."""
     door, client = visit_of(request.scope).door, request.client.host if request.client else ""
-    refuse_haste(door.tries.wait(client, 0.0))
-    caller = door.by_password(name, password, "session")
+    caller = known_by(door, client, name, password, "session")
     if caller is None:
-        door.tries.wait(client)
         raise Refused(401, "unauthorized", "this name and this password do not go together")
     return caller
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Iterator
 from typing import Any
 
 import pytest
 
 from headrace import ConfigError, Headrace
+from headrace.web.limits import Tries
 from tests.surfaces.web.client import BEYOND, LOCAL, Client, basic, bearer
 
 QUEUES = "/api/v1/queues"
@@ -18,6 +20,12 @@ PAUSE = "/api/v1/queues/mail/pause"
 def app() -> Iterator[Headrace]:
     with Headrace("memory://") as app:
         yield app
+
+
+@pytest.fixture
+def time_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For those who guess, so that a slow machine gives them no more time than a fast one."""
+    monkeypatch.setattr("headrace.web.doors.Tries", lambda: Tries(clock=lambda: 1.0))
 
 
 def client(
@@ -42,6 +50,10 @@ def test_without_credentials_who_is_on_the_machine_is_an_admin(app: Headrace) ->
         ("jobs.example.com", LOCAL, {}),  # a name that somebody made point here
         ("localhost:8080", LOCAL, {"x-forwarded-for": "203.0.113.9"}),
         ("localhost:8080", LOCAL, {"forwarded": "for=203.0.113.9"}),
+        ("localhost:8080", LOCAL, {"via": "1.1 proxy"}),
+        ("localhost:8080", LOCAL, {"x-forwarded-host": "jobs.example.com"}),
+        ("localhost:8080", LOCAL, {"x-forwarded-proto": "https"}),
+        ("localhost:8080", LOCAL, {"cf-connecting-ip": "203.0.113.9"}),
     ],
 )
 def test_without_credentials_nobody_else_is_answered(app: Headrace, host: str, at: Any, headers: Any) -> None:
@@ -86,11 +98,50 @@ def test_wrong_credentials_are_refused_also_on_the_machine(app: Headrace, writte
     assert "s3cret" not in told.text
 
 
+@pytest.mark.usefixtures("time_stands_still")
 def test_guessing_is_slowed_down_and_who_knows_the_word_is_not_locked_out_elsewhere(app: Headrace) -> None:
     there = client(app, at=BEYOND, auth=["ann:s3cret"])
     codes = [there.get(QUEUES, headers=basic("ann", f"wrong{n}")).status_code for n in range(15)]
     assert codes[:10] == [401] * 10
     assert codes[10:] == [429] * 5
+    assert there.get(QUEUES, headers=basic("ann", "s3cret")).status_code == 429  # else a guess would be answered
+
+
+def from_everywhere(asgi: Any, headers: list[dict[str, str]]) -> list[int]:
+    """What each of these is answered, from an address of its own."""
+    return [
+        Client(asgi, at=(f"203.0.113.{n}", 1)).get(QUEUES, headers=one).status_code for n, one in enumerate(headers)
+    ]
+
+
+@pytest.mark.usefixtures("time_stands_still")
+def test_guesses_in_one_name_are_slowed_down_wherever_they_come_from(app: Headrace) -> None:
+    asgi = app.asgi(auth=["ann:s3cret", "bob:geheim"])
+    assert Client(asgi, at=BEYOND).get(QUEUES, headers=basic("ann", "s3cret")).status_code == 200
+    codes = from_everywhere(asgi, [basic("ann", f"wrong{n}") for n in range(15)])
+    assert (codes[:10], codes[10:]) == ([401] * 10, [429] * 5)
+    assert from_everywhere(asgi, [basic("ann", "s3cret")]) == [429]  # else a guess would be answered
+    assert from_everywhere(asgi, [basic("bob", "geheim")]) == [200]
+    assert Client(asgi, at=BEYOND).get(QUEUES, headers=basic("ann", "s3cret")).status_code == 200  # was right before
+
+
+@pytest.mark.usefixtures("time_stands_still")
+def test_guesses_at_the_login_page_are_slowed_down_wherever_they_come_from(app: Headrace) -> None:
+    asgi = app.asgi(auth=["ann:s3cret"])
+    codes = [
+        Client(asgi, at=(f"203.0.113.{n}", 1)).post("/login", data={"name": "ann", "password": f"wrong{n}"}).status_code
+        for n in range(15)
+    ]
+    assert (codes[:10], codes[10:]) == ([401] * 10, [429] * 5)
+
+
+@pytest.mark.usefixtures("time_stands_still")
+def test_guesses_of_tokens_are_slowed_down_wherever_they_come_from(app: Headrace) -> None:
+    asgi = app.asgi(tokens=["worker=node:81d0"])
+    assert Client(asgi, at=BEYOND).get("/api/v1/jobs/x", headers=bearer("81d0")).status_code == 403
+    codes = from_everywhere(asgi, [bearer(f"wrong{n}") for n in range(25)])
+    assert (codes[:20], codes[-1]) == ([401] * 20, 429)
+    assert Client(asgi, at=BEYOND).get("/api/v1/jobs/x", headers=bearer("81d0")).status_code == 403
 
 
 @pytest.mark.parametrize("path", ["/", "/jobs", "/queues/mail", "/system", "/palette?q=mail", "/nowhere", "/live"])
@@ -190,10 +241,39 @@ def test_every_answer_carries_the_headers_that_protect_a_browser(app: Headrace) 
         assert "access-control-allow-origin" not in told.headers
 
 
-def test_health_is_open_to_all(app: Headrace) -> None:
-    there = client(app, at=BEYOND, auth=["ann:s3cret"])
+def test_health_is_open_to_all_however_often(app: Headrace) -> None:
+    there = client(app, at=BEYOND, auth=["ann:s3cret"], rate=1)
+    assert {there.get(path).status_code for path in ("/healthz", "/readyz") * 4} == {200}
     assert there.get("/healthz").json() == {"status": "ok"}
     assert there.get("/readyz").json() == {"status": "ok"}
+
+
+@pytest.mark.parametrize("path", ["/api/v1/jobs", "/login"])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_failure_of_ours(
+    app: Headrace, caplog: pytest.LogCaptureFixture, path: str
+) -> None:
+    parts = [{"type": "http.request", "body": b'{"task": ', "more_body": True}, {"type": "http.disconnect"}]
+    headers = [(b"host", b"localhost:8080"), (b"content-type", b"application/json"), (b"x-requested-with", b"x")]
+    scope = {"type": "http", "method": "POST", "path": path, "headers": headers, "query_string": b"", "client": LOCAL}
+
+    async def receive() -> Any:
+        return parts.pop(0)
+
+    async def send(message: Any) -> None:
+        pass
+
+    async def ask() -> None:
+        await app.asgi()({**scope, "scheme": "http", "server": ("localhost", 8080)}, receive, send)
+
+    asyncio.run(ask())
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+def test_a_method_that_is_not_allowed_is_told_with_those_that_are(app: Headrace) -> None:
+    there = client(app)
+    assert there("PUT", f"{QUEUES}/mail").headers["allow"] == "GET, HEAD, PATCH"
+    assert there("PUT", f"{QUEUES}/mail/clear").headers["allow"] == "GET, HEAD, PATCH, POST"
+    assert there("DELETE", "/api/v1/jobs").headers["allow"] == "GET, HEAD, POST"
 
 
 def test_what_is_not_there_is_a_problem_document(app: Headrace) -> None:
@@ -215,6 +295,11 @@ def test_a_bad_credential_is_refused_without_being_shown(app: Headrace, written:
 def test_an_option_that_does_not_exist_is_named(app: Headrace) -> None:
     with pytest.raises(ConfigError, match="did you mean 'auth'"):
         app.asgi(aut=["ann:s3cret"])
+
+
+def test_proxies_that_are_no_addresses_are_refused(app: Headrace) -> None:
+    with pytest.raises(ConfigError, match=r"web_trusted_proxies: 'proxy\.example'"):
+        app.asgi(trusted_proxies=["proxy.example"])
 
 
 def test_settings_are_shown_without_secrets() -> None:

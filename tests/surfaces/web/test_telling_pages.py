@@ -20,7 +20,7 @@ SECRET = "whsec_" + "QUJDREVGR0hJSktMTU5PUFFSU1RVVldYWVo="
 
 @pytest.fixture
 def app(tmp_path: object) -> Iterator[Headrace]:
-    with Headrace(f"sqlite:///{tmp_path}/jobs.db") as app:
+    with Headrace(f"sqlite:///{tmp_path}/jobs.db", webhook_networks=["127.0.0.0/8"]) as app:
         yield app
 
 

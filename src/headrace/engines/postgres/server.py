@@ -215,7 +215,9 @@ class Server:
         advice = next((text for kind, text in _ADVICE.items() if isinstance(error, kind)), None)
         if type(error) is psycopg.OperationalError:
             advice = next((text for words, text in _ADVICE_ON_WORDS.items() if words in told), None)
-        return EngineUnavailable(f"{told}; {advice}" if advice else told)
+        away = EngineUnavailable(f"{told}; {advice}" if advice else told)
+        away.permanent = isinstance(error, pg.InsufficientPrivilege) or any(words in told for words in _PERMANENT)
+        return away
 
     def close(self) -> None:
         """Close every connection that is not in use; the others close when they are returned."""
@@ -244,6 +246,8 @@ _ADVICE_ON_WORDS = {
     "connection slots": "the server has no connection left for us; lower `connections` in the URL or use a pooler",
     "startup parameter": "is it a pooler? Then add `pooler=on` to the URL",
 }
+
+_PERMANENT = ("connection option", "authentication failed", "no password supplied", "pg_hba.conf", '" does not exist')
 
 _servers: WeakSet[Server] = WeakSet()
 _left_to_the_parent: list[object] = []  # what is thrown away unclosed would be warned about

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from urllib.parse import quote
 
-from headrace.engines.sqlite.schema import refuse_newer, version_of
+from headrace.engines.sqlite.schema import deviations, refuse_newer, version_of
 from headrace.engines.sqlite.store import explained, scalar
 from headrace.errors import ConfigError
 
@@ -29,11 +29,11 @@ def make_single(path: Path) -> None:
         db.execute("PRAGMA journal_mode=DELETE").fetchone()
 
 
-def check_copy(path: Path) -> int:
-    """Make sure that the file is a whole store of ours; the version of its tables."""
+def check_copy(path: Path) -> None:
+    """Make sure that the file is a whole store of ours."""
     if not path.is_file():
         raise ConfigError(f"there is no file {path}")
-    with reading(path) as db:
+    with _damage_told(path), reading(path) as db:
         version = version_of(db)
         if not version:
             raise ConfigError(f"{path} has no tables of headrace; is it a backup?")
@@ -42,4 +42,22 @@ def check_copy(path: Path) -> int:
             raise ConfigError(f"{path} is damaged: {verdict}; take another backup")
         if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
             raise ConfigError(f"{path} is damaged: something in it belongs to a job that is not there")
-    return version
+
+
+def check_schema(path: Path) -> None:
+    """Make sure that the file brings no tables and triggers but headrace's own where its jobs are."""
+    with _damage_told(path), reading(path) as db:
+        if changed := deviations(db, version_of(db)):
+            raise ConfigError(
+                f"{path}: {'; '.join(changed[:3])}. Somebody has changed the schema. If you trust the file, put that "
+                "right in a copy of it with the sqlite3 shell; else take another backup"
+            )
+
+
+@contextlib.contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    """Raise in our own words what reading a file may end in that somebody has changed."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is damaged: {error}; take another backup") from error

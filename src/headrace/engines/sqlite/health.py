@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import msgspec
 
 from headrace.core.care import Finding, Pressure, judge_pressure
-from headrace.engines.sqlite.schema import CURRENT, version_of
+from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, scalar
 
@@ -69,6 +69,12 @@ def _of_damage(db: sqlite3.Connection) -> Iterator[Finding]:
             code="damaged",
             sentence=f"the file is damaged: {verdict}",
             advice="stop the workers and restore a backup, or recover it with the sqlite3 shell",
+        )
+    if changed := deviations(db, version_of(db)):
+        yield Finding(
+            code="changed_schema",
+            sentence=f"somebody has changed the schema: {'; '.join(changed[:3])}",
+            advice="put it right with the sqlite3 shell; a backup with it can't be restored",
         )
     if scalar(db, "PRAGMA journal_mode") != "wal":
         yield Finding(

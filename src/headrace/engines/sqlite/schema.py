@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import re
 import sqlite3
 
 from headrace.engines.sql import Migration, load_migrations
+from headrace.engines.sqlite.statements import SQL
 from headrace.errors import SchemaMismatch
 
 MIGRATIONS: list[Migration] = load_migrations(
@@ -22,11 +25,14 @@ MIGRATIONS: list[Migration] = load_migrations(
     ),
 )
 CURRENT = MIGRATIONS[-1].version
+_COMMENT = re.compile(r"--[^\n]*")
 
 
 def version_of(connection: sqlite3.Connection) -> int:
     """The version of the tables in the file, 0 if there are none."""
-    found = connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'headrace_schema'").fetchone()
+    found = connection.execute(
+        "SELECT 1 FROM sqlite_master WHERE name = 'headrace_schema' AND type = 'table'"
+    ).fetchone()
     if not found:
         return 0
     newest = connection.execute("SELECT max(version) FROM headrace_schema").fetchone()[0]
@@ -45,19 +51,51 @@ def migrate(connection: sqlite3.Connection, where: str, now: int) -> list[str]:
     """Apply what is missing, inside the caller's transaction: all of it or nothing."""
     version = version_of(connection)
     refuse_newer(version, where)
+    missing = [migration for migration in MIGRATIONS if migration.version > version]
+    _apply(connection, missing, now)
+    return [migration.full_name for migration in missing]
+
+
+def deviations(connection: sqlite3.Connection, version: int) -> list[str]:
+    """What is not as headrace makes it in a file of this version. Tables of others in the same file are none of ours.
+
+    A trigger counts that is on a table of ours or names one: it could change our rows.
+    """
+    found = _described(connection)
+    with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
+        _apply(model, [migration for migration in MIGRATIONS if migration.version <= version], 0)
+        expected = _described(model)
+        model.execute(SQL["close_door"])
+        allowed = _described(model)
+    changed = [what for what, text in found.items() if allowed.get(what) != text]
+    return [
+        *(f"{what} is not headrace's" for what in changed),
+        *(f"{what} is missing" for what in expected.keys() - found),
+    ]
+
+
+def _described(connection: sqlite3.Connection) -> dict[str, str]:
+    """What in the file is ours, or is about tables of ours, and how it was made."""
+    rows = connection.execute(
+        "SELECT type || ' ' || name, sql FROM sqlite_master WHERE sql IS NOT NULL AND ("
+        "lower(name) GLOB 'headrace_*' OR lower(tbl_name) GLOB 'headrace_*' "
+        "OR type = 'trigger' AND lower(sql) GLOB '*headrace_*')"
+    )
+    return {what: " ".join(_COMMENT.sub("", text).split()) for what, text in rows}
+
+
+def _apply(connection: sqlite3.Connection, migrations: list[Migration], now: int) -> None:
     connection.execute(
         "CREATE TABLE IF NOT EXISTS headrace_schema (version INTEGER PRIMARY KEY, name TEXT NOT NULL, "
         "applied_at INTEGER NOT NULL)"
     )
-    missing = [migration for migration in MIGRATIONS if migration.version > version]
-    for migration in missing:
+    for migration in migrations:
         for statement in _split(migration.script):
             connection.execute(statement)
         connection.execute(
             "INSERT INTO headrace_schema (version, name, applied_at) VALUES (?, ?, ?)",
             (migration.version, migration.name, now),
         )
-    return [migration.full_name for migration in missing]
 
 
 def _split(script: str) -> list[str]:

@@ -44,6 +44,8 @@ class Store:
             found, needed = sqlite3.sqlite_version, ".".join(map(str, OLDEST_SQLITE))
             raise ConfigError(f"Python is linked with SQLite {found}; headrace needs {needed} or newer")
         self.path = path
+        self._name = os.fspath(path)
+        self._file: tuple[int, int] | None = None
         self.folder = path.with_name(path.name + ".d")
         self.durability = durability
         self._patience = patience
@@ -81,6 +83,7 @@ class Store:
             connection = self._writer or self._open_writer()
             self._turnstile.enter()
             try:
+                self._refuse_other_file()
                 connection.execute("BEGIN IMMEDIATE")
             except BaseException:
                 self._turnstile.leave()
@@ -147,6 +150,7 @@ class Store:
     def _take_reader(self) -> sqlite3.Connection:
         if self._writer is None:
             self._open_writer()  # the file exists from here on
+        self._refuse_other_file()
         with self._gate:
             connection = self._readers.pop() if self._readers else self.connect()
             self._reads += 1
@@ -170,9 +174,20 @@ class Store:
                 self._turnstile.enter()
                 try:
                     self._writer = self.connect(cache_kilobytes=20_000)
+                    self._file = _identity(self._name)
                 finally:
                     self._turnstile.leave()
             return self._writer
+
+    def _refuse_other_file(self) -> None:
+        """Who has a file open that was deleted goes on in it, and nobody else will ever see what is stored there."""
+        if _identity(self._name) != self._file:
+            gone = EngineUnavailable(
+                f"{self.path}: the file was deleted or replaced while this program had it open; nothing is stored. "
+                "Put it back, or restart every program that uses it"
+            )
+            gone.permanent = True
+            raise gone
 
     def make_folder(self) -> None:
         """Make sure of the folder beside the file, ours alone; a cleaner may have removed it under us."""
@@ -312,6 +327,14 @@ class Writing:
             raise told from error
 
 
+def _identity(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_dev
+
+
 def scalar(connection: sqlite3.Connection, sql: str, parameters: Any = ()) -> Any:
     """The one value of a one-row answer; None of a statement that answers with nothing."""
     row = connection.execute(sql, parameters).fetchone()
@@ -330,6 +353,7 @@ _ADVICE = {
 }
 
 
+_PERMANENT = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_NOTADB")
 _FILE_ADVICE = {
     errno.EACCES: "all that share a store must run as one user, who may write there",
     errno.EPERM: "all that share a store must run as one user, who may write there",
@@ -342,10 +366,18 @@ def translated(error: BaseException, path: Path) -> BaseException:
     """An error of SQLite or of the file system as EngineUnavailable that says what to do; any other as it is."""
     if isinstance(error, OSError):
         advice = _FILE_ADVICE.get(error.errno or 0)
-        return EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+        away = EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+        away.permanent = error.errno != errno.ENOSPC
+        return away
     name = getattr(error, "sqlite_errorname", None) or ""
     advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
-    return error if advice is None else EngineUnavailable(f"{path}: {error}; {advice}")
+    if "no such table: headrace_" in str(error):
+        advice = "the tables are gone; was the file replaced? Restart every program that uses it"
+    if advice is None:
+        return error
+    away = EngineUnavailable(f"{path}: {error}; {advice}")
+    away.permanent = name.startswith(_PERMANENT)
+    return away
 
 
 @contextlib.contextmanager

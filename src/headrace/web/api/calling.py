@@ -9,7 +9,7 @@ import hashlib
 import logging
 import re
 import threading
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, get_args, get_origin
 from urllib.parse import quote
@@ -17,10 +17,11 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Route
-from starlette.types import ASGIApp, Receive
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import HeadraceError
 from headrace.web.api.table import Endpoint
@@ -37,11 +38,23 @@ _waiting_room = ThreadPoolExecutor(max_workers=500, thread_name_prefix="headrace
 _NAME = re.compile(r"{(\w+)}")
 
 
-def route_of(endpoint: Endpoint) -> Route:
-    """The endpoint, to be served."""
+class EndpointRoute(Route):
+    """An endpoint, to be served. What it does not take is refused with all methods that the path has."""
+
+    siblings: Sequence[EndpointRoute] = ()
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            there = [route for route in self.siblings if route.matches(scope)[0] is not Match.NONE]
+            allowed = sorted({method for route in there for method in route.methods or ()})
+            raise HTTPException(405, headers={"Allow": ", ".join(allowed)})
+        await super().handle(scope, receive, send)
+
+
+def route_of(endpoint: Endpoint) -> EndpointRoute:
     # Ids of jobs and names of tasks may have slashes in them.
     path = _NAME.sub(r"{\1:path}", endpoint.path)
-    return Route(path, _handler(endpoint), methods=[endpoint.method], name=endpoint.name)
+    return EndpointRoute(path, _handler(endpoint), methods=[endpoint.method], name=endpoint.name)
 
 
 def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:

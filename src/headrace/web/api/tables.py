@@ -50,7 +50,10 @@ ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for table in TABLES for endpoin
 def router() -> Router:
     """Every endpoint at its path. Names in a path may have slashes, so the longest paths are tried first."""
     longest_first = sorted(ENDPOINTS, key=lambda endpoint: (-endpoint.path.count("/"), bool(endpoint.places)))
-    return Router([Route("/openapi.json", _openapi), *map(route_of, longest_first)])
+    routes = [route_of(endpoint) for endpoint in longest_first]
+    for route in routes:
+        route.siblings = routes
+    return Router([Route("/openapi.json", _openapi), *routes])
 
 
 async def _openapi(request: Request) -> Response:

@@ -1,0 +1,40 @@
+"""Lists of networks in settings: which addresses are in them, and which are on the public internet."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterable
+
+ANY = "any"
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+_NAT64 = ipaddress.IPv6Network("64:ff9b::/96")
+
+
+def complaint(name: str, networks: Iterable[str]) -> str | None:
+    """What is wrong with the setting of this name; None if nothing is."""
+    for text in networks:
+        try:
+            _ = text == ANY or ipaddress.ip_network(text)
+        except ValueError as error:
+            return f"{name}: {error}; write networks such as 10.0.0.0/8, or {ANY}"
+    return None
+
+
+def is_in(address: Address, networks: Iterable[str]) -> bool:
+    """Whether the address is in one of these."""
+    return any(text == ANY or address in ipaddress.ip_network(text) for text in networks)
+
+
+def may_reach(address: Address, networks: Iterable[str]) -> bool:
+    """Whether a message may be sent there: on the public internet, or in one of these networks."""
+    meant = _meant(address)
+    return (meant.is_global and not meant.is_multicast) or is_in(meant, networks)
+
+
+def _meant(address: Address) -> Address:
+    """The IPv4 address that an IPv6 address stands for, where it stands for one."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return address
+    if address in _NAT64:
+        return ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or address
