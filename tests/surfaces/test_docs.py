@@ -364,7 +364,8 @@ def test_every_option_of_a_task_is_listed() -> None:
 def test_every_exception_is_explained() -> None:
     known = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
     prose = REFERENCE["errors"].prose
-    assert {name for name in known if not re.search(rf"`{name}\b", prose)} == set()
+    public = {name for name in known if not name.startswith("_")}
+    assert {name for name in public if not re.search(rf"`{name}\b", prose)} == set()
 
 
 def test_the_tree_of_exceptions_names_the_bases_they_have() -> None:
@@ -377,6 +378,23 @@ def test_the_tree_of_exceptions_names_the_bases_they_have() -> None:
 def test_every_public_name_is_in_the_reference() -> None:
     told = REFERENCE["api"].prose + REFERENCE["errors"].prose
     assert {name for name in headrace.__all__ if not re.search(rf"`{name}\b", told)} == set()
+
+
+def test_every_name_of_headrace_that_is_told_anywhere_can_be_imported() -> None:
+    """In the pages and in the comments and docstrings of the code, as `headrace.X` or `from headrace import X`."""
+    texts = [page.path.read_text("utf-8") for page in pages()]
+    texts += [path.read_text("utf-8") for path in Path(headrace.__file__).parent.rglob("*.py")]
+    told: set[str] = set()
+    for text in texts:
+        told.update(re.findall(r"\bheadrace\.([A-Z]\w*[a-z]\w*)", text))
+        for several, one in re.findall(r"^\s*from headrace import (?:\(([^)]*)\)|([^(#\n]+))", text, re.MULTILINE):
+            told.update(re.findall(r"(\w+)(?: as \w+)?", re.sub(r" as \w+", "", several or one)))
+    assert {"Headrace", "InvalidJob", "Retry"} <= told
+    assert {name for name in told if not hasattr(headrace, name)} == set()
+    kinds = {
+        name for name, kind in vars(errors).items() if inspect.isclass(kind) and kind.__module__ == errors.__name__
+    }
+    assert {name for name in kinds if not name.startswith("_")} <= {*headrace.__all__}
 
 
 def test_a_name_the_reference_offers_can_be_imported() -> None:

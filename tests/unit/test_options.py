@@ -12,7 +12,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from headrace.core.clock import to_datetime
-from headrace.core.options import OPTION_NAMES, Options, check_patience, check_task_name, checked, ensure_agreement
+from headrace.core.option_times import check_patience
+from headrace.core.options import OPTION_NAMES, Options, check_task_name, checked, ensure_agreement
 from headrace.core.retry import Retry
 from headrace.core.unique import Cache, Unique
 from headrace.errors import InvalidJob

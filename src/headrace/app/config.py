@@ -53,6 +53,14 @@ def _parsed(text: str) -> Mapping[str, Any]:
 
 def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
     """The engine for the URL. A named store is not touched until it is used."""
+    try:
+        return _open(settings, clock)
+    except ConfigError as error:
+        error.concerns("url", redacted_url(settings.url))
+        raise
+
+
+def _open(settings: Settings, clock: Clock | None) -> Engine:
     scheme = settings.url.partition(":")[0].lower()
     if scheme == "memory":
         return SqliteEngine(None, clock=clock, tells=settings.events)

@@ -81,7 +81,7 @@ class AppHub:
     def wish(self, worker_id: str, wish: str) -> bool:
         """Ask a worker to run, pause or stop; False if it is not known."""
         if not isinstance(worker_id, str):
-            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
+            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
         return self.engine.desk.wish(worker_id, wish)
 
     def row(self, job_id: str) -> JobRow:

@@ -109,12 +109,15 @@ class Cron:
 def parsed(text: str) -> Cron:
     """The expression behind what a user wrote, or InvalidSchedule that names the field."""
     if len(text) > LONGEST_TEXT:
-        raise InvalidSchedule(f"cron: {short(text)} has {len(text)} characters; at most {LONGEST_TEXT} are allowed")
+        raise InvalidSchedule(
+            f"cron: {short(text)} has {len(text)} characters; at most {LONGEST_TEXT} are allowed", value=text
+        )
     fields = _RANGE_OF_ONE.sub(r"\1", _spelled_out(text).upper()).split()
     if len(fields) not in (5, 6):
         raise InvalidSchedule(
             f"cron: {short(text)} has {len(fields)} fields; use five (minute, hour, day of month, month, day of week) "
-            "or six (seconds first)"
+            "or six (seconds first)",
+            value=text,
         )
     if len(fields) == 5:
         fields.insert(0, "0")
@@ -130,7 +133,7 @@ def _spelled_out(text: str) -> str:
     if word not in ALIASES:
         meant = nearest(word, ALIASES)
         hint = f"did you mean {meant!r}?" if meant else f"use one of {', '.join(ALIASES)}"
-        raise InvalidSchedule(f"cron: {short(text)} is not known; {hint}")
+        raise InvalidSchedule(f"cron: {short(text)} is not known; {hint}", value=text)
     return ALIASES[word]
 
 
@@ -163,7 +166,9 @@ def _checked(text: str, fields: list[str]) -> Cron:
 
 
 def _never(text: str) -> InvalidSchedule:
-    return InvalidSchedule(f"cron: {short(text)} never comes: no such day is in the calendar; change the day or month")
+    return InvalidSchedule(
+        f"cron: {short(text)} never comes: no such day is in the calendar; change the day or month", value=text
+    )
 
 
 def _walker(expression: str, wall: datetime, reverse: bool = False) -> CronSim:

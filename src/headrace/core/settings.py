@@ -105,7 +105,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for rule, holds in _rules(self):
             if not holds:
-                raise ConfigError(rule)
+                name = rule.partition(":")[0]
+                raise ConfigError(rule, field=name, value=None if name in _UNSHOWN else getattr(self, name))
         for name in SECRETS:
             self.credentials(name)  # or ConfigError
 
@@ -126,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
 _SECRET = ("encryption_keys", "alert_channels", *SECRETS)
+_UNSHOWN = (*_SECRET, "url", "archive_url")
 _LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
 _KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
@@ -302,7 +304,7 @@ def _converted(name: str, value: Any, where: str) -> Any:
     if name not in NAMES:
         near = nearest(name, NAMES)
         hint = f"; did you mean {near}?" if near else f"; settings are {', '.join(NAMES)}"
-        raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
+        raise ConfigError(f"{where}: there is no setting {name!r}{hint}", field=name)
     if name == "queues":
         return parse_queues(value)
     if name == "maintenance" and isinstance(value, str) and value.lower() == "none":
@@ -316,9 +318,10 @@ def _converted(name: str, value: Any, where: str) -> Any:
         return check_capabilities(where, told) if name == "capabilities" else told
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # bytes that are no text, for a number or a word
         value = "***" if name in _SECRET else value
-        raise ConfigError(f"{where}: {short(value)} is not valid: {_expected(name, value) or error}") from None
+        told = f"{where}: {short(value)} is not valid: {_expected(name, value) or error}"
+        raise ConfigError(told, field=name, value=value) from None
     except InvalidJob as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(str(error), field=name, value=value) from None
 
 
 def choices_of(name: str) -> tuple[str, ...]:

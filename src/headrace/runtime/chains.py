@@ -82,7 +82,9 @@ def _parts(where: str, given: tuple[Any, ...]) -> tuple[Part, ...]:
         raise InvalidJob(f"{where}: nothing is in it; give at least one call, such as task.bind(1, 2)")
     for part in given:
         if not isinstance(part, Call | Chain | Group):
-            raise InvalidJob(f"{where}: expected calls such as task.bind(1, 2), chains or groups, got {short(part)}")
+            raise InvalidJob(
+                f"{where}: expected calls such as task.bind(1, 2), chains or groups, got {short(part)}", value=part
+            )
     return given
 
 

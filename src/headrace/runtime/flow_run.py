@@ -13,7 +13,7 @@ from headrace.core import drawing
 from headrace.core.clock import to_datetime
 from headrace.core.kinship import PARENT_FAILED, Bond, FlowTally
 from headrace.core.model import Filter, JobRow
-from headrace.core.options import check_patience
+from headrace.core.option_times import check_patience
 from headrace.core.states import FINAL, OPEN, Event, State
 from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
 from headrace.runtime.job import Hub, Job

@@ -150,4 +150,4 @@ def _metadata(value: Any, limit: int) -> str:
     try:
         return codec.encode(value, limit=limit, where="metadata")
     except PayloadTooLarge as error:
-        raise PayloadTooLarge(f"metadata: {error}") from None
+        raise PayloadTooLarge(f"metadata: {error}", size=error.size, limit=error.limit) from None
