@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 
 from headrace.app.app import Headrace
-from headrace.app.config import find_settings, redacted_url
+from headrace.app.config import find_settings
 from headrace.cli.apps import HOW_TO_NAME, load_app
+from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError
 
 

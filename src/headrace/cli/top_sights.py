@@ -15,11 +15,11 @@ from typing import Any
 from msgspec import Struct
 
 from headrace.app.app import Headrace
-from headrace.app.config import redacted_url
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import to_datetime
 from headrace.core.states import FINAL, State
+from headrace.core.urls import redacted_url
 from headrace.runtime.job import Job
 
 _WINDOW = 10.0  # seconds over which rates are told

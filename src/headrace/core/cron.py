@@ -5,7 +5,8 @@ ideas about daylight saving never come into play: where a wall time lies in the 
 
 Spelling: five fields (minute, hour, day of month, month, day of week) or six (seconds first), names in any case,
 lists, ranges and steps; `L` and `LW` for the last day and the last workday of the month, `5L` or `FRIL` for the last
-Friday, `2#3` for the third Tuesday, `?` for `*`, 0 and 7 for Sunday; or one of the words in `ALIASES`. As in any cron,
+Friday, `2#3` for the third Tuesday, `L` alone for the last day of the week, which is Saturday, `?` for `*`, 0 and 7 for
+Sunday; or one of the words in `ALIASES`. As in any cron,
 a day has to match the day of month OR the day of week if both are given, but both if one of them begins with `*`.
 """
 
@@ -138,8 +139,9 @@ def _spelled_out(text: str) -> str:
 
 
 def _plain_weekdays(field: str) -> str:
-    """What cronsim does not read: FRIL, and a range that ends on Sunday, whose name it takes for day 0."""
+    """What cronsim does not read: FRIL, L, and a range that ends on Sunday, whose name it takes for day 0."""
     field = _NAMED_LAST.sub(lambda match: f"{_DAYS.index(match[1])}L", field)
+    field = ",".join("6" if part == "L" else part for part in field.split(","))
     return _UP_TO_SUNDAY.sub("-7", field)
 
 

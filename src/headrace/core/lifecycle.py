@@ -219,6 +219,15 @@ class TermsBook:
                 yield f"{kind}, by its code", row.declared
 
 
+def with_declared(rows: Iterable[TermsRow], declared: Mapping[str, Terms]) -> list[TermsRow]:
+    """What a store says, with what the code here says of its tasks in place of what it said before."""
+    known = {(row.kind, row.name): row for row in rows}
+    for name, terms in declared.items():
+        row = known.get(("task", name), TermsRow("task", name))
+        known["task", name] = structs.replace(row, declared=terms)
+    return [row for row in known.values() if row.said != Terms()]
+
+
 def changed_terms(before: Terms, given: Mapping[str, Any]) -> Terms:
     """The orders with what is given in place of what they said; the word "default" takes one back."""
     if not given:

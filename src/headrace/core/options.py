@@ -54,7 +54,7 @@ class Options(Struct, frozen=True, kw_only=True):
     run_at: int | UnsetType = UNSET
     expires: int | UnsetType | None = UNSET
     timeout: int | UnsetType | None = UNSET
-    retry: Retry | UnsetType = UNSET
+    retry: Retry | int | UnsetType = UNSET
     isolation: Isolation | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
@@ -188,9 +188,10 @@ def _timeout(name: str, value: Any) -> int | None:
     return None if value is None else check_seconds(name, value, 0.001, LONGEST_TIMEOUT)
 
 
-def _retry(name: str, value: Any) -> Retry:
+def _retry(name: str, value: Any) -> Retry | int:
     try:
-        return as_retry(value)
+        retry = as_retry(value)
+        return value if isinstance(value, Retry) else retry.limit
     except ConfigError as error:
         raise InvalidJob(str(error)) from None
 
@@ -257,6 +258,11 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
             value=value,
         )
     return tuple(dict.fromkeys(words))
+
+
+def _tags(name: str, value: Any) -> tuple[str, ...]:
+    """Words; of a dict, each key and its value: {"env": "prod"} is `env:prod`."""
+    return _words(name, [f"{key}:{one}" for key, one in value.items()] if isinstance(value, Mapping) else value)
 
 
 def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
@@ -347,7 +353,7 @@ _CHECKS = {
     "needs": check_capabilities,
     "rate_key": _key,
     "concurrency_key": _key,
-    "tags": _words,
+    "tags": _tags,
     "metadata": _metadata,
     "redact": _words,
     "remove_on_complete": check_removal,

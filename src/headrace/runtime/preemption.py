@@ -6,14 +6,20 @@ holds back moves nobody: its turn might not come for long.
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Collection
 
 import msgspec
 
+from headrace.core import outcomes
 from headrace.core.model import JobRow, QueueRow
 from headrace.core.regulation import QueueRules
 from headrace.engines.parts import Desk
 from headrace.runtime.crew import Crew, Run
+from headrace.runtime.pulse import end_run
+from headrace.runtime.threads import Threads
+
+log = logging.getLogger("headrace.worker")
 
 _rules = msgspec.json.Decoder(QueueRules)
 
@@ -35,3 +41,11 @@ def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tu
 
 def _is_free(queue: QueueRow) -> bool:
     return not queue.paused and not (queue.rules and _rules.decode(queue.rules).shape_claims)
+
+
+def make_way(crew: Crew, threads: Threads, run: Run, urgent: JobRow) -> str:
+    """End the run for the job that waits for its slot; the queue that is to be asked next."""
+    log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
+    outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", crew.now())
+    end_run(crew, threads, run, outcome, "a more urgent job needs its slot")
+    return urgent.queue
