@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from weakref import WeakSet
 
+from headrace.engines.sqlite.locks import is_written_here
 from headrace.engines.sqlite.turnstile import Turnstile
 from headrace.errors import ConfigError, EngineUnavailable
 
@@ -330,6 +331,10 @@ _ADVICE = {
 }
 
 
+_OWN = (
+    "this process holds the file itself: a transaction is open in it, such as that of Django's atomic(). Enqueue in "
+    "that transaction, with using(connection=...), or when it is over"
+)
 _FILE_ADVICE = {
     errno.EACCES: "all that share a store must run as one user, who may write there",
     errno.EPERM: "all that share a store must run as one user, who may write there",
@@ -345,6 +350,8 @@ def translated(error: BaseException, path: Path) -> BaseException:
         return EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
     name = getattr(error, "sqlite_errorname", None) or ""
     advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
+    if name.startswith("SQLITE_BUSY") and is_written_here(path):
+        advice = _OWN
     return error if advice is None else EngineUnavailable(f"{path}: {error}; {advice}")
 
 

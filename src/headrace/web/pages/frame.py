@@ -170,7 +170,8 @@ class Frame:
 
     def _asking(self, visit: Visit, question: Question) -> Response:
         if _wants_json(visit.request):
-            return JSONResponse({"ask": question.text, "detail": question.detail, "label": question.label})
+            told = {"ask": question.text, "detail": question.detail, "label": question.label}
+            return JSONResponse({**told, "confirmed": question.confirmed})
         fields = [(name, value) for name, value in visit.form.multi_items() if name != "confirmed"]
         back = ours(visit.said("back")) or visit.at("/")
         shown = {"question": question, "fields": fields, "back": back, "view": None, "away_since": None}
