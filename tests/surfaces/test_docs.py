@@ -35,7 +35,7 @@ from docs.tools.generate import every_command, generated
 from docs.tools.page import ROOT, Block, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
-from headrace import Headrace, errors
+from headrace import Headrace, Retry, errors
 from headrace.app.admin import Admin
 from headrace.app.config import open_engine
 from headrace.app.dead import Dead
@@ -359,6 +359,25 @@ def as_written(value: Any) -> str:
 def test_every_option_of_a_task_is_listed() -> None:
     rows = table_rows(REFERENCE["api"].section("Options"))
     assert sorted(row[0].strip("`") for row in rows) == sorted(OPTION_NAMES)
+
+
+def test_no_route_of_an_example_lies_where_another_example_mounts_the_dashboard() -> None:
+    texts = [page.path.read_text("utf-8") for page in pages()]
+    mounts = {found for text in texts for found in re.findall(r"""mount\(\s*"(/[\w-]+)\"""", text, re.IGNORECASE)}
+    routes = {found for text in texts for found in re.findall(r"""@web\.(?:get|post)\("(/[^"]+)\"""", text)}
+    assert mounts
+    assert routes
+    assert {route for route in routes for mount in mounts if f"{route}/".startswith(f"{mount}/")} == set()
+
+
+def test_the_pages_agree_on_when_a_job_that_kills_its_workers_is_given_up() -> None:
+    most = Settings().max_crashes or 0
+    number, ordinal = {3: ("three", "third")}[most]
+    assert most < Retry().max_attempts, "else the attempts would be used up before"
+    told = {name: " ".join(PAGES[f"docs/{name}.md"].prose.split()) for name in ("how-to/staleness", "how-to/retries")}
+    assert f"A job under which {number} workers have died" in told["how-to/staleness"]
+    assert f"when {number} workers died under it" in told["how-to/retries"]
+    assert f"if it was the {ordinal} worker" in " ".join(PAGES["docs/discussion/guarantees.md"].prose.split())
 
 
 def test_every_exception_is_explained() -> None:
