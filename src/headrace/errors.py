@@ -6,10 +6,18 @@ HeadraceError
 │   └── UnknownTask
 ├── DuplicateJob                    the given job_id is taken, or a job that is `unique` is there already
 ├── QueueFull                       the queue is at its max_length, or the spool at its limit
-├── JobNotFound (KeyError)
-│   ├── FlowNotFound
-│   └── DeadLetterNotFound
-├── WebhookNotFound (KeyError)
+├── NotFound (KeyError)             nothing has this id or name
+│   ├── JobNotFound
+│   │   ├── FlowNotFound
+│   │   └── DeadLetterNotFound
+│   ├── QueueNotFound
+│   ├── WorkerNotFound
+│   ├── ScheduleNotFound
+│   ├── WebhookNotFound
+│   └── AlertNotFound
+│       ├── AlertRuleNotFound
+│       ├── AlertChannelNotFound
+│       └── AlertSilenceNotFound
 ├── DeadLetterClosed                somebody has dealt with this dead letter already
 ├── JobFailed                       result() of a job that failed for good
 ├── JobCancelled                    result() of a job that was cancelled or expired
@@ -17,10 +25,10 @@ HeadraceError
 ├── LeaseLost                       this attempt no longer owns its job
 ├── CorruptPayload                  stored data that no longer decodes
 ├── EngineUnavailable               the store can't be reached or is not usable now
+├── AppClosed (RuntimeError)        the app was closed
 ├── UnsupportedByEngine
 ├── InvalidSchedule (ValueError)
 ├── InvalidAlert (ValueError)       a rule, a channel or a silence breaks a rule; nothing was stored
-├── AlertNotFound (KeyError)        no alert, rule, channel or silence has this name
 └── ConfigError
     ├── SchemaMismatch              the store's tables are older or newer than this headrace
     └── StoreMoved                  the jobs of this store were carried over to another one
@@ -33,19 +41,70 @@ RetryLater · Snooze · CancelJob · PermanentError · RetryableError
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from datetime import timedelta
+from typing import Any
+
+_BY_MESSAGE = ""  # the message itself names the field, as its first word
+_FIELD = re.compile(r"(?:@app\.task: )?([a-z][a-z0-9_]*)(?:, [a-z][a-z0-9_]*)*: ")
+_PLAIN = (str, int, float, bool, type(None))
 
 
-class HeadraceError(Exception):
+class _Portable(Exception):
+    """Made again by copy and pickle from what it is, not by a call that may want other arguments."""
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        return _again, (type(self), self.args), dict(self.__dict__)
+
+
+def _again(kind: type[BaseException], args: tuple[Any, ...]) -> BaseException:
+    return kind.__new__(kind, *args)
+
+
+class HeadraceError(_Portable):
     """Something headrace itself refused or could not do."""
 
 
-class InvalidJob(HeadraceError, ValueError):
-    """The job breaks a rule and was not stored."""
+class _Refusal(HeadraceError):
+    """A value breaks a rule. `field` is the name of the option, argument, filter or setting; `value` is the value.
+
+    Both are None where no single one is to blame. `value` is None also where it may be a secret.
+    """
+
+    def __init__(self, message: str = "", *, field: str | None = _BY_MESSAGE, value: Any = None) -> None:
+        super().__init__(message)
+        if field == _BY_MESSAGE:
+            named = _FIELD.match(message)
+            field = named.group(1) if named else None
+        self.field: str | None = field
+        self.value: Any = value
+
+    def concerns(self, field: str, value: Any) -> None:
+        """Say which field is meant, where the one that found the mistake does not know."""
+        self.field, self.value = field, value
+
+    def __reduce__(self) -> tuple[Callable[..., Any], tuple[Any, ...], dict[str, Any]]:
+        again, args, state = super().__reduce__()
+        if not isinstance(self.value, _PLAIN):  # it may be a connection, or a function
+            state["value"] = repr(self.value)
+        return again, args, state
+
+
+class InvalidJob(_Refusal, ValueError):
+    """The job breaks a rule and was not stored. `field` and `value` tell what is wrong, if it is a single value."""
 
 
 class PayloadTooLarge(InvalidJob):
-    """The encoded arguments or result are over the size limit."""
+    """The encoded arguments or result are over the size limit.
+
+    `limit` is that limit and `size` the size, both in bytes. `size` is None if it was not counted to its end.
+    """
+
+    def __init__(self, message: str = "", *, size: int | None = None, limit: int | None = None, **more: Any) -> None:
+        super().__init__(message, **more)
+        self.size = size
+        self.limit = limit
 
 
 class UnknownTask(InvalidJob):
@@ -61,45 +120,105 @@ class DuplicateJob(HeadraceError):
 
 
 class QueueFull(HeadraceError):
-    """The queue has no room for these jobs by its `max_length`, or the spool has none; nothing was stored."""
+    """The queue has no room for these jobs by its `max_length`, or the spool has none; nothing was stored.
+
+    `queue` is its name, None of the spool; `limit` is how many jobs may wait, and `waiting` how many did.
+    """
+
+    def __init__(
+        self, message: str = "", *, queue: str | None = None, limit: int | None = None, waiting: int | None = None
+    ) -> None:
+        super().__init__(message)
+        self.queue = queue
+        self.limit = limit
+        self.waiting = waiting
 
 
-class JobNotFound(HeadraceError, KeyError):
-    """There is no job with this id."""
+class NotFound(HeadraceError, KeyError):
+    """Nothing has this id or name. `id` is what was asked for."""
 
-    def __init__(self, job_id: str) -> None:
-        super().__init__(job_id)
-        self.job_id = job_id
+    told = "nothing has the id {!r}"
+
+    def __init__(self, id: str, hint: str = "") -> None:
+        super().__init__(id)
+        self.id = id
+        self.hint = hint
 
     def __str__(self) -> str:
-        return f"no job has the id {self.job_id!r}; it may have been deleted"
+        return self.told.format(self.id) + self.hint
+
+
+class JobNotFound(NotFound):
+    """There is no job with this id. `job_id` is the id."""
+
+    told = "no job has the id {!r}; it may have been deleted"
+
+    @property
+    def job_id(self) -> str:
+        return self.id
 
 
 class FlowNotFound(JobNotFound):
     """There is no flow with this id."""
 
-    def __str__(self) -> str:
-        return (
-            f"no flow has the id {self.job_id!r}; it goes with the last of its jobs, which may have been deleted, or "
-            "archived: those are found by app.jobs.find(archived=True)"
-        )
-
-
-class WebhookNotFound(HeadraceError, KeyError):
-    """There is no webhook of this id."""
-
-    def __init__(self, webhook_id: str) -> None:
-        super().__init__(f"there is no webhook {webhook_id!r}; app.webhooks.list() tells those there are")
-
-    def __str__(self) -> str:
-        return str(self.args[0])
+    told = (
+        "no flow has the id {!r}; it goes with the last of its jobs, which may have been deleted, or archived: those "
+        "are found by app.jobs.find(archived=True)"
+    )
 
 
 class DeadLetterNotFound(JobNotFound):
     """There is no dead letter with this id, and no job with this id has one."""
 
-    def __str__(self) -> str:
-        return f"no dead letter has the id {self.job_id!r}, nor has a job of that id one; it may have been purged"
+    told = "no dead letter has the id {!r}, nor has a job of that id one; it may have been purged"
+
+
+class QueueNotFound(NotFound):
+    """There is no queue of this name."""
+
+    told = "there is no queue {!r}"
+
+
+class WorkerNotFound(NotFound):
+    """No worker that is alive has this id."""
+
+    told = "no worker has the id {!r}; it may have ended"
+
+
+class ScheduleNotFound(NotFound):
+    """There is no schedule with this id."""
+
+    told = "no schedule has the id {!r}"
+
+
+class WebhookNotFound(NotFound):
+    """There is no webhook of this id."""
+
+    told = "there is no webhook {!r}; app.webhooks.list() tells those there are"
+
+
+class AlertNotFound(NotFound):
+    """There is no alert with this id, or no rule, channel or silence of this name."""
+
+    told = "there is no alert {!r}"
+
+
+class AlertRuleNotFound(AlertNotFound):
+    """There is no alert rule of this name."""
+
+    told = "there is no alert rule {!r}"
+
+
+class AlertChannelNotFound(AlertNotFound):
+    """There is no alert channel of this name."""
+
+    told = "there is no alert channel {!r}"
+
+
+class AlertSilenceNotFound(AlertNotFound):
+    """There is no silence with this id."""
+
+    told = "there is no silence {!r}"
 
 
 class DeadLetterClosed(HeadraceError):
@@ -143,9 +262,17 @@ class JobCancelled(HeadraceError):
 class ResultUnavailable(HeadraceError):
     """The job completed, but its return value could not be stored."""
 
+    def __init__(self, message: str = "", *, job_id: str | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
+
 
 class LeaseLost(HeadraceError):
     """This attempt lost its lease: the job was cancelled, or another worker has it. Stop working on it."""
+
+    def __init__(self, message: str = "", *, job_id: str | None = None) -> None:
+        super().__init__(message)
+        self.job_id = job_id
 
 
 class CorruptPayload(HeadraceError):
@@ -158,31 +285,27 @@ class EngineUnavailable(HeadraceError):
     permanent = False
 
 
+class AppClosed(HeadraceError, RuntimeError):
+    """The app was closed; nothing was stored. `with app:` opens it again."""
+
+    def __init__(self) -> None:
+        super().__init__("the app was closed; nothing was stored. Enqueue before close(), or open it again: with app:")
+
+
 class UnsupportedByEngine(HeadraceError):
     """This engine can't do that; the message names the alternative."""
 
 
-class InvalidSchedule(HeadraceError, ValueError):
-    """The schedule's expression, zone or range is not valid."""
+class InvalidSchedule(_Refusal, ValueError):
+    """The schedule's expression, zone or range is not valid. `field` and `value` tell which."""
 
 
-class InvalidAlert(HeadraceError, ValueError):
-    """A rule, a channel or a silence of alerts is not valid; nothing was stored."""
+class InvalidAlert(_Refusal, ValueError):
+    """A rule, a channel or a silence of alerts is not valid; nothing was stored. `field` and `value` tell what."""
 
 
-class AlertNotFound(HeadraceError, KeyError):
-    """There is no alert, rule, channel or silence of this name."""
-
-    def __init__(self, what: str, name: str, hint: str = "") -> None:
-        super().__init__(name)
-        self.told = f"there is no {what} {name!r}{hint}"
-
-    def __str__(self) -> str:
-        return self.told
-
-
-class ConfigError(HeadraceError):
-    """A setting, a task definition or the environment is wrong."""
+class ConfigError(_Refusal):
+    """A setting, a task definition or the environment is wrong. `field` is the name of the setting, if it is one."""
 
 
 class SchemaMismatch(ConfigError):
@@ -204,7 +327,7 @@ class JobTimeout(TimeoutError):
     """The attempt ran longer than its timeout. Told apart from a TimeoutError the task itself raised."""
 
 
-class RetryLater(Exception):
+class RetryLater(_Portable):
     """Raise in a task to fail this attempt and run again after `delay` seconds."""
 
     def __init__(self, message: str = "retry later", *, delay: float | timedelta | None = None) -> None:
@@ -212,7 +335,7 @@ class RetryLater(Exception):
         self.delay = delay
 
 
-class Snooze(Exception):
+class Snooze(_Portable):
     """Raise in a task to run it again after `delay` seconds without spending an attempt."""
 
     def __init__(self, delay: float | timedelta, message: str = "snoozed") -> None:

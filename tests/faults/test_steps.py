@@ -10,7 +10,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.core.settings import Settings
 from tests.faults.test_kill import _app
 from tests.support.waiting import eventually
 
@@ -31,7 +30,7 @@ def test_a_job_killed_behind_each_of_its_steps_does_each_of_them_once(
     with _app(url) as app:
         job = app.enqueue("journey", str(tmp_path))
         for name in ("one", "two", "three"):
-            worker = fleet.start(max_crashes=Settings().max_crashes)  # as shipped: a job that is hit is no culprit
+            worker = fleet.start()
             eventually((tmp_path / f"behind-{name}").exists, what=f"step {name}")
             worker.kill()
             worker.wait()

@@ -391,13 +391,13 @@ def test_arguments_are_checked_for_plain_functions_too(app: Headrace) -> None:
 # -- closing
 
 
-def test_a_closed_app_opens_itself_again(folder: Path) -> None:
+def test_a_closed_app_opens_its_store_again_for_whoever_looks_or_works(folder: Path) -> None:
     app = Headrace(f"sqlite:///{folder}/jobs.db")
     task = app.task(name="double")(lambda n: 2 * n)
     first = task.enqueue(1)
     app.close()
-    app.close()
-    second = task.enqueue(2)
+    with app:
+        second = task.enqueue(2)
     with app.worker():
         assert (first.result(PATIENCE), second.result(PATIENCE)) == (2, 4)
     app.close()

@@ -208,9 +208,9 @@ def test_chains_and_groups_nest(app: Headrace, give: AnyTask, listed: AnyTask) -
 
 
 @pytest.mark.parametrize("make", [chain, group])
-@pytest.mark.parametrize("parts", [(), ([],), (1,), ("fetch",), ([1],), (None,)], ids=repr)
+@pytest.mark.parametrize("parts", [(1,), ("fetch",), ([1],), (None,)], ids=repr)
 @pytest.mark.engines("sqlite")
-def test_nothing_or_what_is_no_call_is_refused(make: Callable[..., Any], parts: tuple[Any, ...]) -> None:
+def test_what_is_no_call_is_refused(make: Callable[..., Any], parts: tuple[Any, ...]) -> None:
     with pytest.raises(InvalidJob, match=make.__name__):
         make(*parts)
 
@@ -548,19 +548,17 @@ def test_only_calls_can_be_spawned_and_only_by_a_running_job(app: Headrace, give
 @pytest.mark.engines("sqlite")
 def test_a_sandbox_can_spawn_and_be_given_results() -> None:
     app = shop.family
-    with app.worker(concurrency=2):
+    with app, app.worker(concurrency=2):
         first = shop.grown.enqueue(1)
         job = app.enqueue(shop.spawning, first)
         assert app.jobs.get(job.result(PATIENCE)).result(PATIENCE) == 4
-    app.close()
 
 
 @pytest.mark.engines("sqlite")
 def test_what_a_sandbox_can_not_see_it_can_not_store_under() -> None:
     app = shop.family
-    with app.worker(concurrency=1), pytest.raises(JobFailed, match="leave at_once out"):
+    with app, app.worker(concurrency=1), pytest.raises(JobFailed, match="leave at_once out"):
         shop.spawning_at_once.enqueue().result(PATIENCE)
-    app.close()
 
 
 @pytest.mark.engines("postgres", "redis")
@@ -653,3 +651,41 @@ def test_a_child_with_a_time_of_its_own_waits_for_that_as_well(app: Headrace, gi
     run = chain(give.bind(1), give.using(run_at=later).bind()).enqueue()
     drain(app)
     assert states(run) == ["completed", "scheduled"]
+
+
+# -- a group of nothing
+
+
+@pytest.mark.engines("sqlite")
+def test_what_follows_an_empty_group_gets_an_empty_list_and_keeps_its_place(app: Headrace) -> None:
+    ran: list[str] = []
+
+    @app.task(name="note")
+    def note(name: str) -> str:
+        ran.append(name)
+        return name
+
+    @app.task(name="count")
+    def count(results: list[Any], told: str = "-") -> str:
+        ran.append("count")
+        return f"{len(results)} {told}"
+
+    alone = group([]).then(count.bind(told="alone")).enqueue()
+    behind = chain(note.bind("first"), group([]), group([]), count.bind(told="behind")).enqueue()
+    inside = group(note.bind("x"), group([])).enqueue()
+    last = chain(note.bind("last"), group([])).enqueue()
+    drain(app)
+    assert alone.result(PATIENCE) == "0 alone"
+    assert behind.result(PATIENCE) == "0 behind"
+    assert inside.result(PATIENCE) == ["x", []]
+    assert (last.result(PATIENCE), last.refresh().state) == ([], "completed")
+    graph = behind.graph()
+    assert len(graph["edges"]) == 1, "it waits for what stood before the empty groups"
+
+
+@pytest.mark.engines("sqlite")
+def test_an_empty_group_by_itself_is_nothing_to_enqueue(app: Headrace) -> None:
+    with pytest.raises(InvalidJob, match="nothing to enqueue"):
+        group([]).enqueue()
+    with pytest.raises(InvalidJob, match="nothing is in it"):
+        chain()

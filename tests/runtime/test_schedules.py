@@ -15,6 +15,7 @@ from headrace import (
     InvalidSchedule,
     Job,
     Schedule,
+    ScheduleNotFound,
     ScheduleRun,
     current_job,
 )
@@ -488,7 +489,7 @@ def test_names_that_are_taken_unknown_or_wrong_are_told(app: Headrace) -> None:
     app.schedules.create("nightly", "note", every=60)
     with pytest.raises(InvalidSchedule, match="there is a schedule 'nightly' already"):
         app.schedules.create("nightly", "note", every=60)
-    with pytest.raises(InvalidSchedule, match="did you mean 'nightly'"):
+    with pytest.raises(ScheduleNotFound, match="did you mean 'nightly'"):
         app.schedules.get("nightl")
     for wrong in ("", "two words", "x" * 101, 7):
         with pytest.raises(InvalidSchedule, match="can't name a schedule"):

@@ -10,6 +10,7 @@ import pytest
 from headrace import Headrace, Job, State, Task
 from headrace.testing import drain
 from tests.support.command_line import Shell
+from tests.support.waiting import eventually
 
 
 @pytest.fixture
@@ -103,6 +104,23 @@ def test_many_are_requeued_after_a_question(shell: Shell, app: Headrace, jobs: l
     assert "1 permanently failed" in shell("dead", "requeue", "--all", "--yes", "--max-requeues", "0").out
     states = sorted(job.refresh().state for job in jobs)
     assert states == [State.FAILED, State.PENDING, State.SCHEDULED]
+
+
+def test_what_fails_while_the_question_is_open_is_not_requeued(
+    shell: Shell, app: Headrace, jobs: list[Job[Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later: list[Job[Any]] = []
+
+    def confirm(what: str) -> None:
+        assert "3 dead letters" in what
+        eventually(lambda: app.clock.now() > asked + 5, "another millisecond")
+        later.append(app.tasks[jobs[0].task].enqueue(1))
+        drain(app)
+
+    asked = app.clock.now()
+    monkeypatch.setattr("headrace.cli.dead_acts.confirm", confirm)
+    assert shell("dead", "requeue", "--all", "--json").json["requeued"] == 3
+    assert [letter.job_id for letter in app.dead.list()] == [later[0].id]
 
 
 @pytest.mark.parametrize(

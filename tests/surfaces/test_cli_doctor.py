@@ -50,7 +50,7 @@ def test_pending_work_that_nobody_serves_is_wrong(shell: Shell) -> None:
         app.task_by_name("x").using(queue="mail").enqueue()
         ran = shell("doctor")
     assert ran.code == 1
-    assert "queue 'mail' has 1 pending jobs and no live worker" in ran.out
+    assert "queue 'mail' has 1 pending job and no live worker" in ran.out
     assert "headrace worker -q mail" in ran.out
 
 

@@ -17,6 +17,7 @@ import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
 from io import StringIO
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
@@ -25,7 +26,7 @@ from headrace import Headrace, HeadraceError, PermanentError
 from headrace.cli.top import Looker
 from headrace.cli.top_sights import AlertSight, FailureSight, Lookout, QueueSight, Sight, WorkerSight
 from headrace.cli.top_view import Look, screen
-from headrace.testing import drain
+from headrace.testing import VirtualClock, drain
 from tests.support.command_line import Shell, _environment
 from tests.support.servers import RedisServer
 from tests.support.waiting import PATIENCE
@@ -194,6 +195,31 @@ def test_rates_are_what_changed_over_the_last_seconds() -> None:
         assert (mail.arriving, mail.leaving) == (0.0, 0.0)
         (mail,) = lookout.look().queues
         assert mail.empty_in is None
+
+
+def test_a_queue_that_is_never_empty_says_so(shell: Shell) -> None:
+    with shell.app() as app:
+        app.task_by_name("send").using(queue="mail").enqueue()
+        assert "never" in shell("top", "--once", "--interval", "50ms").out
+        app.jobs.delete(queue="mail")
+        assert "never" not in shell("top", "--once", "--interval", "50ms").out
+
+
+def test_the_rate_of_a_worker_goes_by_its_heartbeats() -> None:
+    looks = iter([0.0, 1.0, 2.0])
+    clock = VirtualClock()
+    with Headrace("memory://", clock=clock) as app:
+        lookout = Lookout(app, lambda: next(looks))
+        described = app.worker(heartbeat=10)
+        described._crew = SimpleNamespace(running={})  # type: ignore[assignment]
+        described._trade = SimpleNamespace(completed=100, failed=0)  # type: ignore[assignment]
+        app.engine.renew(described.describe(), [], 1000)
+        assert lookout.look().workers[0].rate is None
+        clock.advance(10)
+        described._trade.completed = 220
+        app.engine.renew(described.describe(), [], 1000)
+        assert lookout.look().workers[0].rate == 12.0
+        assert lookout.look().workers[0].rate == 12.0, "nothing was told meanwhile"
 
 
 def test_a_look_that_fails_is_told_and_the_last_one_stays(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -35,7 +35,7 @@ from docs.tools.generate import every_command, generated
 from docs.tools.page import ROOT, Block, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
-from headrace import Headrace, errors
+from headrace import Headrace, Retry, errors
 from headrace.app.admin import Admin
 from headrace.app.config import open_engine
 from headrace.app.dead import Dead
@@ -361,10 +361,30 @@ def test_every_option_of_a_task_is_listed() -> None:
     assert sorted(row[0].strip("`") for row in rows) == sorted(OPTION_NAMES)
 
 
+def test_no_route_of_an_example_lies_where_another_example_mounts_the_dashboard() -> None:
+    texts = [page.path.read_text("utf-8") for page in pages()]
+    mounts = {found for text in texts for found in re.findall(r"""mount\(\s*"(/[\w-]+)\"""", text, re.IGNORECASE)}
+    routes = {found for text in texts for found in re.findall(r"""@web\.(?:get|post)\("(/[^"]+)\"""", text)}
+    assert mounts
+    assert routes
+    assert {route for route in routes for mount in mounts if f"{route}/".startswith(f"{mount}/")} == set()
+
+
+def test_the_pages_agree_on_when_a_job_that_kills_its_workers_is_given_up() -> None:
+    most = Settings().max_crashes or 0
+    number, ordinal = {3: ("three", "third")}[most]
+    assert most < Retry().max_attempts, "else the attempts would be used up before"
+    told = {name: " ".join(PAGES[f"docs/{name}.md"].prose.split()) for name in ("how-to/staleness", "how-to/retries")}
+    assert f"A job under which {number} workers have died" in told["how-to/staleness"]
+    assert f"when {number} workers died under it" in told["how-to/retries"]
+    assert f"if it was the {ordinal} worker" in " ".join(PAGES["docs/discussion/guarantees.md"].prose.split())
+
+
 def test_every_exception_is_explained() -> None:
     known = {name for name, value in vars(errors).items() if inspect.isclass(value) and issubclass(value, Exception)}
     prose = REFERENCE["errors"].prose
-    assert {name for name in known if not re.search(rf"`{name}\b", prose)} == set()
+    public = {name for name in known if not name.startswith("_")}
+    assert {name for name in public if not re.search(rf"`{name}\b", prose)} == set()
 
 
 def test_the_tree_of_exceptions_names_the_bases_they_have() -> None:
@@ -377,6 +397,23 @@ def test_the_tree_of_exceptions_names_the_bases_they_have() -> None:
 def test_every_public_name_is_in_the_reference() -> None:
     told = REFERENCE["api"].prose + REFERENCE["errors"].prose
     assert {name for name in headrace.__all__ if not re.search(rf"`{name}\b", told)} == set()
+
+
+def test_every_name_of_headrace_that_is_told_anywhere_can_be_imported() -> None:
+    """In the pages and in the comments and docstrings of the code, as `headrace.X` or `from headrace import X`."""
+    texts = [page.path.read_text("utf-8") for page in pages()]
+    texts += [path.read_text("utf-8") for path in Path(headrace.__file__).parent.rglob("*.py")]
+    told: set[str] = set()
+    for text in texts:
+        told.update(re.findall(r"\bheadrace\.([A-Z]\w*[a-z]\w*)", text))
+        for several, one in re.findall(r"^\s*from headrace import (?:\(([^)]*)\)|([^(#\n]+))", text, re.MULTILINE):
+            told.update(re.findall(r"(\w+)(?: as \w+)?", re.sub(r" as \w+", "", several or one)))
+    assert {"Headrace", "InvalidJob", "Retry"} <= told
+    assert {name for name in told if not hasattr(headrace, name)} == set()
+    kinds = {
+        name for name, kind in vars(errors).items() if inspect.isclass(kind) and kind.__module__ == errors.__name__
+    }
+    assert {name for name in kinds if not name.startswith("_")} <= {*headrace.__all__}
 
 
 def test_a_name_the_reference_offers_can_be_imported() -> None:

@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from headrace.app.config import open_engine, redacted_url
+from headrace.app.config import open_engine
 from headrace.core.clock import SystemClock
 from headrace.core.settings import Settings
+from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError
 from tests.support.waiting import PATIENCE
 

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from msgspec import UNSET
 
 from headrace.core.clock import to_datetime
-from headrace.core.options import OPTION_NAMES, Options, check_patience, check_task_name, checked, ensure_agreement
-from headrace.core.retry import Retry
+from headrace.core.option_times import check_patience
+from headrace.core.options import OPTION_NAMES, Options, check_task_name, checked, ensure_agreement
 from headrace.core.unique import Cache, Unique
 from headrace.errors import InvalidJob
 
@@ -45,8 +45,8 @@ WORDS = tuple(f"t{n}" for n in range(100))
         ("timeout", None, None),
         ("timeout", 0.5, 500),
         ("timeout", 86_400, 86_400_000),
-        ("retry", 2, Retry(limit=2)),
-        ("retry", None, Retry(limit=0)),
+        ("retry", 2, 2),
+        ("retry", None, 0),
         ("isolation", "process", "process"),
         ("keep_result", False, False),
         ("lifo", True, True),

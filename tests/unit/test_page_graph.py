@@ -39,6 +39,16 @@ def test_many_jobs_of_one_task_at_one_step_are_a_bundle() -> None:
     assert "1 of 50 failed" in svg(drawn, "")
 
 
+def test_a_step_that_is_too_wide_is_a_bundle_and_the_others_are_not() -> None:
+    parts = [Box(f"p{n}", "resize", "completed") for n in range(30)]
+    boxes = [Box("a", "split", "completed"), *parts, Box("b", "join", "waiting"), Box("c", "join", "waiting")]
+    edges = [("a", part.id) for part in parts] + [(part.id, end) for part in parts for end in ("b", "c")]
+    drawn = graph(Picture(boxes, edges), link, many)
+    assert [(node.label, node.jobs) for node in drawn.nodes] == [("split", 1), ("resize", 30), ("join", 1), ("join", 1)]
+    assert [node.link for node in drawn.nodes] == ["/jobs/a", "/jobs?task=resize", "/jobs/b", "/jobs/c"]
+    assert len(drawn.edges) == 3
+
+
 def test_the_gravest_state_is_the_look_of_a_bundle() -> None:
     assert Node("x", "x", {"completed": 9, "running": 1}, "").state == "running"
     assert Node("x", "x", {"completed": 9, "running": 1, "failed": 1}, "").state == "failed"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import json
 from typing import Any
 
 import pytest
@@ -137,9 +138,21 @@ def test_everything_else_is_retried(kind) -> None:
     assert Retry().covers(kind("x"))
 
 
-def test_unicode_and_module_errors_follow_their_bases() -> None:
+def test_module_errors_follow_their_base() -> None:
     assert not Retry().covers(ModuleNotFoundError("x"))
-    assert not Retry().covers(UnicodeDecodeError("utf-8", b"x", 0, 1, "y"))
+
+
+def test_an_answer_that_was_cut_off_is_retried_although_it_is_a_value_error() -> None:
+    class Ours(json.JSONDecodeError): ...
+
+    class Bad(UnicodeError, ValueError): ...
+
+    assert Retry().covers(UnicodeDecodeError("utf-8", b"x", 0, 1, "y"))
+    assert Retry().covers(json.JSONDecodeError("x", "{", 1))
+    assert Retry().covers(Ours("x", "{", 1))
+    assert Retry().covers(Bad("x"))
+    assert not Retry(never=(ValueError,)).covers(json.JSONDecodeError("x", "{", 1)), "what is said goes before"
+    assert not Retry(on=(OSError,)).covers(UnicodeError("x"))
 
 
 def test_permanent_and_retryable_errors_overrule_every_list() -> None:

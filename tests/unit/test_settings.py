@@ -6,7 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.settings import NAMES, Settings, parse_queues, resolve
+from headrace.core.queue_weights import parse_queues
+from headrace.core.retry import Retry
+from headrace.core.settings import NAMES, Settings, resolve
 from headrace.errors import ConfigError
 
 FILE = "headrace.toml"
@@ -170,8 +172,52 @@ def test_a_value_that_breaks_a_rule_is_an_error_that_names_the_setting(name: str
 
 def test_the_heartbeat_must_fit_into_the_lease_wherever_the_two_come_from() -> None:
     with pytest.raises(ConfigError, match="heartbeat: 10 must be positive and shorter than the lease"):
-        found({"lease": 5})
+        found({"lease": 5, "heartbeat": 10})
     assert found({"lease": 5}, {"HEADRACE_HEARTBEAT": "2"}).heartbeat == 2.0
+
+
+def test_the_heartbeat_follows_the_lease_unless_it_is_set() -> None:
+    assert found({}).beat == 10.0
+    assert found({"lease": 6}).beat == 2.0
+    assert found({"lease": 6, "heartbeat": 1}).beat == 1.0
+    assert found({"lease": 6}).shown()["heartbeat"] == 2.0
+
+
+def test_the_retry_of_all_tasks_can_be_set() -> None:
+    assert found({}).retry == Retry()
+    told = {"HEADRACE_RETRY_LIMIT": "5", "HEADRACE_RETRY_BASE": "2.5", "HEADRACE_RETRY_BACKOFF": "fixed"}
+    assert found({}, told).retry == Retry(limit=5, base=2.5, backoff="fixed")
+
+
+@pytest.mark.parametrize(
+    ("name", "wrong"), [("retry_limit", 101), ("retry_limit", -1), ("retry_base", -1), ("retry_jitter", 1.5)]
+)
+def test_a_retry_that_can_not_be_is_refused_by_the_name_of_its_setting(name: str, wrong: float) -> None:
+    with pytest.raises(ConfigError, match=f"^{name}: ") as raised:
+        found({name: wrong})
+    assert (raised.value.field, raised.value.value) == (name, wrong)
+
+
+def test_a_concurrency_of_auto_is_the_number_of_cpus() -> None:
+    assert resolve({"concurrency": "auto"}, {}, {}, "", cpus=7).settings.concurrency == 7
+    assert resolve({}, {"HEADRACE_CONCURRENCY": "auto"}, {}, "", cpus=7).settings.concurrency == 7
+    assert resolve({"concurrency": 2}, {"HEADRACE_CONCURRENCY": "auto"}, {}, "", cpus=7).settings.concurrency == 2
+
+
+def test_no_password_and_no_secret_is_shown() -> None:
+    shown = print_of(
+        url="postgresql://ann:s3cret@host/db",
+        archive_url="postgresql://bob:pa55@host/db?sslpassword=hidden1",
+        web_tokens=["admin=t0ken-t0ken-t0ken-t0ken"],
+        web_auth=["ann:s3cret"],
+        alert_channels=["ops=slack+https://hooks.example/T0P"],
+    )
+    assert [word for word in ("s3cret", "pa55", "hidden1", "t0ken", "T0P") if word in shown] == []
+    assert "ann:***@host" in shown
+
+
+def print_of(**settings: Any) -> str:
+    return f"{found(settings)}"
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ import pytest
 
 from headrace.app.why import explain
 from headrace.core.kinship import Bond
+from headrace.core.limits import Gate, lane_of
 from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.regulation import TaskRow
 from headrace.core.states import State
@@ -112,6 +113,14 @@ def test_a_worker_that_has_been_silent_for_long_is_none() -> None:
 
 def test_workers_of_other_queues_do_not_help() -> None:
     assert "No live worker serves queue 'default'" in why(row(), worker(queues='{"other":1}'))
+
+
+def test_it_tells_the_queue_and_the_needs_at_once_whatever_is_missing_first() -> None:
+    picky = row(lane=lane_of([Gate("needs", "gpu")]))
+    assert "`headrace worker --needs gpu`" in why(picky)
+    command = "`headrace worker -q default --needs gpu`"
+    assert command in why(picky, worker(queues='{"other":1}'))
+    assert command in why(picky, worker())
 
 
 def test_workers_that_do_not_know_the_task_do_not_help() -> None:

@@ -160,20 +160,22 @@ def _path(given: str | os.PathLike[str]) -> Path:
     try:
         text: str | bytes = os.fspath(given)
     except TypeError:
-        raise ConfigError(f"path: expected the path of a file, got {short(given)}") from None
+        raise ConfigError(f"path: expected the path of a file, got {short(given)}", value=given) from None
     if not isinstance(text, str) or not text or "://" in text or "\0" in text:
-        raise ConfigError(f"path: expected the path of a file, got {short(given)}")
+        raise ConfigError(f"path: expected the path of a file, got {short(given)}", value=given)
     return Path(text)
 
 
 def _refuse_unknown(codes: Collection[str]) -> None:
     if isinstance(codes, str) or not isinstance(codes, Collection):
-        raise ConfigError(f"codes: expected a list of codes, got {short(codes)}")
+        raise ConfigError(f"codes: expected a list of codes, got {short(codes)}", value=codes)
     for code in codes:
         if code not in REPAIRS:
             near = nearest(str(code), REPAIRS)
             meant = f" (did you mean {near!r}?)" if near else ""
-            raise ConfigError(f"codes: there is no repair of {short(code)}{meant}; there is of {', '.join(REPAIRS)}")
+            raise ConfigError(
+                f"codes: there is no repair of {short(code)}{meant}; there is of {', '.join(REPAIRS)}", value=code
+            )
 
 
 def _number(value: str | int | None) -> int:

@@ -15,7 +15,7 @@ from headrace.core.clock import Clock
 from headrace.core.options import check_text
 from headrace.core.settings import Settings
 from headrace.core.words import nearest
-from headrace.errors import AlertNotFound, InvalidAlert
+from headrace.errors import AlertChannelNotFound, InvalidAlert
 from headrace.runtime.alert_desk import CHANNEL, AlertDesk
 from headrace.runtime.channels import BUILT_IN, Channel, Undelivered, changed, channel
 from headrace.runtime.courier import waiting
@@ -49,7 +49,7 @@ class AlertChannels:
         return self.get(name)
 
     def get(self, name: str) -> AlertChannel:
-        """The channel, or AlertNotFound."""
+        """The channel, or AlertChannelNotFound."""
         self._known(name)
         return next(one for one in self.list() if one.name == name)
 
@@ -108,7 +108,7 @@ class AlertChannels:
         known = self._desk.channels()
         if check_text("channel", name) not in known:
             near = nearest(name, known)
-            raise AlertNotFound("alert channel", name, f"; did you mean {near!r}?" if near else "")
+            raise AlertChannelNotFound(name, f"; did you mean {near!r}?" if near else "")
         return known[name]
 
     def _ensure_free(self, name: str) -> None:

@@ -12,7 +12,7 @@ from headrace.core.alerts import Rule, in_words, look
 from headrace.core.conditions import Readings
 from headrace.core.shipped_rules import SHIPPED
 from headrace.core.words import nearest
-from headrace.errors import AlertNotFound, EngineUnavailable, InvalidAlert
+from headrace.errors import AlertRuleNotFound, EngineUnavailable, InvalidAlert
 from headrace.runtime.alert_desk import RULE, AlertDesk, readable
 from headrace.runtime.alerting import open_alerts
 from headrace.runtime.twin import twin
@@ -46,7 +46,7 @@ class AlertRules:
         return self.get(made.name)
 
     def get(self, name: str) -> AlertRule:
-        """The rule, or AlertNotFound."""
+        """The rule, or AlertRuleNotFound."""
         return next(one for one in self.list() if one.name == self._known(name).name)
 
     def list(self) -> builtins.list[AlertRule]:
@@ -100,7 +100,7 @@ class AlertRules:
         rules = self._desk.rules()
         if check_rule_name(name) not in rules:
             near = nearest(name, rules)
-            raise AlertNotFound("alert rule", name, f"; did you mean {near!r}?" if near else "")
+            raise AlertRuleNotFound(name, f"; did you mean {near!r}?" if near else "")
         return rules[name]
 
     acreate = twin(create)

@@ -22,7 +22,8 @@ from headrace.core import alerts as core
 from headrace.core import ids
 from headrace.core.alert_rules import check_labels, check_rule_name, check_span, check_words, rule
 from headrace.core.conditions import Readings
-from headrace.core.options import check_limit, check_moment, check_text
+from headrace.core.option_times import check_moment
+from headrace.core.options import check_limit, check_text
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
 from headrace.core.words import short
@@ -74,7 +75,9 @@ class Alerts:
         Only those of a severity, or only those that somebody has (not) acknowledged, if that is said.
         """
         if severity is not None and severity not in core.SEVERITIES:
-            raise InvalidAlert(f"severity: expected one of {', '.join(core.SEVERITIES)}, got {short(severity)}")
+            raise InvalidAlert(
+                f"severity: expected one of {', '.join(core.SEVERITIES)}, got {short(severity)}", value=severity
+            )
         found = [
             alert
             for _, alert in open_alerts(self._desk)
@@ -156,7 +159,7 @@ class Alerts:
         if exact or len(of_rule) == 1:
             return (exact or of_rule)[0]
         hint = f"; {len(of_rule)} are open of this rule, name one by its id" if of_rule else ""
-        raise AlertNotFound("alert", alert_id, hint)
+        raise AlertNotFound(alert_id, hint)
 
     def trigger(self, name: str, summary: str, /, *, labels: Mapping[str, str] | None = None, **how: Any) -> Alert:
         """Raise an alert by hand, for what no rule can see; it ends with resolve().

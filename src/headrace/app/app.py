@@ -66,9 +66,10 @@ class Headrace:
         self.hub = AppHub(self.engine, self.clock, self.find_task, self.settings, self.spool)
         self.seal = self.hub.seal
         self.hub.keep_archive_in(self._archive)
-        self.submitter = Submitter(self.engine, self.clock, self.settings.max_payload, self.hub, self.spool)
+        self.submitter = Submitter(self.engine, self.clock, self.settings, self.hub, self.spool)
         self.registry = Registry(self.submitter, self.settings.importable)
         self.tasks: dict[str, Task[..., Any, Any]] = self.registry.tasks
+        self.hub.tasks = self.tasks
         self._workers: list[Worker] = []
         self.jobs = Jobs(self.hub)
         start_afresh_after_fork(self)
@@ -295,14 +296,14 @@ class Headrace:
     @contextlib.contextmanager
     def on_another_store(self, engine: Engine, clock: Clock) -> Iterator[None]:
         """Work on this store, by this clock, inside a `with`; tasks, handles and facades follow."""
-        before, workers = (self.engine, self.clock, self.spool), self._workers
-        self._workers = []
+        before, workers, closed = (self.engine, self.clock, self.spool), self._workers, self.submitter.closed
+        self._workers, self.submitter.closed = [], False
         self._attach(engine, clock)
         try:
             yield
         finally:
             self.close()
-            self._workers = workers
+            self._workers, self.submitter.closed = workers, closed
             self._attach(*before)
 
     @contextlib.contextmanager
@@ -329,7 +330,11 @@ class Headrace:
     # -- closing
 
     def close(self) -> None:
-        """Stop embedded workers and release the store; jobs that wait in the spool stay there."""
+        """Stop embedded workers and release the store; jobs that wait in the spool stay there.
+
+        From then on enqueue() raises AppClosed, until the app is entered again with `with app:`.
+        """
+        self.submitter.closed = True
         for worker in self._workers:
             if not worker.stopped.is_set():
                 worker.stop()
@@ -342,13 +347,14 @@ class Headrace:
             self._archive.close()
 
     def __enter__(self) -> Headrace:
+        self.submitter.closed = False
         return self
 
     def __exit__(self, *_: object) -> None:
         self.close()
 
     async def __aenter__(self) -> Headrace:
-        return self
+        return self.__enter__()
 
     async def __aexit__(self, *_: object) -> None:
         await in_thread(self.close)

@@ -39,7 +39,8 @@ class Archiving:
 
     def run(self, dry_run: bool) -> ArchiveRun:
         began, tally = time.monotonic(), Tally()
-        for _ in Sweep(self._hub.engine, self._settings, self._hub.archive).walk(tally, dry_run=dry_run):
+        sweep = Sweep(self._hub.engine, self._settings, self._hub.archive, self._hub.terms())
+        for _ in sweep.walk(tally, dry_run=dry_run):
             pass
         if not dry_run:
             took = round(1000 * (time.monotonic() - began))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import os
-import re
 import tomllib
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from msgspec import structs
 
 from headrace.core.clock import Clock
 from headrace.core.settings import Found, Settings, resolve
+from headrace.core.urls import redacted_url
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError
@@ -26,7 +26,12 @@ if TYPE_CHECKING:
 def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> Found:
     """Arguments over HEADRACE_* over headrace.toml or [tool.headrace] in pyproject.toml of the folder."""
     values, name = _file_settings(folder or Path.cwd())
-    return resolve(arguments, os.environ, values, name)
+    return resolve(arguments, os.environ, values, name, cpus=_cpus())
+
+
+def _cpus() -> int:
+    """How many of them this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _file_settings(folder: Path) -> tuple[Mapping[str, Any], str]:
@@ -53,6 +58,14 @@ def _parsed(text: str) -> Mapping[str, Any]:
 
 def open_engine(settings: Settings, clock: Clock | None = None) -> Engine:
     """The engine for the URL. A named store is not touched until it is used."""
+    try:
+        return _open(settings, clock)
+    except ConfigError as error:
+        error.concerns("url", redacted_url(settings.url))
+        raise
+
+
+def _open(settings: Settings, clock: Clock | None) -> Engine:
     scheme = settings.url.partition(":")[0].lower()
     if scheme == "memory":
         return SqliteEngine(None, clock=clock, tells=settings.events)
@@ -130,13 +143,3 @@ def _sqlite_path(url: str) -> Path:
     if "\x00" in path:
         raise ConfigError(f"url: {url!r} has a NUL (%00) in it, which no file name can have")
     return Path(path).absolute()
-
-
-def redacted_url(url: str) -> str:
-    """The URL without its password, for messages."""
-    # By its text: what is in a password may be what makes it no URL.
-    return _SECRET_PARAMETER.sub(r"\1***", _PASSWORD.sub(r"\1:***@", url))
-
-
-_PASSWORD = re.compile(r"(?<=://)([^:/?#@]*):.*@", re.DOTALL)
-_SECRET_PARAMETER = re.compile(r"([?&][^=&]*(?:password|secret)[^=&]*=)[^&]*", re.IGNORECASE)

@@ -37,7 +37,8 @@ from headrace.core.letters import (
 )
 from headrace.core.limits import as_rate
 from headrace.core.model import DeadRow
-from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_moment, check_text, check_wait
+from headrace.core.option_times import check_moment, check_wait
+from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_text
 from headrace.core.promises import MARK
 from headrace.core.story import Entry, last_words
 from headrace.core.words import short
@@ -198,9 +199,9 @@ class Dead:
         """The arguments in place of those it had, as they are stored."""
         task = self._task_by_name(row.task)
         if args is not None and (isinstance(args, str) or not isinstance(args, Sequence)):
-            raise InvalidJob(f"args: expected a list, got {short(args)}")
+            raise InvalidJob(f"args: expected a list, got {short(args)}", value=args)
         if kwargs is not None and not isinstance(kwargs, Mapping):
-            raise InvalidJob(f"kwargs: expected a dict, got {short(kwargs)}")
+            raise InvalidJob(f"kwargs: expected a dict, got {short(kwargs)}", value=kwargs)
         if args is None or kwargs is None:
             was = snapshot_of(row)
             codec.verify(was.payload, was.checksum)
@@ -216,7 +217,7 @@ class Dead:
     def resolve(self, letter_id: str, status: str, *, by: str | None = None, note: str | None = None) -> DeadLetter:
         """End a pending dead letter as manually_resolved, permanently_failed or cancelled; its job stays as it is."""
         if status not in RESOLUTIONS:
-            raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}")
+            raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}", value=status)
         row = self._row(letter_id)
         if not self._hub.engine.letters.resolve([row.id], status, _who(by), _text(note)):
             raise DeadLetterClosed(row.id, self._row(row.id).status)
@@ -284,7 +285,7 @@ def _filter(status: str | None, given: Mapping[str, Any]) -> LetterFilter:
             continue
         if name in ("since", "until"):
             if not isinstance(value, datetime):
-                raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
+                raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}", value=value)
             values[name] = check_moment(name, value)
         else:
             values[name] = check_text(name, getattr(value, "name", value))
@@ -295,27 +296,29 @@ def _statuses(value: str | Sequence[str]) -> tuple[Status, ...]:
     given = (value,) if isinstance(value, str) else tuple(value)
     for status in given:
         if status not in STATUSES:
-            raise InvalidJob(f"status: {short(status)} is not one of {', '.join(STATUSES)}")
+            raise InvalidJob(f"status: {short(status)} is not one of {', '.join(STATUSES)}", value=status)
     return cast(tuple[Status, ...], given)
 
 
 def _boost(value: Any) -> int:
     reach = HIGHEST_PRIORITY - LOWEST_PRIORITY
     if type(value) is not int or not -reach <= value <= reach:
-        raise InvalidJob(f"priority_boost: expected a whole number from {-reach} to {reach}, got {short(value)}")
+        raise InvalidJob(
+            f"priority_boost: expected a whole number from {-reach} to {reach}, got {short(value)}", value=value
+        )
     return value
 
 
 def _count(name: str, value: Any, least: int = 0) -> int:
     if type(value) is not int or value < least:
-        raise InvalidJob(f"{name}: expected a whole number from {least} on, got {short(value)}")
+        raise InvalidJob(f"{name}: expected a whole number from {least} on, got {short(value)}", value=value)
     return min(value, _MOST)
 
 
 def _every(rate: Any) -> float:
     """Milliseconds between two starts."""
     if not isinstance(rate, str):
-        raise InvalidJob(f"rate: expected text such as '10/s' or '100/min', got {short(rate)}")
+        raise InvalidJob(f"rate: expected text such as '10/s' or '100/min', got {short(rate)}", value=rate)
     try:
         return as_rate(rate).every / 1000
     except ConfigError as error:

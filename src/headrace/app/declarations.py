@@ -182,7 +182,7 @@ def schedule_id_of(value: Any) -> str:
         return check_task_name(value)
     except InvalidJob:
         raise InvalidSchedule(
-            f"id: {short(value)} can't name a schedule; use 1 to 100 characters without blanks"
+            f"id: {short(value)} can't name a schedule; use 1 to 100 characters without blanks", value=value
         ) from None
 
 
@@ -190,11 +190,11 @@ def split(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
     """What concerns the times, and what concerns the jobs."""
     for name in how:
         if name in _OF_ONE_CALL:
-            raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many")
+            raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
         if name not in (*_TIMING_NAMES, *OPTION_NAMES):
             near = nearest(name, (*_TIMING_NAMES, *OPTION_NAMES))
             hint = f"did you mean {near!r}?" if near else f"for the times there are {', '.join(_TIMING_NAMES)}"
-            raise InvalidSchedule(f"unknown option {short(name)}; {hint}")
+            raise InvalidSchedule(f"unknown option {short(name)}; {hint}", field=name)
     fields = {name: value for name, value in how.items() if name in _TIMING_NAMES}
     return fields, {name: value for name, value in how.items() if name not in _TIMING_NAMES}
 
@@ -204,13 +204,15 @@ def bound(
 ) -> Call[Any]:
     """The call of a task with these options over those it was made with."""
     if not isinstance(args, list | tuple):
-        raise InvalidSchedule(f"args: expected a list or tuple, got {short(args)}; for one argument write (value,)")
+        raise InvalidSchedule(
+            f"args: expected a list or tuple, got {short(args)}; for one argument write (value,)", value=args
+        )
     if kwargs is not None and not isinstance(kwargs, Mapping):
-        raise InvalidSchedule(f"kwargs: expected a dict, got {short(kwargs)}")
+        raise InvalidSchedule(f"kwargs: expected a dict, got {short(kwargs)}", value=kwargs)
     chosen = checked(options).over(task.overrides if overrides is None else overrides)
     for name in _OF_ONE_CALL:
         if getattr(chosen, name, UNSET) is not UNSET:
-            raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many")
+            raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
     return Call(task, chosen, tuple(args), dict(kwargs or {}))
 
 
@@ -226,5 +228,7 @@ def _in_all(how: dict[str, Any]) -> dict[str, Any]:
         try:
             interval = timedelta(**units)
         except (TypeError, OverflowError, ValueError):
-            raise InvalidSchedule(f"every: expected numbers of {', '.join(units)}, got {short(units)}") from None
+            raise InvalidSchedule(
+                f"every: expected numbers of {', '.join(units)}, got {short(units)}", value=units
+            ) from None
     return {**rest, "every": interval}

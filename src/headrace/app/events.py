@@ -118,7 +118,7 @@ class EventStream:
                 raise InvalidJob(f"since: {since!r} has no time zone; use datetime.now(UTC) or the like")
             return Follower(events, wanted, None), to_datetime(instant_ms(since))
         if not isinstance(since, str):
-            raise InvalidJob(f"since: expected the cursor of an event or a time, got {short(since)}")
+            raise InvalidJob(f"since: expected the cursor of an event or a time, got {short(since)}", value=since)
         page_of(since)
         return Follower(events, wanted, since), None
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from headrace.app.why import explain, explain_spooled, explain_stale
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.kinship import Bond, FlowTally
-from headrace.core.lifecycle import TermsBook
+from headrace.core.lifecycle import Lifecycle, Terms, TermsBook, TermsRow, with_declared
 from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
 from headrace.core.seal import Seal, opened
 from headrace.core.settings import Settings
@@ -50,6 +50,7 @@ class AppHub:
         spool: Spool | None = None,
     ) -> None:
         self._find_task = find_task
+        self.tasks: Mapping[str, Task[..., Any, Any]] = {}  # those that are registered
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
         self.settings = settings
         self.seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
@@ -74,6 +75,10 @@ class AppHub:
         engine, store = self._archive_of
         return store.archive if store is not None and engine is self.engine else self.engine.archive
 
+    def terms(self) -> list[TermsRow]:
+        """What is said of the lifecycle of tasks and queues, by the store and by the code that is known here."""
+        return with_declared(self.engine.upkeep.terms(), declared_by(self.tasks))
+
     def close(self) -> None:
         if self._waiter is not None:
             self._waiter.close()
@@ -81,7 +86,7 @@ class AppHub:
     def wish(self, worker_id: str, wish: str) -> bool:
         """Ask a worker to run, pause or stop; False if it is not known."""
         if not isinstance(worker_id, str):
-            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}")
+            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
         return self.engine.desk.wish(worker_id, wish)
 
     def row(self, job_id: str) -> JobRow:
@@ -217,7 +222,7 @@ class AppHub:
         return told if row.state in FINAL else told + self._staleness_in_words(row)
 
     def _staleness_in_words(self, row: JobRow) -> str:
-        book = TermsBook(self.engine.upkeep.terms(), self.settings)
+        book = TermsBook(self.terms(), self.settings)
         found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
         return "" if found is None else explain_stale(found)
 
@@ -274,6 +279,18 @@ class AppHub:
     def secrets(self, task: str) -> tuple[str, ...]:
         known = self._find_task(task)
         return () if known is None else known.options.redact or ()
+
+
+def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, Terms]:
+    """What the definitions of these tasks say of the lifecycle of their jobs."""
+    return {
+        name: structs.replace(
+            (task.options.lifecycle or Lifecycle()).terms(),
+            remove_on_complete=task.options.remove_on_complete,
+            remove_on_fail=task.options.remove_on_fail,
+        )
+        for name, task in tasks.items()
+    }
 
 
 def _left(timeout: float | None, started: float) -> float | None:

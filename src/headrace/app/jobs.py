@@ -10,7 +10,8 @@ from headrace.app import archived as archive
 from headrace.app.hub import AppHub
 from headrace.core.count import JobCount
 from headrace.core.model import Filter
-from headrace.core.options import check_limit, check_moment, check_text
+from headrace.core.option_times import check_moment
+from headrace.core.options import check_limit, check_text
 from headrace.core.states import Event, State
 from headrace.core.words import short
 from headrace.errors import InvalidJob
@@ -70,7 +71,7 @@ class Jobs:
         helps ends after about so many jobs, and its cursor goes on behind them.
         """
         if cursor is not None and not isinstance(cursor, str):
-            raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned")
+            raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned", value=cursor)
         which, most = as_filter(filters), check_limit("limit", limit)
         if _checked(archived):
             page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
@@ -129,7 +130,7 @@ _NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "u
 
 def _checked(archived: bool) -> bool:
     if not isinstance(archived, bool):
-        raise InvalidJob(f"archived: expected True or False, got {short(archived)}")
+        raise InvalidJob(f"archived: expected True or False, got {short(archived)}", value=archived)
     return archived
 
 
@@ -156,7 +157,7 @@ def as_filter(given: dict[str, Any]) -> Filter:
 
 def _reach(value: Any) -> int:
     if type(value) is not int or value < 1:
-        raise InvalidJob(f"reach: expected how many jobs to look at, 1 or more, got {short(value)}")
+        raise InvalidJob(f"reach: expected how many jobs to look at, 1 or more, got {short(value)}", value=value)
     return value
 
 
@@ -164,14 +165,14 @@ def _states(value: Any) -> tuple[State, ...]:
     try:
         return tuple(State(state) for state in ([value] if isinstance(value, str) else value))
     except (ValueError, TypeError):
-        raise InvalidJob(f"state: {short(value)} is not one of {', '.join(State)}") from None
+        raise InvalidJob(f"state: {short(value)} is not one of {', '.join(State)}", value=value) from None
 
 
 def _ids(value: Any) -> tuple[str, ...]:
     if not isinstance(value, Iterable) or isinstance(value, str):
-        raise InvalidJob(f"ids: expected a list of ids, got {short(value)}")
+        raise InvalidJob(f"ids: expected a list of ids, got {short(value)}", value=value)
     return tuple(check_text("ids", job_id) for job_id in value)
 
 
 def _wrong_time(name: str, value: Any) -> int:
-    raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
+    raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}", value=value)

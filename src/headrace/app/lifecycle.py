@@ -6,11 +6,9 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from msgspec import structs
-
 from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
 from headrace.app.archiving import Archiving
-from headrace.app.hub import AppHub
+from headrace.app.hub import AppHub, declared_by
 from headrace.app.lifecycle_records import (
     LifecycleTerms,
     SaidTerms,
@@ -21,7 +19,7 @@ from headrace.app.lifecycle_records import (
     state_ages,
     terms_of,
 )
-from headrace.core.lifecycle import Kind, Lifecycle, Terms, TermsBook, TermsRow, changed_terms
+from headrace.core.lifecycle import Kind, Terms, TermsBook, TermsRow, changed_terms
 from headrace.core.options import check_limit, check_queue, check_task_name
 from headrace.core.settings import Settings
 from headrace.core.staleness import Ages, Finding, everything
@@ -55,11 +53,11 @@ class Lifecycles:
 
     def all_terms(self) -> list[SaidTerms]:
         """Every task and queue of which anything is said, by its code or by an operator."""
-        return [said_terms(row) for row in self._hub.engine.upkeep.terms()]
+        return [said_terms(row) for row in self._hub.terms()]
 
     def terms_by_name(self) -> dict[tuple[str, str], LifecycleTerms]:
         """What holds for any job, under ("any", "job"), and for each of those: ("queue", "mail"), ("task", "send")."""
-        rows = self._hub.engine.upkeep.terms()
+        rows = self._hub.terms()
         book = TermsBook(rows, self._settings)
         found = {("any", "job"): terms_of(book, None, None)}
         for row in rows:
@@ -87,10 +85,11 @@ class Lifecycles:
     def sync(self) -> list[str]:
         """Store what @app.task(lifecycle=...) declares; the names of the tasks of which it was new or had changed.
 
-        Every worker does it when it starts. Of tasks that are not known here nothing is changed.
+        Every worker does it when it starts, so that others go by it too. Of tasks that are not known here nothing is
+        changed.
         """
         stored = {row.name: row.declared for row in self._hub.engine.upkeep.terms() if row.kind == "task"}
-        declared = {name: declared_by(task) for name, task in self._tasks.items()}
+        declared = declared_by(self._tasks)
         changed = [name for name, terms in declared.items() if terms != stored.get(name, Terms())]
         self._hub.engine.upkeep.declare_terms([TermsRow("task", name, declared[name]) for name in changed])
         return changed
@@ -137,7 +136,7 @@ class Lifecycles:
         return self._archiving.restore(job_id)
 
     def _book(self) -> TermsBook:
-        return TermsBook(self._hub.engine.upkeep.terms(), self._settings)
+        return TermsBook(self._hub.terms(), self._settings)
 
     # -- jobs that stay too long
 
@@ -170,7 +169,7 @@ class Lifecycles:
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
     def _findings(self, task: str | None, queue: str | None, warnings: bool) -> list[Finding]:
-        survey = Survey(self._hub.engine, self._settings)
+        survey = Survey(self._hub.engine, self._settings, self._hub.terms())
         found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
         while not survey.is_over:
             found |= {finding.job.id: finding for finding in survey.look() if warnings or finding.is_stale}
@@ -212,14 +211,6 @@ class Lifecycles:
 
 def _staleness(finding: Finding) -> float:
     return finding.lasted / finding.threshold
-
-
-def declared_by(task: Task[..., Any, Any]) -> Terms:
-    """What the definition of a task says of the lifecycle of its jobs."""
-    options = task.options
-    said = (options.lifecycle or Lifecycle()).terms()
-    removals = {"remove_on_complete": options.remove_on_complete, "remove_on_fail": options.remove_on_fail}
-    return structs.replace(said, **removals)
 
 
 def _named(task: str | None, queue: str | None) -> tuple[Kind, str]:

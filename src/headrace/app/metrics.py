@@ -110,7 +110,7 @@ class Metrics:
     def labels(self, label: Label, *, window: Window = 3600.0) -> list[str]:
         """The names of each "queue", "task" or "worker" that metrics were gathered of in this time."""
         if label not in get_args(Label):
-            raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}")
+            raise InvalidJob(f"label: expected queue, task or worker, got {short(label)}", value=label)
         return self.meter.labels(label, window=window_ms("window", window))
 
     def prometheus(self, accept: str = "", *, tasks: int = 200) -> tuple[str, bytes]:
@@ -291,7 +291,7 @@ def _moment(ms: int) -> datetime:
 
 def _instant(name: str, value: Any) -> int:
     if not isinstance(value, datetime) or value.utcoffset() is None:
-        raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
+        raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}", value=value)
     return max(instant_ms(value), 1)
 
 
@@ -303,10 +303,10 @@ def _day(value: Any, now: int) -> date:
     if value is None:
         return _moment(now).date()
     if isinstance(value, datetime):
-        raise InvalidJob(f"day: expected a date, got {short(value)}: which day it is depends on the zone")
+        raise InvalidJob(f"day: expected a date, got {short(value)}: which day it is depends on the zone", value=value)
     if isinstance(value, date):
         return value
     try:
         return date.fromisoformat(value)
     except (TypeError, ValueError):
-        raise InvalidJob(f"day: expected a date such as '2026-03-01', got {short(value)}") from None
+        raise InvalidJob(f"day: expected a date such as '2026-03-01', got {short(value)}", value=value) from None

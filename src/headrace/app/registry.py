@@ -93,7 +93,7 @@ class Registry:
     def as_calls(self, calls: Iterable[Any]) -> Iterator[Call[Any]]:
         """The calls that are meant."""
         if not isinstance(calls, Iterable):
-            raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}")
+            raise InvalidJob(f"enqueue_many: expected a list of calls, got {short(calls)}", value=calls)
         return map(self.as_call, calls)
 
     def as_call(self, call: Any) -> Call[Any]:
@@ -101,11 +101,13 @@ class Registry:
         if isinstance(call, Call):
             return call
         if not isinstance(call, Mapping) or "task" not in call:
-            raise InvalidJob(f"enqueue_many: expected task.bind(...) or a dict with a task, got {short(call)}")
+            raise InvalidJob(
+                f"enqueue_many: expected task.bind(...) or a dict with a task, got {short(call)}", value=call
+            )
         options = {name: value for name, value in call.items() if name not in ("task", "args", "kwargs")}
         args, kwargs = call.get("args", ()), call.get("kwargs", {})
         if not isinstance(args, list | tuple) or not isinstance(kwargs, Mapping):
-            raise InvalidJob(f"enqueue_many: args must be a list and kwargs a dict, got {short(call)}")
+            raise InvalidJob(f"enqueue_many: args must be a list and kwargs a dict, got {short(call)}", value=call)
         return self.as_task(call["task"]).using(**options).bind(*args, **kwargs)
 
     def _importable(self, name: str) -> Task[..., Any, Any] | None:
@@ -131,11 +133,11 @@ class Registry:
 def task_options(given: dict[str, Any]) -> Options:
     for name in ("job_id", "run_at", "connection", "idempotency_key", "after", "parent"):
         if name in given:
-            raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)")
+            raise ConfigError(f"@app.task: {name} belongs to one call; give it with using({name}=...)", field=name)
     try:
         return checked(given)
     except InvalidJob as error:
-        raise ConfigError(f"@app.task: {error}") from None
+        raise ConfigError(f"@app.task: {error}", field=error.field, value=error.value) from None
 
 
 def _place(function: Any) -> str:

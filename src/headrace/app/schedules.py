@@ -27,7 +27,7 @@ from headrace.core.timetable import Firing, Occurrence, ScheduleRow
 from headrace.core.words import nearest, short
 from headrace.engines.parts import Timetable
 from headrace.engines.rulings import closed_by
-from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule
+from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
 from headrace.runtime.firing import call_of, job_for, timing_of
 from headrace.runtime.job import Job
 from headrace.runtime.submit import Submitter
@@ -111,7 +111,7 @@ class Schedules:
     # -- looking
 
     def get(self, schedule_id: str) -> Schedule:
-        """The schedule, or InvalidSchedule if there is none of this id."""
+        """The schedule, or ScheduleNotFound if there is none of this id."""
         return self._shown(self._row(schedule_id))
 
     def list(self, *, task: str | None = None, paused: bool | None = None) -> builtins.list[Schedule]:
@@ -135,7 +135,7 @@ class Schedules:
         begin = moment("after", after)
         count = check_limit("n", n)
         if count > _MOST_PREVIEWED:
-            raise InvalidSchedule(f"n: at most {_MOST_PREVIEWED} times can be shown, got {short(n)}")
+            raise InvalidSchedule(f"n: at most {_MOST_PREVIEWED} times can be shown, got {short(n)}", value=n)
         if schedule_id is None:
             when, anchor = timing(**timing_fields, now=now), now
         elif timing_fields:
@@ -179,9 +179,9 @@ class Schedules:
             if name not in _CHANGES:
                 near = nearest(name, _CHANGES)
                 hint = f"did you mean {near!r}?" if near else f"use call, {', '.join(_CHANGES)}"
-                raise InvalidSchedule(f"update: {short(name)} can't be changed; {hint}")
+                raise InvalidSchedule(f"update: {short(name)} can't be changed; {hint}", field=name)
         if call is not None and not isinstance(call, Call):
-            raise InvalidSchedule(f"call: expected task.bind(...), got {short(call)}")
+            raise InvalidSchedule(f"call: expected task.bind(...), got {short(call)}", value=call)
         if call is not None and {"args", "kwargs"} & changes.keys():
             raise InvalidSchedule("args and kwargs change the call that is there; another one has its own")
 
@@ -264,7 +264,7 @@ class Schedules:
         if row is None:
             near = nearest(schedule_id, (known.id for known in self._timetable.all()))
             hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists those there are"
-            raise InvalidSchedule(f"no schedule has the id {schedule_id!r}; {hint}")
+            raise ScheduleNotFound(schedule_id, f"; {hint}")
         return row
 
     def _change(self, schedule_id: str, change: Callable[[ScheduleRow, int], ScheduleRow]) -> Schedule:

@@ -40,6 +40,6 @@ def _open(name: str) -> Callable[..., Any]:
         if (error.name or "").partition(".")[0] not in _EXTRA:
             raise
         raise ConfigError(
-            f"the web interface needs {error.name}; install what it needs: pip install headrace[web]"
+            f"the web interface needs a package ({error}); install it: pip install 'headrace[web]'"
         ) from None
     return door

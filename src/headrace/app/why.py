@@ -131,10 +131,10 @@ def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
 def _willing(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | str:
     """The workers that would take it, or the sentence that says why there is none."""
     if not alive:
-        return "No worker is alive; start one with `headrace worker`."
+        return f"No worker is alive; start one with `{_command(row, any_queue=True)}`."
     serving = [worker for worker in alive if worker.serves(row.queue)]
     if not serving:
-        return f"No live worker serves queue {row.queue!r}; start one with `headrace worker -q {row.queue}`."
+        return f"No live worker serves queue {row.queue!r}; start one with `{_command(row)}`."
     knowing = [worker for worker in serving if _knows(worker, row.task, was_unknown)]
     if not knowing:
         return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
@@ -160,8 +160,13 @@ def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) 
     found = {name for worker in workers for name in _capabilities(worker)}
     told, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))
     whole = f"has {missing}, which it needs" if missing else f"has all that it needs together ({told})"
-    command = f"headrace worker --needs {','.join(sorted(needs))}"
-    return f"No live worker of queue {row.queue!r} {whole}; start one with `{command}`."
+    return f"No live worker of queue {row.queue!r} {whole}; start one with `{_command(row)}`."
+
+
+def _command(row: JobRow, *, any_queue: bool = False) -> str:
+    """What starts a worker that would take it."""
+    needs = ",".join(sorted(needs_of(row.lane)))
+    return "headrace worker" + ("" if any_queue else f" -q {row.queue}") + (f" --needs {needs}" if needs else "")
 
 
 def _shut(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRules, desk: Desk, now: int) -> str | None:

@@ -8,11 +8,11 @@ from collections.abc import Callable
 import click
 import msgspec
 
-from headrace.app.config import redacted_url
 from headrace.cli.options import as_json_option, example, shared, yes_option
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import clean, confirm, paint, print_json, remark, say
 from headrace.core.care import Finding
+from headrace.core.urls import redacted_url
 
 _EVERY = 2.0
 

@@ -13,6 +13,7 @@ from headrace.app.dead_records import BulkRequeue
 from headrace.cli.options import as_json_option, chosen, duration, example, moment_or_age, shared, yes_option
 from headrace.cli.session import Session
 from headrace.cli.show import clean, confirm, print_json, say
+from headrace.core.clock import to_datetime
 from headrace.core.letters import STATUSES
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -102,6 +103,8 @@ def requeue(
         raise click.UsageError("say which dead letters are meant: an ID, filters, or --all")
     desk = session.store().dead
     many: dict[str, Any] = {**filters, **how, "everything": everything, "limit": limit, "rate": rate}
+    # What fails while the question is open was not in the number that was confirmed.
+    many.setdefault("until", to_datetime(session.store().clock.now() + 1))
     told = desk.requeue_where(**many, dry_run=True)
     if not dry_run:
         if told.matched and not yes:

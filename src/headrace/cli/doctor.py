@@ -13,12 +13,12 @@ import msgspec
 
 from headrace import __version__
 from headrace.app.app import Headrace
-from headrace.app.config import redacted_url
 from headrace.app.diagnosis import diagnose, spool
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import Column, clean, paint, print_facts, print_json, print_table, say
 from headrace.core.care import Finding
+from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError, HeadraceError
 
 if TYPE_CHECKING:
@@ -109,11 +109,9 @@ def _spool_of(app: Headrace) -> SpoolStats | None:
 
 
 def _settings(app: Headrace) -> dict[str, dict[str, Any]]:
-    values = app.settings.shown()
-    for name in ("url", "archive_url"):
-        values[name] = values[name] and redacted_url(values[name])
     return {
-        name: {"value": value, "origin": app.settings_origin.get(name, "default")} for name, value in values.items()
+        name: {"value": value, "origin": app.settings_origin.get(name, "default")}
+        for name, value in app.settings.shown().items()
     }
 
 

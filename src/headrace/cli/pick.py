@@ -19,7 +19,8 @@ def job_of(app: Headrace, text: str) -> Job[Any]:
         return app.jobs.get(text)
     except JobNotFound:
         if len(text) < SHORTEST:
-            raise
+            hint = f". To name a job by the beginning of its id, give at least {SHORTEST} characters"
+            raise JobNotFound(text, hint) from None
     found: list[Job[Any]] = []
     for job in _beginning_with(app, text):
         found.append(job)

@@ -10,8 +10,9 @@ import os
 from pathlib import Path
 
 from headrace.app.app import Headrace
-from headrace.app.config import find_settings, redacted_url
+from headrace.app.config import find_settings
 from headrace.cli.apps import HOW_TO_NAME, load_app
+from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError
 
 
@@ -32,7 +33,7 @@ class Session:
         """
         if self._opened is None:
             bare = self.url and not self.app and not with_tasks
-            self._opened = self._bare() if bare else self._app_or_bare()
+            self._opened = (self._bare() if bare else self._app_or_bare()).__enter__()  # close() ends it
         if not may_create and (missing := missing_file(self._opened)):
             raise ConfigError(
                 f"there is no store at {missing} yet. Run this where the app runs, or name the app with --app or the "
@@ -46,7 +47,7 @@ class Session:
             name, origin = self._named()
             if name is None:
                 raise ConfigError(f"no app is named, so there are no tasks to run; {HOW_TO_NAME}")
-            self._opened = self._load(name, origin)
+            self._opened = self._load(name, origin).__enter__()
         return self._opened
 
     def close(self) -> None:

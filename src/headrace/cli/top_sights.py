@@ -15,11 +15,11 @@ from typing import Any
 from msgspec import Struct
 
 from headrace.app.app import Headrace
-from headrace.app.config import redacted_url
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import to_datetime
 from headrace.core.states import FINAL, State
+from headrace.core.urls import redacted_url
 from headrace.runtime.job import Job
 
 _WINDOW = 10.0  # seconds over which rates are told
@@ -106,6 +106,8 @@ class Rates:
 
     def of(self, name: str) -> float | None:
         """By how much a second it has grown; None before there are two looks. What has shrunk was swept away."""
+        if len(self._seen) < 2:
+            return None
         (began, first), (at, last) = self._seen[0], self._seen[-1]
         if at <= began:
             return None
@@ -119,12 +121,14 @@ class Lookout:
         self._app = app
         self._monotonic = monotonic
         self._rates = Rates()
+        self._of_workers: dict[str, Rates] = {}
 
     def look(self) -> Sight:
         queues, workers = self._app.queues(), self._app.workers()
         busy = any(stats.running for stats in queues)
         running = self._app.jobs.find(state=State.RUNNING, limit=_JOBS) if busy else ()
-        self._rates.see(self._monotonic(), dict(_numbers(queues, workers)))
+        self._rates.see(self._monotonic(), dict(_numbers(queues)))
+        self._see_workers(workers)
         now = to_datetime(self._app.clock.now())
         assert now is not None
         return Sight(
@@ -151,6 +155,14 @@ class Lookout:
             leaving=self._rates.of(f"over {stats.queue}"),
         )
 
+    def _see_workers(self, workers: Sequence[WorkerInfo]) -> None:
+        """A worker tells its numbers with its heartbeat: they are as of then, not of the look."""
+        known, self._of_workers = self._of_workers, {}
+        for worker in workers:
+            rates = self._of_workers[worker.id] = known.get(worker.id) or Rates()
+            if worker.seen_at is not None:
+                rates.see(worker.seen_at.timestamp(), {"over": worker.completed + worker.failed})
+
     def _worker(self, worker: WorkerInfo, running: Iterable[Job[Any]], now: datetime) -> WorkerSight:
         return WorkerSight(
             id=worker.id,
@@ -159,18 +171,16 @@ class Lookout:
             concurrency=worker.concurrency,
             completed=worker.completed,
             failed=worker.failed,
-            rate=self._rates.of(f"worker {worker.id}"),
+            rate=self._of_workers[worker.id].of("over"),
             up=0.0 if worker.started_at is None else (now - worker.started_at).total_seconds(),
             jobs=[job.task for job in running if job.worker == worker.id],
         )
 
 
-def _numbers(queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[tuple[str, int]]:
+def _numbers(queues: Sequence[QueueStats]) -> Iterator[tuple[str, int]]:
     for stats in queues:
         yield f"all {stats.queue}", sum(getattr(stats, state.value) for state in State)
         yield f"over {stats.queue}", sum(getattr(stats, state.value) for state in FINAL)
-    for worker in workers:
-        yield f"worker {worker.id}", worker.completed + worker.failed
 
 
 def _failures(app: Headrace) -> Iterator[FailureSight]:

@@ -175,9 +175,15 @@ def _queue_row(seen: QueueSight) -> list[str]:
         "-" if seen.oldest is None else span(seen.oldest),
         _rate(seen.arriving),
         _rate(seen.leaving),
-        "-" if not seen.empty_in else span(seen.empty_in),
+        _empty_in(seen),
         *(f"{number:,}" for number in numbers),
     ]
+
+
+def _empty_in(seen: QueueSight) -> str:
+    if not seen.pending or seen.leaving is None:
+        return "-"
+    return "never" if seen.empty_in is None else span(seen.empty_in)
 
 
 def _worker_row(seen: WorkerSight) -> list[str]:

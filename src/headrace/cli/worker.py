@@ -11,16 +11,23 @@ import click
 
 from headrace import __version__
 from headrace.app.app import Headrace
-from headrace.app.config import redacted_url
 from headrace.cli.options import duration, example, log_options, names, shared
 from headrace.cli.reload import run_reloading
 from headrace.cli.session import Session
-from headrace.core.settings import Queues, choices_of, parse_queues
+from headrace.core.queue_weights import Queues, parse_queues
+from headrace.core.settings import AUTO, choices_of
+from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError
 from headrace.runtime.logs import configure_unless_done
 
 log = logging.getLogger("headrace.cli")
 _TASKS_NAMED = 12
+
+
+def _concurrency(ctx: click.Context, param: click.Parameter, value: str | None) -> str | None:
+    if value is not None and value != AUTO and not value.isdecimal():
+        raise click.BadParameter(f"{value!r} is not a whole number, nor {AUTO}")
+    return value
 
 
 def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> Queues | None:
@@ -41,7 +48,13 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
 @click.option(
     "--queues", "-q", multiple=True, callback=_queues, metavar="NAME[=WEIGHT],...", help="Queues to serve; all if none."
 )
-@click.option("--concurrency", "-c", type=int, help="Jobs at a time in each process.")
+@click.option(
+    "--concurrency",
+    "-c",
+    callback=_concurrency,
+    metavar="N",
+    help="Jobs at a time in each process; auto: one for each CPU.",
+)
 @click.option("--processes", type=int, help="Worker processes, kept alive by this one.")
 @click.option("--drain", is_flag=True, help="Run until no job is due, then end.")
 @click.option("--once", is_flag=True, help="Run at most one job, then end.")
@@ -112,7 +125,7 @@ def _announce(app: Headrace, name: str, given: dict[str, Any]) -> None:
     settings = app.settings
     queues = given["queues"] or settings.queues
     log.info(
-        "headrace %s, app %s, %s, queues %s, concurrency %d, processes %d, capabilities %s, tasks %s",
+        "headrace %s, app %s, %s, queues %s, concurrency %s, processes %d, capabilities %s, tasks %s",
         __version__,
         name,
         redacted_url(app.engine.url),

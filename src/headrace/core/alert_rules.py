@@ -33,11 +33,19 @@ def rule(name: Any, fields: Mapping[str, Any], before: Rule | None = None) -> Ru
             hint = f"did you mean {near!r}?" if near else f"it has {', '.join(FIELDS)}"
             raise InvalidAlert(f"{field}: an alert rule has no such field; {hint}")
     known = {} if before is None else {field: getattr(before, field) for field in Rule.__struct_fields__}
-    given = {field: _READ[field](field, value) for field, value in fields.items() if field in _READ}
+    given = {field: _read(field, value) for field, value in fields.items() if field in _READ}
     when = _condition(fields, None if before is None else before.when)
     made = Rule(**{**known, **given, "name": check_rule_name(name), "when": when.text})
     _ensure_told_apart(made, when)
     return made
+
+
+def _read(field: str, value: Any) -> Any:
+    try:
+        return _READ[field](field, value)
+    except InvalidAlert as error:
+        error.concerns(field, value)
+        raise
 
 
 def check_rule_name(name: Any) -> str:
@@ -68,11 +76,13 @@ def _composed(fields: Mapping[str, Any]) -> str:
     """`error_rate[5m] > 5%` of its parts."""
     metric, sign, threshold = fields.get("metric"), fields.get("op", ">"), fields.get("threshold")
     if sign not in COMPARING:
-        raise InvalidAlert(f"op: expected one of {' '.join(sorted(COMPARING))}, got {short(sign)}")
+        raise InvalidAlert(f"op: expected one of {' '.join(sorted(COMPARING))}, got {short(sign)}", value=sign)
     if not isinstance(metric, str):
-        raise InvalidAlert(f"metric: expected a name such as 'depth', got {short(metric)}")
+        raise InvalidAlert(f"metric: expected a name such as 'depth', got {short(metric)}", value=metric)
     if not isinstance(threshold, int | float | str) or isinstance(threshold, bool):
-        raise InvalidAlert(f"threshold: expected a number or a text such as '5%', got {short(threshold)}")
+        raise InvalidAlert(
+            f"threshold: expected a number or a text such as '5%', got {short(threshold)}", value=threshold
+        )
     told = _in_digits(threshold) if isinstance(threshold, float) else threshold
     return f"{metric}{_window(fields.get('window'))} {sign} {told}"
 
@@ -105,15 +115,15 @@ def check_span(name: str, value: Any) -> int:
     """Seconds or a timedelta to milliseconds."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(number, int | float) or isinstance(number, bool):
-        raise InvalidAlert(f"{name.rstrip('_')}: expected seconds or a timedelta, got {short(value)}")
+        raise InvalidAlert(f"{name.rstrip('_')}: expected seconds or a timedelta, got {short(value)}", value=value)
     if not 0 <= number <= _LONGEST_SPAN:  # nan is not in any range
-        raise InvalidAlert(f"{name.rstrip('_')}: {short(value)} is out of range; use 0 seconds to 90 days")
+        raise InvalidAlert(f"{name.rstrip('_')}: {short(value)} is out of range; use 0 seconds to 90 days", value=value)
     return to_ms(number)
 
 
 def _severity(name: str, value: Any) -> str:
     if value not in SEVERITIES:
-        raise InvalidAlert(f"{name}: expected one of {', '.join(SEVERITIES)}, got {short(value)}")
+        raise InvalidAlert(f"{name}: expected one of {', '.join(SEVERITIES)}, got {short(value)}", value=value)
     return str(value)
 
 
@@ -121,9 +131,9 @@ def _per(name: str, value: Any) -> tuple[str, ...]:
     words = _names(name, value) or ()
     for word in words:
         if word not in LABELS:
-            raise InvalidAlert(f"{name}: expected {', '.join(LABELS)}, got {short(word)}")
+            raise InvalidAlert(f"{name}: expected {', '.join(LABELS)}, got {short(word)}", value=word)
     if len({*words}) < len(words):
-        raise InvalidAlert(f"{name}: {short(value)} names one twice")
+        raise InvalidAlert(f"{name}: {short(value)} names one twice", value=value)
     return words
 
 
@@ -134,7 +144,7 @@ def _names(name: str, value: Any) -> tuple[str, ...] | None:
     words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
     for word in words:
         if not isinstance(word, str) or not _NAME.fullmatch(word):
-            raise InvalidAlert(f"{name}: expected a name or a list of names, got {short(value)}")
+            raise InvalidAlert(f"{name}: expected a name or a list of names, got {short(value)}", value=value)
     return words
 
 
@@ -143,10 +153,12 @@ def check_labels(name: str, value: Any) -> dict[str, str]:
     if value is None:
         return {}
     if not isinstance(value, Mapping) or len(value) > _MOST_LABELS:
-        raise InvalidAlert(f"{name}: expected at most {_MOST_LABELS} names with texts, got {short(value)}")
+        raise InvalidAlert(f"{name}: expected at most {_MOST_LABELS} names with texts, got {short(value)}", value=value)
     for label, text in value.items():
         if not isinstance(label, str) or not _LABEL.fullmatch(label):
-            raise InvalidAlert(f"{name}: {short(label)} is no name of a label; use letters, digits and '_'")
+            raise InvalidAlert(
+                f"{name}: {short(label)} is no name of a label; use letters, digits and '_'", value=label
+            )
         check_words(f"{name}: {label}", text)
     return dict(value)
 
@@ -156,19 +168,23 @@ def check_words(name: str, value: Any) -> str | None:
     if value is None:
         return None
     if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= _LONGEST_TEXT:
-        raise InvalidAlert(f"{name}: expected a text of one line, at most {_LONGEST_TEXT} long, got {short(value)}")
+        raise InvalidAlert(
+            f"{name}: expected a text of one line, at most {_LONGEST_TEXT} long, got {short(value)}", value=value
+        )
     return value
 
 
 def _link(name: str, value: Any) -> str | None:
     if check_words(name, value) is not None and not _LINK.fullmatch(value):
-        raise InvalidAlert(f"{name}: expected a link that begins with https:// or http://, got {short(value)}")
+        raise InvalidAlert(
+            f"{name}: expected a link that begins with https:// or http://, got {short(value)}", value=value
+        )
     return None if value is None else str(value)
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidAlert(f"{name}: expected True or False, got {short(value)}")
+        raise InvalidAlert(f"{name}: expected True or False, got {short(value)}", value=value)
     return value
 
 

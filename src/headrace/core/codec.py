@@ -132,7 +132,7 @@ def dump_call(args: Sequence[Tree], kwargs: Mapping[str, Tree], limit: int | Non
 def dump_tree(tree: Tree, limit: int | None = None) -> str:
     raw = _dump(tree)
     if limit is not None and len(raw) > limit:
-        raise too_large(f"{len(raw):,}", limit)
+        raise too_large(len(raw), limit)
     return raw.decode()
 
 

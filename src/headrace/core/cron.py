@@ -5,7 +5,8 @@ ideas about daylight saving never come into play: where a wall time lies in the 
 
 Spelling: five fields (minute, hour, day of month, month, day of week) or six (seconds first), names in any case,
 lists, ranges and steps; `L` and `LW` for the last day and the last workday of the month, `5L` or `FRIL` for the last
-Friday, `2#3` for the third Tuesday, `?` for `*`, 0 and 7 for Sunday; or one of the words in `ALIASES`. As in any cron,
+Friday, `2#3` for the third Tuesday, `L` alone for the last day of the week, which is Saturday, `?` for `*`, 0 and 7 for
+Sunday; or one of the words in `ALIASES`. As in any cron,
 a day has to match the day of month OR the day of week if both are given, but both if one of them begins with `*`.
 """
 
@@ -109,12 +110,15 @@ class Cron:
 def parsed(text: str) -> Cron:
     """The expression behind what a user wrote, or InvalidSchedule that names the field."""
     if len(text) > LONGEST_TEXT:
-        raise InvalidSchedule(f"cron: {short(text)} has {len(text)} characters; at most {LONGEST_TEXT} are allowed")
+        raise InvalidSchedule(
+            f"cron: {short(text)} has {len(text)} characters; at most {LONGEST_TEXT} are allowed", value=text
+        )
     fields = _RANGE_OF_ONE.sub(r"\1", _spelled_out(text).upper()).split()
     if len(fields) not in (5, 6):
         raise InvalidSchedule(
             f"cron: {short(text)} has {len(fields)} fields; use five (minute, hour, day of month, month, day of week) "
-            "or six (seconds first)"
+            "or six (seconds first)",
+            value=text,
         )
     if len(fields) == 5:
         fields.insert(0, "0")
@@ -130,13 +134,14 @@ def _spelled_out(text: str) -> str:
     if word not in ALIASES:
         meant = nearest(word, ALIASES)
         hint = f"did you mean {meant!r}?" if meant else f"use one of {', '.join(ALIASES)}"
-        raise InvalidSchedule(f"cron: {short(text)} is not known; {hint}")
+        raise InvalidSchedule(f"cron: {short(text)} is not known; {hint}", value=text)
     return ALIASES[word]
 
 
 def _plain_weekdays(field: str) -> str:
-    """What cronsim does not read: FRIL, and a range that ends on Sunday, whose name it takes for day 0."""
+    """What cronsim does not read: FRIL, L, and a range that ends on Sunday, whose name it takes for day 0."""
     field = _NAMED_LAST.sub(lambda match: f"{_DAYS.index(match[1])}L", field)
+    field = ",".join("6" if part == "L" else part for part in field.split(","))
     return _UP_TO_SUNDAY.sub("-7", field)
 
 
@@ -163,7 +168,9 @@ def _checked(text: str, fields: list[str]) -> Cron:
 
 
 def _never(text: str) -> InvalidSchedule:
-    return InvalidSchedule(f"cron: {short(text)} never comes: no such day is in the calendar; change the day or month")
+    return InvalidSchedule(
+        f"cron: {short(text)} never comes: no such day is in the calendar; change the day or month", value=text
+    )
 
 
 def _walker(expression: str, wall: datetime, reverse: bool = False) -> CronSim:

@@ -49,7 +49,7 @@ class _Token(NamedTuple):
 def parsed(text: Any) -> Condition:
     """The condition, or InvalidAlert with the place and the rule that it breaks."""
     if not isinstance(text, str) or not text.strip():
-        raise InvalidAlert(f"when: expected a condition such as 'depth > 1000', got {short(text)}")
+        raise InvalidAlert(f"when: expected a condition such as 'depth > 1000', got {short(text)}", value=text)
     if len(text) > _LONGEST:
         raise InvalidAlert(f"when: {len(text)} characters are too many; use at most {_LONGEST}")
     line = " ".join(text.split())
@@ -108,7 +108,9 @@ class _Parser:
             raise self._wrong(f"expected {sign!r}", self._now)
 
     def _wrong(self, said: str, token: _Token) -> InvalidAlert:
-        return InvalidAlert(f"when: {said}, at column {token.at + 1}:\n  {self._text}\n  {' ' * token.at}^")
+        return InvalidAlert(
+            f"when: {said}, at column {token.at + 1}:\n  {self._text}\n  {' ' * token.at}^", value=self._text
+        )
 
     # -- grammar
 

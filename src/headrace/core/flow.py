@@ -103,19 +103,23 @@ class Graph:
         if self.is_closed:
             raise InvalidJob(
                 f"flow {short(self.name)} is enqueued already; build another one, or have a job of its own wait for "
-                "its jobs with using(after=...)"
+                "its jobs with using(after=...)",
+                value=self.name,
             )
 
     def ensure_whole(self) -> None:
         """Refuse a graph without nodes, or with a node that depends on one of another graph."""
         if not self.nodes:
-            raise InvalidJob(f"flow {short(self.name)} has no jobs; add some with flow.add(task.bind(...))")
+            raise InvalidJob(
+                f"flow {short(self.name)} has no jobs; add some with flow.add(task.bind(...))", value=self.name
+            )
         for node in self.nodes:
             for other in node.nodes():
                 if not other.is_of(self):
                     raise InvalidJob(
                         f"{node.title} depends on {other.title}, which was added to another flow, "
-                        f"{short(other.graph_name)}; add it to this one, or pass its job once that flow is enqueued"
+                        f"{short(other.graph_name)}; add it to this one, or pass its job once that flow is enqueued",
+                        value=other.graph_name,
                     )
 
     def ensure_acyclic(self, bonds: Sequence[Bond]) -> None:
@@ -127,4 +131,6 @@ class Graph:
         if circle:
             titles = {node.id: node.title for node in self.nodes}
             path = " -> ".join(titles.get(job_id, job_id) for job_id in circle)
-            raise InvalidJob(f"flow {short(self.name)}: these jobs would wait for each other for ever: {path}")
+            raise InvalidJob(
+                f"flow {short(self.name)}: these jobs would wait for each other for ever: {path}", value=self.name
+            )

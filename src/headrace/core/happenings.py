@@ -80,12 +80,12 @@ def _named_by(pattern: Any) -> tuple[str, ...]:
         return tuple(name for name in TYPES if name.startswith(pattern[:-1]))
     near = nearest(pattern, TYPES) if isinstance(pattern, str) else None
     hint = f"did you mean {near}?" if near else f"types are {', '.join(TYPES)}, and patterns like job.*"
-    raise InvalidJob(f"there is no event type {short(pattern)}; {hint}")
+    raise InvalidJob(f"there is no event type {short(pattern)}; {hint}", value=pattern)
 
 
 def page_of(cursor: Any) -> tuple[str, int | None]:
     """The page that a cursor is on, and its place on it; None if it is behind all that is there."""
     match = _CURSOR.fullmatch(cursor) if isinstance(cursor, str) else None
     if match is None or any(int(part) > _LAST for part in match[1].split("-")):
-        raise InvalidJob(f"cursor: {short(cursor)} is not the cursor of an event")
+        raise InvalidJob(f"cursor: {short(cursor)} is not the cursor of an event", value=cursor)
     return match[1], None if match[2] is None else int(match[2])

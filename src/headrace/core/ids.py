@@ -99,6 +99,7 @@ def check_id(text: object, name: str = "job_id") -> str:
     """The id a user chose for a job, if it may be one."""
     if not isinstance(text, str) or not _GIVEN.fullmatch(text):
         raise InvalidJob(
-            f"{name} is {short(text)}; use 1 to 128 letters, digits and _ - . : @ / = (letters without accents)"
+            f"{name} is {short(text)}; use 1 to 128 letters, digits and _ - . : @ / = (letters without accents)",
+            value=text,
         )
     return text

@@ -219,6 +219,15 @@ class TermsBook:
                 yield f"{kind}, by its code", row.declared
 
 
+def with_declared(rows: Iterable[TermsRow], declared: Mapping[str, Terms]) -> list[TermsRow]:
+    """What a store says, with what the code here says of its tasks in place of what it said before."""
+    known = {(row.kind, row.name): row for row in rows}
+    for name, terms in declared.items():
+        row = known.get(("task", name), TermsRow("task", name))
+        known["task", name] = structs.replace(row, declared=terms)
+    return [row for row in known.values() if row.said != Terms()]
+
+
 def changed_terms(before: Terms, given: Mapping[str, Any]) -> Terms:
     """The orders with what is given in place of what they said; the word "default" takes one back."""
     if not given:
@@ -227,7 +236,9 @@ def changed_terms(before: Terms, given: Mapping[str, Any]) -> Terms:
         if name not in TERMS_NAMES:
             near = nearest(name, TERMS_NAMES)
             meant = f" (did you mean {near!r}?)" if near else ""
-            raise InvalidJob(f"lifecycle: unknown field {short(name)}{meant}; fields are {', '.join(TERMS_NAMES)}")
+            raise InvalidJob(
+                f"lifecycle: unknown field {short(name)}{meant}; fields are {', '.join(TERMS_NAMES)}", field=name
+            )
     values = {name: UNSET if value == DEFAULT else _checked(name, value) for name, value in given.items()}
     return structs.replace(before, **values)
 
@@ -237,7 +248,8 @@ def check_removal(name: str, value: Any) -> bool | int:
     if isinstance(value, bool) or (type(value) is int and 1 <= value <= _MOST_KEPT):
         return value
     raise InvalidJob(
-        f"{name}: expected True, False, or how many of the newest stay (1 to {_MOST_KEPT:,}), got {short(value)}"
+        f"{name}: expected True, False, or how many of the newest stay (1 to {_MOST_KEPT:,}), got {short(value)}",
+        value=value,
     )
 
 
@@ -248,11 +260,12 @@ def _checked(name: str, value: Any) -> Any:
         return check_removal(name, value)
     if name == "archive":
         if not isinstance(value, bool):
-            raise InvalidJob(f"lifecycle: archive should be True or False, got {short(value)}")
+            raise InvalidJob(f"lifecycle: archive should be True or False, got {short(value)}", field=name, value=value)
         return value
     if name == "on_stale":
         if value not in get_args(OnStale):
-            raise InvalidJob(f"lifecycle: on_stale should be one of {', '.join(get_args(OnStale))}, got {short(value)}")
+            told = f"lifecycle: on_stale should be one of {', '.join(get_args(OnStale))}, got {short(value)}"
+            raise InvalidJob(told, field=name, value=value)
         return value
     return _span(name, value)
 
@@ -263,5 +276,6 @@ def _span(name: str, value: Any) -> int | None:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     least = 0 if name in _AT_ONCE else 0.001
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _LONGEST:
-        raise InvalidJob(f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}")
+        told = f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}"
+        raise InvalidJob(told, field=name, value=value)
     return to_ms(seconds)

@@ -59,12 +59,14 @@ def as_rate(text: str, burst: int | None = None) -> Rate:
     unit = _unit(match[3].lower()) if match else None
     if match is None or unit is None:
         raise ConfigError(
-            f"rate: {short(text)} is no rate; write so many per time, such as '10/s', '100/min' or '3/10s'"
+            f"rate: {short(text)} is no rate; write so many per time, such as '10/s', '100/min' or '3/10s'", value=text
         )
     seconds = float(match[2] or 1) * unit
     jobs = float(match[1])
     if not seconds or not _SLOWEST <= jobs / seconds <= _FASTEST:
-        raise ConfigError(f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second")
+        raise ConfigError(
+            f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second", value=text
+        )
     every = max(round(1_000_000 * seconds / jobs), 1)
     # Not from `every`, whose rounding would make five of "6/s".
     return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))

@@ -71,7 +71,7 @@ class Walk:
         """Each character and item takes a byte or more, so a huge value is refused before it is encoded."""
         self.left -= least
         if self.left < 0:
-            raise too_large(f"more than {self.limit:,}", self.limit or 0)
+            raise too_large(None, self.limit or 0)
 
     def enter(self, depth: int, items: int) -> None:
         self.spend(items)
@@ -79,10 +79,13 @@ class Walk:
             raise Unstorable(f"nested deeper than {MAX_DEPTH} levels, or it contains itself; pass flatter data")
 
 
-def too_large(size: str, limit: int) -> PayloadTooLarge:
+def too_large(size: int | None, limit: int) -> PayloadTooLarge:
+    told = f"more than {limit:,}" if size is None else f"{size:,}"
     return PayloadTooLarge(
-        f"the payload is {size} bytes and the limit is {limit:,} bytes; "
-        "keep the data in a file or a table and pass its name or id"
+        f"the payload is {told} bytes and the limit is {limit:,} bytes; "
+        "keep the data in a file or a table and pass its name or id",
+        size=size,
+        limit=limit,
     )
 
 

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Iterable, Mapping
-from datetime import datetime, timedelta
 from itertools import islice
 from typing import Any, cast
 
 from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.core import ids
-from headrace.core.clock import instant_ms, to_ms
 from headrace.core.kinship import POLICIES, Policy
 from headrace.core.lifecycle import Lifecycle, check_removal
 from headrace.core.model import Isolation
+from headrace.core.option_times import LONGEST_WAIT, check_run_at, check_seconds, check_wait
 from headrace.core.promises import is_promise
 from headrace.core.retry import Retry, as_retry
 from headrace.core.unique import Cache, Unique, check_key
@@ -24,8 +22,6 @@ from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 LONGEST_TIMEOUT = 86_400
-_LONGEST_WAIT = 100 * 365 * 86_400
-_LAST_MOMENT = 253_402_300_799_999  # of the year 9999, after which Python has no dates
 _MOST_WORDS = 100
 _MOST_ROWS = 10_000
 _QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
@@ -58,7 +54,7 @@ class Options(Struct, frozen=True, kw_only=True):
     run_at: int | UnsetType = UNSET
     expires: int | UnsetType | None = UNSET
     timeout: int | UnsetType | None = UNSET
-    retry: Retry | UnsetType = UNSET
+    retry: Retry | int | UnsetType = UNSET
     isolation: Isolation | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
@@ -97,10 +93,15 @@ def checked(given: Mapping[str, Any]) -> Options:
     values: dict[str, Any] = {}
     for name, value in given.items():
         if name not in _CHECKS:
-            raise InvalidJob(f"unknown option {name!r}{_suggestion(name)}; options are {', '.join(OPTION_NAMES)}")
-        values[name] = _CHECKS[name](name, value)
+            told = f"unknown option {name!r}{_suggestion(name)}; options are {', '.join(OPTION_NAMES)}"
+            raise InvalidJob(told, field=name)
+        try:
+            values[name] = _CHECKS[name](name, value)
+        except InvalidJob as error:
+            error.concerns(name, value)
+            raise
     if "delay" in values and "run_at" in values:
-        raise InvalidJob("delay and run_at exclude each other; give one of them")
+        raise InvalidJob("delay and run_at exclude each other; give one of them", field="delay")
     options = Options(**values)
     ensure_agreement(options)
     return options
@@ -112,27 +113,31 @@ def ensure_agreement(options: Options) -> None:
         if getattr(options, one) and getattr(options, other):
             raise InvalidJob(
                 f"{one} and {other} exclude each other; give one of them. "
-                f"What a task says itself, a call can take back: using({one}={_NOTHING.get(one)})"
+                f"What a task says itself, a call can take back: using({one}={_NOTHING.get(one)})",
+                field=one,
             )
     if options.unique and not options.unique.is_key_only and (options.debounce or options.throttle):
         told = "debounce" if options.debounce else "throttle"
         raise InvalidJob(f"unique: {told} decides about a second call itself; beside it, give only by or key")
     if options.cache and options.keep_result is False:
-        raise InvalidJob("cache and keep_result=False exclude each other: it is the result that is kept")
+        raise InvalidJob("cache and keep_result=False exclude each other: it is the result that is kept", field="cache")
 
 
 def check_queue(name: str, value: Any) -> str:
     if not isinstance(value, str) or not _QUEUE.fullmatch(value):
         raise InvalidJob(
             f"{name}: {short(value)} is not a queue name; use 1 to 50 letters, digits, '_', '-' or '.', "
-            "beginning with a letter or digit"
+            "beginning with a letter or digit",
+            value=value,
         )
     return value
 
 
 def check_task_name(value: Any) -> str:
     if not isinstance(value, str) or not _TASK.fullmatch(value):
-        raise InvalidJob(f"task name: {short(value)} must have 1 to 100 characters and no blanks")
+        raise InvalidJob(
+            f"task name: {short(value)} must have 1 to 100 characters and no blanks", field="task", value=value
+        )
     return value
 
 
@@ -140,41 +145,27 @@ def check_priority(name: str, value: Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not LOWEST_PRIORITY <= value <= HIGHEST_PRIORITY:
         raise InvalidJob(
             f"{name}: {short(value)} is not a whole number from {LOWEST_PRIORITY} to {HIGHEST_PRIORITY} "
-            "(higher runs first)"
+            "(higher runs first)",
+            value=value,
         )
     return value
-
-
-def check_moment(name: str, value: Any) -> int:
-    if not isinstance(value, datetime):
-        raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}")
-    if value.utcoffset() is None:
-        raise InvalidJob(f"{name}: {short(value)} has no time zone; use datetime.now(UTC) or .replace(tzinfo=...)")
-    return instant_ms(value)
-
-
-def check_run_at(name: str, value: Any) -> int:
-    moment = check_moment(name, value)
-    if moment < 0:
-        raise InvalidJob(f"{name}: {short(value)} lies before 1970; to run a job at once, leave {name} out")
-    if moment > _LAST_MOMENT:
-        raise InvalidJob(f"{name}: {short(value)} lies after the year 9999")
-    return moment
 
 
 def check_text(name: str, value: Any) -> str:
     """Text that a store can be asked for."""
     if not isinstance(value, str):
-        raise InvalidJob(f"{name}: expected text, got {short(value)}")
+        raise InvalidJob(f"{name}: expected text, got {short(value)}", value=value)
     if _SURROGATE.search(value):
-        raise InvalidJob(f"{name}: {short(value)} has a lone surrogate, which is no character; decode it properly")
+        raise InvalidJob(
+            f"{name}: {short(value)} has a lone surrogate, which is no character; decode it properly", value=value
+        )
     return value
 
 
 def check_limit(name: str, value: Any) -> int:
     """How many rows to read at once."""
     if type(value) is not int or not 1 <= value <= _MOST_ROWS:
-        raise InvalidJob(f"{name}: expected 1 to {_MOST_ROWS}, got {short(value)}")
+        raise InvalidJob(f"{name}: expected 1 to {_MOST_ROWS}, got {short(value)}", value=value)
     return value
 
 
@@ -182,23 +173,10 @@ def check_name(name: str, value: Any) -> str:
     """A name that a user gives to something, and that people read."""
     if not isinstance(value, str) or not _WORD.fullmatch(value):
         raise InvalidJob(
-            f"{name}: expected a name of 1 to 100 characters, none of them a control character, got {short(value)}"
+            f"{name}: expected a name of 1 to 100 characters, none of them a control character, got {short(value)}",
+            value=value,
         )
     return value
-
-
-def check_wait(name: str, value: Any) -> int:
-    """How long a job waits, in seconds or as a timedelta."""
-    return _seconds(name, value, 0, _LONGEST_WAIT)
-
-
-def check_patience(name: str, value: Any) -> float | None:
-    """How long to wait, in seconds; None, for any length of time, is also what a longer time than can be counted is."""
-    if value is None:
-        return None
-    if isinstance(value, bool) or not isinstance(value, int | float) or not -math.inf <= value:  # nan
-        raise InvalidJob(f"{name}: expected seconds, or None to wait for any length of time, got {short(value)}")
-    return None if value > _LONGEST_WAIT else max(value, 0)
 
 
 def _suggestion(name: str) -> str:
@@ -206,33 +184,27 @@ def _suggestion(name: str) -> str:
     return f" (did you mean {near!r}?)" if near else ""
 
 
-def _seconds(name: str, value: Any, least: float, most: float) -> int:
-    seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if not isinstance(seconds, int | float) or isinstance(seconds, bool) or not least <= seconds <= most:
-        raise InvalidJob(f"{name}: expected seconds (or a timedelta) from {least:g} to {most:g}, got {short(value)}")
-    return to_ms(seconds)
-
-
 def _timeout(name: str, value: Any) -> int | None:
-    return None if value is None else _seconds(name, value, 0.001, LONGEST_TIMEOUT)
+    return None if value is None else check_seconds(name, value, 0.001, LONGEST_TIMEOUT)
 
 
-def _retry(name: str, value: Any) -> Retry:
+def _retry(name: str, value: Any) -> Retry | int:
     try:
-        return as_retry(value)
+        retry = as_retry(value)
+        return value if isinstance(value, Retry) else retry.limit
     except ConfigError as error:
         raise InvalidJob(str(error)) from None
 
 
 def _isolation(name: str, value: Any) -> Isolation:
     if value not in ("thread", "async", "process"):
-        raise InvalidJob(f"{name}: expected 'thread', 'async' or 'process', got {short(value)}")
+        raise InvalidJob(f"{name}: expected 'thread', 'async' or 'process', got {short(value)}", value=value)
     return cast(Isolation, value)
 
 
 def _flag(name: str, value: Any) -> bool:
     if not isinstance(value, bool):
-        raise InvalidJob(f"{name}: expected True or False, got {short(value)}")
+        raise InvalidJob(f"{name}: expected True or False, got {short(value)}", value=value)
     return value
 
 
@@ -244,7 +216,9 @@ def _unique(name: str, value: Any) -> Unique | None:
     if value is None or isinstance(value, bool):
         return Unique() if value else None
     if not isinstance(value, Unique):
-        raise InvalidJob(f"{name}: expected True or a Unique, such as Unique(by=('args',)), got {short(value)}")
+        raise InvalidJob(
+            f"{name}: expected True or a Unique, such as Unique(by=('args',)), got {short(value)}", value=value
+        )
     return value
 
 
@@ -256,19 +230,19 @@ def _idempotency_key(name: str, value: Any) -> str | None:
 
 
 def _span(name: str, value: Any) -> int | None:
-    return None if value is None else _seconds(name, value, 0.001, _LONGEST_WAIT)
+    return None if value is None else check_seconds(name, value, 0.001, LONGEST_WAIT)
 
 
 def _cache(name: str, value: Any) -> Cache | None:
     if value is not None and not isinstance(value, Cache):
-        raise InvalidJob(f"{name}: expected a Cache, such as Cache(ttl=60), got {short(value)}")
+        raise InvalidJob(f"{name}: expected a Cache, such as Cache(ttl=60), got {short(value)}", value=value)
     return value
 
 
 def check_word(name: str, value: Any) -> str:
     """A name that a user gives to something."""
     if not isinstance(value, str) or not _WORD.fullmatch(value):
-        raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, got {short(value)}")
+        raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, got {short(value)}", value=value)
     return value
 
 
@@ -280,22 +254,30 @@ def _words(name: str, value: Any) -> tuple[str, ...]:
     if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in words):
         raise InvalidJob(
             f"{name}: expected a list of words of 1 to 100 characters, "
-            f"none of them a control character, got {short(value)}"
+            f"none of them a control character, got {short(value)}",
+            value=value,
         )
     return tuple(dict.fromkeys(words))
+
+
+def _tags(name: str, value: Any) -> tuple[str, ...]:
+    """Words; of a dict, each key and its value: {"env": "prod"} is `env:prod`."""
+    return _words(name, [f"{key}:{one}" for key, one in value.items()] if isinstance(value, Mapping) else value)
 
 
 def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
     """What workers have and jobs need."""
     words = _words(name, value)
     if not all(word.strip() for word in words):
-        raise InvalidJob(f"{name}: a capability needs a name, such as 'gpu', got {short(value)}")
+        raise InvalidJob(f"{name}: a capability needs a name, such as 'gpu', got {short(value)}", value=value)
     return words
 
 
 def _key(name: str, value: Any) -> str | None:
     if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
-        raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, such as a tenant's, got {short(value)}")
+        raise InvalidJob(
+            f"{name}: expected a name of 1 to 100 characters, such as a tenant's, got {short(value)}", value=value
+        )
     return value
 
 
@@ -308,32 +290,34 @@ def check_jobs(name: str, value: Any) -> tuple[str, ...]:
     if isinstance(value, str) or is_promise(value):
         value = (value,)
     if not isinstance(value, Iterable):
-        raise InvalidJob(f"{name}: expected jobs or their ids, got {short(value)}")
+        raise InvalidJob(f"{name}: expected jobs or their ids, got {short(value)}", value=value)
     return tuple(dict.fromkeys(_one_job(name, job) for job in value))
 
 
 def _one_job(name: str, value: Any) -> str:
     job_id = value.promised_id if is_promise(value) else value
     if not isinstance(job_id, str):
-        raise InvalidJob(f"{name}: expected a job or its id, got {short(value)}")
+        raise InvalidJob(f"{name}: expected a job or its id, got {short(value)}", value=value)
     return ids.check_id(job_id, name)
 
 
 def check_policy(name: str, value: Any) -> Policy:
     if value not in POLICIES:
-        raise InvalidJob(f"{name}: expected {', '.join(map(repr, POLICIES))}, got {short(value)}")
+        raise InvalidJob(f"{name}: expected {', '.join(map(repr, POLICIES))}, got {short(value)}", value=value)
     return cast(Policy, value)
 
 
 def _metadata(name: str, value: Any) -> Mapping[str, Any]:
     if not isinstance(value, Mapping) or not all(isinstance(key, str) for key in value):
-        raise InvalidJob(f"{name}: expected a dict with text keys, got {short(value)}")
+        raise InvalidJob(f"{name}: expected a dict with text keys, got {short(value)}", value=value)
     return dict(value)
 
 
 def _lifecycle(name: str, value: Any) -> Lifecycle:
     if not isinstance(value, Lifecycle):
-        raise InvalidJob(f"{name}: expected Lifecycle(...), such as Lifecycle(max_pending=600), got {short(value)}")
+        raise InvalidJob(
+            f"{name}: expected Lifecycle(...), such as Lifecycle(max_pending=600), got {short(value)}", value=value
+        )
     return value
 
 
@@ -369,7 +353,7 @@ _CHECKS = {
     "needs": check_capabilities,
     "rate_key": _key,
     "concurrency_key": _key,
-    "tags": _words,
+    "tags": _tags,
     "metadata": _metadata,
     "redact": _words,
     "remove_on_complete": check_removal,

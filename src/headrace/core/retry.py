@@ -31,6 +31,8 @@ PERMANENT_BY_DEFAULT = frozenset(
         (TypeError, ValueError, AttributeError, KeyError, ImportError, SyntaxError, AssertionError, PermanentError),
     )
 )
+# Errors of what came from elsewhere, although they are ValueErrors: an answer that was cut off may be whole next time.
+RETRIED_BY_DEFAULT = frozenset({"json.decoder.JSONDecodeError", name_of(UnicodeError)})
 _ALWAYS = frozenset(map(name_of, (RetryableError, RetryLater)))
 _NEVER = frozenset({name_of(PermanentError)})
 _TIMEOUT = name_of(JobTimeout)
@@ -46,7 +48,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
 
     `on` and `never` name exception classes; the one nearest to the error's own class decides. With `on` given,
     errors it does not cover are not retried. Without either, programming errors (TypeError, ValueError, ...) are
-    permanent and everything else is retried.
+    permanent and everything else is retried, also JSONDecodeError and UnicodeError.
     """
 
     limit: int = 3
@@ -84,7 +86,7 @@ class Retry(Struct, frozen=True, omit_defaults=True):
                 return True
         if _TIMEOUT in ancestry:
             return self.on_timeout
-        return not on and PERMANENT_BY_DEFAULT.isdisjoint(ancestry)
+        return not on and _is_passing(ancestry)
 
     def delay(self, attempt: int, error: BaseException, spread: float) -> Delay | Awaitable[Delay]:
         """Seconds to wait after this attempt. `spread` in 0..1 is the caller's draw; a function's answer is as is."""
@@ -133,15 +135,24 @@ def from_policy(policy: RetryPolicy) -> Retry:
     return Retry(**structs.asdict(policy))
 
 
-def as_retry(value: Any) -> Retry:
-    """What a user gave as `retry`: a Retry, a number of retries, or None / False for none."""
+def as_retry(value: Any, usual: Retry | None = None) -> Retry:
+    """What a user gave as `retry`: a Retry, or how many, None or False for none; the rest is then as usual."""
     if isinstance(value, Retry):
         return value
-    if value is None or value is False:
-        return Retry(limit=0)
-    if isinstance(value, int) and not isinstance(value, bool):
-        return Retry(limit=value)
-    raise ConfigError(f"retry: expected a Retry, a number of retries or None, got {value!r}")
+    limit = 0 if value is None or value is False else value
+    if not isinstance(limit, int) or isinstance(limit, bool):
+        raise ConfigError(f"retry: expected a Retry, a number of retries or None, got {value!r}")
+    return structs.replace(usual or Retry(), limit=limit)
+
+
+def _is_passing(ancestry: list[str]) -> bool:
+    """Whether an error of which nothing is said may pass by itself; the nearest class decides."""
+    for name in ancestry:
+        if name in RETRIED_BY_DEFAULT:
+            return True
+        if name in PERMANENT_BY_DEFAULT:
+            return False
+    return True
 
 
 def _names(kinds: Iterable[ErrorKind]) -> frozenset[str]:

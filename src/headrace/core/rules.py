@@ -23,7 +23,7 @@ _UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 def _count(name: str, value: Any, most: int = _MOST_JOBS, lifted: str = "no limit") -> int:
     if type(value) is not int or not 1 <= value <= most:
         raise InvalidJob(
-            f"{name}: expected a whole number from 1 to {most:,}, or None for {lifted}, got {short(value)}"
+            f"{name}: expected a whole number from 1 to {most:,}, or None for {lifted}, got {short(value)}", value=value
         )
     return value
 
@@ -38,7 +38,7 @@ def _burst(name: str, value: Any) -> int:
 
 def _strategy(name: str, value: Any) -> str:
     if value not in STRATEGIES:
-        raise InvalidJob(f"{name}: expected one of {', '.join(STRATEGIES)}, got {short(value)}")
+        raise InvalidJob(f"{name}: expected one of {', '.join(STRATEGIES)}, got {short(value)}", value=value)
     return str(value)
 
 
@@ -46,7 +46,8 @@ def _ageing(name: str, value: Any) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.001 <= seconds <= _LONGEST:
         raise InvalidJob(
-            f"{name}: expected the seconds of waiting that count as one point of priority, got {short(value)}"
+            f"{name}: expected the seconds of waiting that count as one point of priority, got {short(value)}",
+            value=value,
         )
     return round(1000 * seconds)
 
@@ -55,7 +56,7 @@ def _rate(name: str, value: Any) -> Rate:
     if isinstance(value, Rate):
         return value
     if not isinstance(value, str):
-        raise InvalidJob(f"{name}: expected text such as '10/s', '100/min' or '3/10s', got {short(value)}")
+        raise InvalidJob(f"{name}: expected text such as '10/s', '100/min' or '3/10s', got {short(value)}", value=value)
     try:
         return as_rate(value)
     except ConfigError as error:
@@ -100,8 +101,16 @@ def _checked(checks: Mapping[str, Check], given: Mapping[str, Any]) -> dict[str,
         if name not in checks:
             near = nearest(name, checks)
             meant = f" (did you mean {near!r}?)" if near else ""
-            raise InvalidJob(f"unknown rule {short(name)}{meant}; rules are {', '.join(checks)}")
-    return {name: None if value is None else checks[name](name, value) for name, value in given.items()}
+            raise InvalidJob(f"unknown rule {short(name)}{meant}; rules are {', '.join(checks)}", field=name)
+    return {name: None if value is None else _one(checks[name], name, value) for name, value in given.items()}
+
+
+def _one(check: Check, name: str, value: Any) -> Any:
+    try:
+        return check(name, value)
+    except InvalidJob as error:
+        error.concerns(name, value)
+        raise
 
 
 def _join(rules: QueueRules | TaskRules, values: dict[str, Any], rate: str, burst: str) -> None:

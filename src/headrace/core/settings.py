@@ -8,7 +8,8 @@ environment nor files; it is handed what was found there.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
+from math import inf
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -18,16 +19,19 @@ from headrace.core.access import Credential, credentials
 from headrace.core.archive import Interval
 from headrace.core.care import TENDINGS, Tending
 from headrace.core.lifecycle import OnStale
-from headrace.core.options import check_capabilities, check_queue
+from headrace.core.options import check_capabilities
+from headrace.core.queue_weights import Queues, parse_queues
 from headrace.core.regulation import Strategy
+from headrace.core.retry import LONGEST_LIMIT, BackoffKind, Retry
 from headrace.core.rota import Order
 from headrace.core.seal import complaint, names_of
+from headrace.core.urls import redacted_url
 from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
-Queues = dict[str, int]
 Secrets = Literal["web_auth", "web_tokens"]
 SECRETS: tuple[Secrets, ...] = get_args(Secrets)
+AUTO = "auto"
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
@@ -43,9 +47,15 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     processes: int = 1
     prefetch: int = 1000
     lease: float = 30.0
-    heartbeat: float = 10.0
+    heartbeat: float | None = None
     shutdown_timeout: float = 30.0
     timeout: float | None = 1800.0
+    retry_limit: int = 3
+    retry_backoff: BackoffKind = "exponential"
+    retry_base: float = 1.0
+    retry_factor: float = 2.0
+    retry_cap: float = 3600.0
+    retry_jitter: float = 0.1
     max_payload: int = 1_048_576
     durability: Literal["normal", "full"] = "normal"
     auto_migrate: bool = True
@@ -62,7 +72,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     stale_running: float | None = None
     stale_age: float | None = None
     on_stale: OnStale = "review"
-    max_crashes: int | None = 5
+    max_crashes: int | None = 3
     keep_completed: float | None = 604_800.0
     keep_failed: float | None = 2_592_000.0
     keep_cancelled: float | None = 604_800.0
@@ -108,23 +118,36 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         for rule, holds in _rules(self):
             if not holds:
-                raise ConfigError(rule)
+                name = rule.partition(":")[0]
+                raise ConfigError(rule, field=name, value=None if name in _UNSHOWN else getattr(self, name))
         for name in _NETWORKS:
             if told := networks.complaint(name, getattr(self, name)):
                 raise ConfigError(told)
         for name in SECRETS:
             self.credentials(name)  # or ConfigError
 
+    @property
+    def beat(self) -> float:
+        """The heartbeat in force: a third of the lease, unless it is set."""
+        return self.lease / 3 if self.heartbeat is None else self.heartbeat
+
+    @property
+    def retry(self) -> Retry:
+        """When a failed attempt runs again of which neither the task nor the call says anything."""
+        return Retry(**{name: getattr(self, f"retry_{name}") for name in _RETRY})
+
     def credentials(self, name: Secrets) -> tuple[Credential, ...]:
         """Those whom one of the settings of secrets lets in over HTTP."""
         return credentials(name, getattr(self, name), named=name == "web_auth")
 
     def shown(self) -> dict[str, Any]:
-        """The settings by name, as they may be shown: of keys and channels, only their names. URLs are for others."""
+        """The settings by name, as they may be shown: of keys and channels only their names, no password of a URL."""
         hidden: dict[str, Any] = {name: tuple(map(str, self.credentials(name))) for name in SECRETS}
         hidden["encryption_keys"] = tuple(names_of(self.encryption_keys))
         hidden["alert_channels"] = tuple(text.partition("=")[0] for text in self.alert_channels)
-        return {**msgspec.structs.asdict(self), **hidden}
+        hidden["url"] = redacted_url(self.url)
+        hidden["archive_url"] = None if self.archive_url is None else redacted_url(self.archive_url)
+        return {**msgspec.structs.asdict(self), "heartbeat": self.beat, **hidden}
 
     def __repr__(self) -> str:
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
@@ -133,6 +156,9 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
 _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
 _SECRET = ("encryption_keys", "alert_channels", *SECRETS)
 _NETWORKS = ("webhook_networks", "web_trusted_proxies")
+_UNSHOWN = (*_SECRET, "url", "archive_url")
+_RETRY = ("limit", "backoff", "base", "factor", "cap", "jitter")
+_RETRY_NUMBERS = ("retry_base", "retry_factor", "retry_cap")
 _LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
 _KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
@@ -145,9 +171,12 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"processes: {s.processes} must be at least 1", s.processes >= 1),
         (f"prefetch: {s.prefetch} must be from 0 to 10000", 0 <= s.prefetch <= 10_000),
         (f"lease: {s.lease:g} must be from 0.1 to 86400 seconds", 0.1 <= s.lease <= 86_400),
-        (f"heartbeat: {s.heartbeat:g} must be positive and shorter than the lease", 0 < s.heartbeat < s.lease),
+        (f"heartbeat: {s.beat:g} must be positive and shorter than the lease", 0 < s.beat < s.lease),
         (f"shutdown_timeout: {s.shutdown_timeout:g} must not be negative", s.shutdown_timeout >= 0),
         (f"timeout: {s.timeout} must be positive, or none", s.timeout is None or s.timeout > 0),
+        (f"retry_limit: {s.retry_limit} must be from 0 to {LONGEST_LIMIT}", 0 <= s.retry_limit <= LONGEST_LIMIT),
+        *((f"{name}: {getattr(s, name):g} must be 0 or more", 0 <= getattr(s, name) < inf) for name in _RETRY_NUMBERS),
+        (f"retry_jitter: {s.retry_jitter:g} must be from 0 to 1", 0 <= s.retry_jitter <= 1),
         (f"max_payload: {s.max_payload} must be at least 1024 bytes", s.max_payload >= 1024),
         (f"max_jobs: {s.max_jobs} must be at least 1", s.max_jobs is None or s.max_jobs >= 1),
         (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
@@ -267,12 +296,18 @@ class Found(msgspec.Struct, frozen=True):
 
 
 def resolve(
-    arguments: Mapping[str, Any], environment: Mapping[str, str], file: Mapping[str, Any], file_name: str
+    arguments: Mapping[str, Any],
+    environment: Mapping[str, str],
+    file: Mapping[str, Any],
+    file_name: str,
+    *,
+    cpus: int = 1,
 ) -> Found:
     """Arguments over HEADRACE_* variables over the file. An unknown or bad setting is an error that names it.
 
     An argument of None was not given, except where None means something: no timeout, no such limit. A spool goes with
     the server it was set for: a nearer URL without one, such as that of a test, leaves it behind.
+    A concurrency of "auto" is the number of CPUs.
     """
     values: dict[str, Any] = {}
     origin: dict[str, str] = {}
@@ -283,6 +318,8 @@ def resolve(
             origin.pop("spool", None)
         values |= nearer
         origin |= {name: found for name, (_, _, found) in place.items()}
+    if values.get("concurrency") == AUTO:
+        values["concurrency"] = cpus
     return Found(Settings(**values), origin)
 
 
@@ -311,9 +348,11 @@ def _converted(name: str, value: Any, where: str) -> Any:
     if name not in NAMES:
         near = nearest(name, NAMES)
         hint = f"; did you mean {near}?" if near else f"; settings are {', '.join(NAMES)}"
-        raise ConfigError(f"{where}: there is no setting {name!r}{hint}")
+        raise ConfigError(f"{where}: there is no setting {name!r}{hint}", field=name)
     if name == "queues":
         return parse_queues(value)
+    if name == "concurrency" and value == AUTO:
+        return value
     if name in _MAY_BE_EMPTY and isinstance(value, str) and value.lower() == "none":
         return ()
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
@@ -325,9 +364,10 @@ def _converted(name: str, value: Any, where: str) -> Any:
         return check_capabilities(where, told) if name == "capabilities" else told
     except (msgspec.ValidationError, UnicodeEncodeError) as error:  # bytes that are no text, for a number or a word
         value = "***" if name in _SECRET else value
-        raise ConfigError(f"{where}: {short(value)} is not valid: {_expected(name, value) or error}") from None
+        told = f"{where}: {short(value)} is not valid: {_expected(name, value) or error}"
+        raise ConfigError(told, field=name, value=value) from None
     except InvalidJob as error:
-        raise ConfigError(str(error)) from None
+        raise ConfigError(str(error), field=name, value=value) from None
 
 
 def choices_of(name: str) -> tuple[str, ...]:
@@ -345,36 +385,3 @@ def _expected(name: str, value: Any) -> str:
         return next((f"use {word}{none}" for kind, word in told.items() if kind in kinds), "")
     near = nearest(value, words) if isinstance(value, str) else None
     return f"use one of {', '.join(words)}{none}" + (f" (did you mean {near}?)" if near else "")
-
-
-def parse_queues(value: Any) -> Queues | None:
-    """Queues and weights from "critical=3,default", a list of names or a dict."""
-    if value is None:
-        return None
-    if isinstance(value, str):
-        value = [part.strip() for part in value.split(",") if part.strip()]
-    if not isinstance(value, Iterable):
-        raise ConfigError(f"queues: expected names, or names with weights, got {value!r}")
-    if isinstance(value, Mapping):
-        pairs = [(str(name), weight) for name, weight in value.items()]
-    else:
-        pairs = [_weight_of(part) for part in value]
-    for name, weight in pairs:
-        if not isinstance(weight, int) or isinstance(weight, bool):
-            raise ConfigError(f"queues: the weight of {name!r} must be a whole number, got {weight!r}")
-        _ensure_name(name)
-    return dict(pairs)
-
-
-def _ensure_name(queue: str) -> None:
-    try:
-        check_queue("queues", queue)
-    except InvalidJob as error:
-        raise ConfigError(str(error)) from None
-
-
-def _weight_of(part: Any) -> tuple[str, int]:
-    name, _, weight = str(part).partition("=")
-    if weight and not weight.strip().isdecimal():
-        raise ConfigError(f"queues: {part!r} is not NAME or NAME=WEIGHT")
-    return name.strip(), int(weight) if weight else 1

@@ -168,7 +168,8 @@ class Signature:
         if not same(value, rebuilt):
             raise InvalidJob(
                 f"{self._place(parameter)}{step}: {a_kind(value)} would reach the worker as a different value "
-                f"({a_kind(rebuilt)}); annotate the parameter with exactly its type, or pass plain data"
+                f"({a_kind(rebuilt)}); annotate the parameter with exactly its type, or pass plain data",
+                field=parameter.name,
             )
 
     # -- in the worker ---------------------------------------------------------------------------------------
@@ -231,7 +232,9 @@ class Signature:
         return mentions(shown, self._words)
 
     def _refuse(self, parameter: Parameter, misfit: Misfit) -> NoReturn:
-        raise InvalidJob(self._place(parameter) + misfit.tell(hide=self._hides(parameter, misfit))) from None
+        hides = self._hides(parameter, misfit)
+        told = self._place(parameter) + misfit.tell(hide=hides)
+        raise InvalidJob(told, field=parameter.name, value=None if hides else misfit.value) from None
 
     # -- binding ---------------------------------------------------------------------------------------------
 
@@ -262,17 +265,19 @@ class Signature:
         given = taken | (kwargs.keys() & self._named.keys())
         missing = [p.name for p in self.parameters if p.required and p.name not in given]
         if missing:
-            raise InvalidJob(f"{self.name}() misses the argument{'s' * (len(missing) > 1)} {_quoted(missing)}")
+            raise InvalidJob(
+                f"{self.name}() misses the argument{'s' * (len(missing) > 1)} {_quoted(missing)}", field=missing[0]
+            )
 
     def _ensure_nameable(self, name: str, taken: set[str]) -> None:
         if name in self._named:
             if name in taken:
-                raise InvalidJob(f"{self.name}() argument '{name}' is given twice: by position and by name")
+                raise InvalidJob(f"{self.name}() argument '{name}' is given twice: by position and by name", field=name)
         elif self._keyword is None:
             if name in {p.name for p in self._places}:
-                raise InvalidJob(f"{self.name}() argument '{name}' can be given by position only")
+                raise InvalidJob(f"{self.name}() argument '{name}' can be given by position only", field=name)
             known = f"it takes {_quoted(self._named)}" if self._named else "it takes none by name"
-            raise InvalidJob(f"{self.name}() has no argument {short(name)}; {known}")
+            raise InvalidJob(f"{self.name}() has no argument {short(name)}; {known}", field=name)
 
 
 def _quoted(names: Collection[str]) -> str:

@@ -22,9 +22,11 @@ def duration(name: str, value: Any, least: int) -> int:
     """Seconds or a timedelta to milliseconds."""
     number = value.total_seconds() if isinstance(value, timedelta) else value
     if not isinstance(number, int | float) or isinstance(number, bool):
-        raise InvalidSchedule(f"{name}: expected seconds or a timedelta, got {short(value)}")
+        raise InvalidSchedule(f"{name}: expected seconds or a timedelta, got {short(value)}", value=value)
     if not least <= number * 1000 <= LONGEST_DURATION:  # nan is not in any range
-        raise InvalidSchedule(f"{name}: {short(value)} is out of range; use {least / 1000:g} seconds to 100 years")
+        raise InvalidSchedule(
+            f"{name}: {short(value)} is out of range; use {least / 1000:g} seconds to 100 years", value=value
+        )
     return to_ms(number)
 
 
@@ -33,21 +35,24 @@ def moment(name: str, value: Any) -> int | None:
     if value is None:
         return None
     if not isinstance(value, datetime):
-        raise InvalidSchedule(f"{name}: expected a datetime with a time zone, got {short(value)}")
+        raise InvalidSchedule(f"{name}: expected a datetime with a time zone, got {short(value)}", value=value)
     if value.utcoffset() is None:
         raise InvalidSchedule(
             f"{name}: {short(value)} has no time zone; write datetime(..., tzinfo=UTC) or "
-            ".replace(tzinfo=ZoneInfo('Europe/Vienna'))"
+            ".replace(tzinfo=ZoneInfo('Europe/Vienna'))",
+            value=value,
         )
     instant = instant_ms(value)
     if not 0 <= instant <= LAST_MOMENT:
-        raise InvalidSchedule(f"{name}: {short(value)} is out of range; use the years 1970 to 9999")
+        raise InvalidSchedule(f"{name}: {short(value)} is out of range; use the years 1970 to 9999", value=value)
     return instant
 
 
 def count(name: str, value: Any, least: int, most: int) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or not least <= value <= most:
-        raise InvalidSchedule(f"{name}: expected a whole number from {least} to {most}, got {short(value)}")
+        raise InvalidSchedule(
+            f"{name}: expected a whole number from {least} to {most}, got {short(value)}", value=value
+        )
     return value
 
 
@@ -57,7 +62,9 @@ def choice(name: str, value: Any, kinds: Any) -> Any:
     if not isinstance(value, str) or value not in words:
         meant = nearest(value, words) if isinstance(value, str) else None
         hint = f"; did you mean {meant!r}?" if meant else ""
-        raise InvalidSchedule(f"{name}: expected one of {', '.join(map(repr, words))}, got {short(value)}{hint}")
+        raise InvalidSchedule(
+            f"{name}: expected one of {', '.join(map(repr, words))}, got {short(value)}{hint}", value=value
+        )
     return value
 
 
@@ -67,7 +74,7 @@ def zone_name(value: Any) -> str:
         return "UTC"
     name = value.key if isinstance(value, ZoneInfo) else value
     if not isinstance(name, str):
-        raise InvalidSchedule(f"tz: expected an IANA name such as 'Europe/Vienna', got {short(value)}")
+        raise InvalidSchedule(f"tz: expected an IANA name such as 'Europe/Vienna', got {short(value)}", value=value)
     zones.zone(name)
     return name
 
@@ -75,6 +82,6 @@ def zone_name(value: Any) -> str:
 def expression(value: Any) -> str:
     """A cron expression that has been read and comes to pass, with single blanks."""
     if not isinstance(value, str):
-        raise InvalidSchedule(f"cron: expected text such as '0 9 * * MON', got {short(value)}")
+        raise InvalidSchedule(f"cron: expected text such as '0 9 * * MON', got {short(value)}", value=value)
     cron.parsed(value)
     return " ".join(value.split())

@@ -72,7 +72,10 @@ class Unique(Struct, frozen=True, kw_only=True):
         if self.window is not None:
             _check_seconds("unique window", self.window)
         if self.on_conflict not in _ACTS:
-            raise ConfigError(f"unique on_conflict: expected one of {_listed(_ACTS)}, got {short(self.on_conflict)}")
+            raise ConfigError(
+                f"unique on_conflict: expected one of {_listed(_ACTS)}, got {short(self.on_conflict)}",
+                value=self.on_conflict,
+            )
         if self.on_conflict == "keep_last_if_running" and self.states is not None:
             raise ConfigError("unique: on_conflict='keep_last_if_running' goes by its own states; leave states out")
 
@@ -97,7 +100,9 @@ class Cache(Struct, frozen=True):
         if isinstance(self.key, str):
             check_key("cache key", self.key)
         elif self.key is not None and not _are_names(self.key):
-            raise ConfigError(f"cache key: expected a text or a tuple of parameters' names, got {short(self.key)}")
+            raise ConfigError(
+                f"cache key: expected a text or a tuple of parameters' names, got {short(self.key)}", value=self.key
+            )
 
 
 # -- what they come to
@@ -272,11 +277,13 @@ def _sorted_pairs(tree: Tree) -> Tree:
 def check_key(field: str, value: Any) -> str:
     """A key as a text of the user's own."""
     if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_KEY:
-        raise ConfigError(f"{field}: expected a text of 1 to {_LONGEST_KEY} characters, got {short(value)}")
+        raise ConfigError(
+            f"{field}: expected a text of 1 to {_LONGEST_KEY} characters, got {short(value)}", value=value
+        )
     try:
         value.encode()
     except UnicodeEncodeError:
-        raise ConfigError(f"{field}: {short(value)} has a lone surrogate, which is no character") from None
+        raise ConfigError(f"{field}: {short(value)} has a lone surrogate, which is no character", value=value) from None
     return value
 
 
@@ -284,7 +291,8 @@ def _check_by(by: Any) -> None:
     if not _are_names(by):
         raise ConfigError(
             f"unique by: expected a tuple such as ('args',) or ('user_id', 'queue'), got {short(by)}; "
-            "('task',) makes all calls of a task the same"
+            "('task',) makes all calls of a task the same",
+            value=by,
         )
 
 
@@ -304,7 +312,9 @@ def _check_seconds(field: str, value: Any) -> None:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
     is_number = isinstance(seconds, int | float) and not isinstance(seconds, bool)
     if not is_number or not 0.001 <= seconds <= _LONGEST:
-        raise ConfigError(f"{field}: expected seconds (or a timedelta) from 0.001 to {_LONGEST:g}, got {short(value)}")
+        raise ConfigError(
+            f"{field}: expected seconds (or a timedelta) from 0.001 to {_LONGEST:g}, got {short(value)}", value=value
+        )
 
 
 def _listed(names: Iterable[str]) -> str:

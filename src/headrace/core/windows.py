@@ -19,9 +19,11 @@ def window_ms(name: str, value: Any) -> int:
     """A length of time, up to a year; InvalidJob if it is none."""
     ms = _told(value)
     if ms is None or not math.isfinite(ms):
-        raise InvalidJob(f"{name}: expected seconds, a timedelta or text such as '15m' or '1h', got {short(value)}")
+        raise InvalidJob(
+            f"{name}: expected seconds, a timedelta or text such as '15m' or '1h', got {short(value)}", value=value
+        )
     if not 1000 <= ms <= _LONGEST:
-        raise InvalidJob(f"{name}: {short(value)} is out of range; use a second to a year")
+        raise InvalidJob(f"{name}: {short(value)} is out of range; use a second to a year", value=value)
     return round(ms)
 
 

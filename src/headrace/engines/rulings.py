@@ -34,7 +34,10 @@ def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
     """What is raised when jobs don't fit into their queue."""
     return QueueFull(
         f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start more "
-        f"workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)"
+        f"workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)",
+        queue=queue,
+        limit=limit,
+        waiting=waiting,
     )
 
 

@@ -70,7 +70,10 @@ def chain(*parts: Any) -> Chain:
 
 
 def group(*parts: Any) -> Group:
-    """Run calls side by side: group(fetch.bind(url) for url in urls). A part may be a chain or another group."""
+    """Run calls side by side: group(fetch.bind(url) for url in urls). A part may be a chain or another group.
+
+    Its list of results is empty if nothing is in it; by itself an empty group is nothing that could be enqueued.
+    """
     return Group(_parts("group", parts))
 
 
@@ -79,21 +82,26 @@ def _parts(where: str, given: tuple[Any, ...]) -> tuple[Part, ...]:
     single = given[0] if len(given) == 1 else None
     if isinstance(single, Iterable) and not isinstance(single, str | bytes | Call | Chain | Group):
         given = tuple(single)
-    if not given:
-        raise InvalidJob(f"{where}: nothing is in it; give at least one call, such as task.bind(1, 2)")
+    if not given and where == "chain":
+        raise InvalidJob("chain: nothing is in it; give at least one call, such as task.bind(1, 2)")
     for part in given:
         if not isinstance(part, Call | Chain | Group):
-            raise InvalidJob(f"{where}: expected calls such as task.bind(1, 2), chains or groups, got {short(part)}")
+            raise InvalidJob(
+                f"{where}: expected calls such as task.bind(1, 2), chains or groups, got {short(part)}", value=part
+            )
     return given
 
 
 def _flow(name: str, whole: Chain | Group) -> Flow:
     _refuse_depth(name, whole)
-    submits = next(_calls(whole)).task.submits
+    first = next(_calls(whole), None)
+    if first is None:
+        raise InvalidJob(f"{name}: nothing is in it, so there is nothing to enqueue")
+    submits = first.task.submits
     if not isinstance(submits, Submitter):
         raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
     flow = Flow(name, submits)
-    flow.ends = _ends(_grow(flow, whole, None))
+    flow.ends = _ends(_grow(flow, whole, None, []))
     return flow
 
 
@@ -114,16 +122,26 @@ def _calls(part: Part) -> Iterator[Call[Any]]:
             yield from _calls(inner)
 
 
-def _grow(flow: Flow, part: Part, fed: Fed | None) -> Fed:
-    """Add the part to the flow, fed with what comes before it; the nodes whose results it ends with."""
+def _grow(flow: Flow, part: Part, fed: Fed | None, after: list[Node]) -> Fed:
+    """Add the part to the flow, fed with what comes before it; the nodes whose results it ends with.
+
+    `after` are nodes that it waits for although it is fed with nothing of theirs: an empty group came between.
+    """
     if isinstance(part, Group):
-        return [_grow(flow, inner, fed) for inner in part.parts]
+        return [_grow(flow, inner, fed, after) for inner in part.parts]
     if isinstance(part, Chain):
         for inner in part.parts:
-            fed = _grow(flow, inner, fed)
+            before, fed = fed, _grow(flow, inner, fed, after)
+            after = [] if _nodes(fed) else [*after, *_nodes(before)]
         assert fed is not None  # a chain has at least one part
         return fed
-    return flow.add(part if fed is None else structs.replace(part, args=(fed, *part.args)))
+    return flow.add(part if fed is None else structs.replace(part, args=(fed, *part.args)), after=tuple(after))
+
+
+def _nodes(fed: Fed | None) -> list[Node]:
+    if isinstance(fed, list):
+        return [node for one in fed for node in _nodes(one)]
+    return [] if fed is None else [fed]
 
 
 def _ends(fed: Fed) -> Ends:

@@ -106,7 +106,7 @@ def channel(name: Any, kind: Any, fields: Mapping[str, Any]) -> Channel:
     if not isinstance(name, str) or not _NAME.fullmatch(name):
         raise InvalidAlert(f"channel: {short(name)} is no name; use 1 to 50 letters, digits, '_', '-' or '.'")
     if kind not in get_args(Kind):
-        raise InvalidAlert(f"kind: expected one of {', '.join(get_args(Kind))}, got {short(kind)}")
+        raise InvalidAlert(f"kind: expected one of {', '.join(get_args(Kind))}, got {short(kind)}", value=kind)
     given = {field: value for field, value in fields.items() if value is not None}
     for field in given:
         if field not in _OWN[kind]:
@@ -164,14 +164,16 @@ def signing_key(secret: str) -> bytes:
 
 def _checked_mail(made: Channel) -> Channel:
     if not made.host or not _HOST.fullmatch(made.host):
-        raise InvalidAlert(f"host: an e-mail channel needs the name of a mail server, got {short(made.host)}")
+        raise InvalidAlert(
+            f"host: an e-mail channel needs the name of a mail server, got {short(made.host)}", value=made.host
+        )
     if made.port is not None and not 0 < made.port < 65_536:
         raise InvalidAlert(f"port: {made.port} must be from 1 to 65535")
     if not made.to:
         raise InvalidAlert("to: an e-mail channel needs at least one address")
     for address in (*made.to, *filter(None, [made.sender])):
         if not _ADDRESS.fullmatch(address) or not address.isprintable():
-            raise InvalidAlert(f"to, sender: {short(address)} is no e-mail address")
+            raise InvalidAlert(f"to, sender: {short(address)} is no e-mail address", value=address)
     if (made.user is None) != (made.password is None):
         raise InvalidAlert("user, password: give both or neither")
     if made.security == "none" and made.password is not None:

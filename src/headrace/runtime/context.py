@@ -124,7 +124,7 @@ class JobContext:
     def heartbeat(self) -> None:
         """Renew the lease now instead of at the next beat; LeaseLost if it is no longer ours."""
         if not self.still_held():
-            raise LeaseLost(f"job {self.id}: {self._told or 'the lease is lost'}; stop working on it")
+            raise LeaseLost(f"job {self.id}: {self._told or 'the lease is lost'}; stop working on it", job_id=self.id)
 
     async def aheartbeat(self) -> None:
         """Like heartbeat(), without blocking the event loop."""
@@ -200,7 +200,7 @@ class JobContext:
 
     def _remembering(self) -> Memory:
         if self._told is not None:
-            raise LeaseLost(f"job {self.id}: {self._told}; stop working on it")
+            raise LeaseLost(f"job {self.id}: {self._told}; stop working on it", job_id=self.id)
         with _making_memory:
             if self._memory is None:
                 self._memory = Memory(self._claim, self._line)

@@ -39,7 +39,7 @@ class Flow:
         "hold" it until a person has decided.
         """
         if not isinstance(call, Call):
-            raise InvalidJob(f"flow.add: expected a call such as task.bind(1, 2), got {short(call)}")
+            raise InvalidJob(f"flow.add: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
         if call.task.submits is not self._submitter:
             raise InvalidJob(f"flow.add: task {call.task.name!r} is of another app than the flow")
         policy = None if on_parent_failure is None else check_policy("on_parent_failure", on_parent_failure)

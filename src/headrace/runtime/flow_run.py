@@ -13,7 +13,7 @@ from headrace.core import drawing
 from headrace.core.clock import to_datetime
 from headrace.core.kinship import PARENT_FAILED, Bond, FlowTally
 from headrace.core.model import Filter, JobRow
-from headrace.core.options import check_patience
+from headrace.core.option_times import check_patience
 from headrace.core.states import FINAL, OPEN, Event, State
 from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
 from headrace.runtime.job import Hub, Job
@@ -123,6 +123,8 @@ class FlowRun:
         """
         patience = _Patience(timeout)
         ends = self._last_ones()
+        if not ends:  # it ends with an empty group
+            self.wait(timeout)
         for job_id in _flat(ends):
             if not self._hub.wait(job_id, patience.left()):
                 raise self._late(patience)
@@ -140,6 +142,8 @@ class FlowRun:
         """Like result(), without blocking the event loop."""
         patience = _Patience(timeout)
         ends = await in_thread(self._last_ones)
+        if not ends:
+            await self.await_(timeout)
         for job_id in _flat(ends):
             if not await self._hub.await_finish(job_id, patience.left()):
                 raise await in_thread(self._late, patience)

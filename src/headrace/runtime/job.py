@@ -12,7 +12,8 @@ from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
-from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
+from headrace.core.option_times import check_patience, check_run_at
+from headrace.core.options import check_priority, check_queue
 from headrace.core.redact import MASK, redact, redact_call
 from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State
@@ -339,7 +340,8 @@ class Job(Generic[R]):
         codec.verify(row.result, row.result_checksum or 0)
         text = self._hub.opened(row.result, "result", self.id)
         if text.startswith(f'{{"{LOST_RESULT}"'):
-            raise ResultUnavailable(f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}")
+            told = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
+            raise ResultUnavailable(told, job_id=self.id)
         value: R = self._hub.rebuild_result(row.task, codec.decode(text))
         return value
 

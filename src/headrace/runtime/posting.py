@@ -27,7 +27,8 @@ def check_url(url: Any, *, insecure: bool) -> str:
     parts = parts_of(url)
     if parts is None:
         raise InvalidJob(
-            f"url: {short(url)} should look like https://example.com/hooks, with %-codes for what is not ASCII"
+            f"url: {short(url)} should look like https://example.com/hooks, with %-codes for what is not ASCII",
+            value=url,
         )
     if parts.username is not None:
         raise InvalidJob("url: it has a user or password in it, which would be shown; a receiver checks the signature")

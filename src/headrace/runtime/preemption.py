@@ -23,13 +23,6 @@ log = logging.getLogger("headrace.worker")
 _rules = msgspec.json.Decoder(QueueRules)
 
 
-def make_way(run: Run, urgent: JobRow, crew: Crew, threads: Threads) -> None:
-    """End the run, and give its job back."""
-    log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
-    outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", crew.now())
-    end_run(crew, threads, run, outcome, "a more urgent job needs its slot")
-
-
 def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tuple[Run, JobRow] | None:
     """The run to end, the least urgent and among those the youngest, and the job that waits for its slot."""
     willing = [run for run in list(crew.running.values()) if run.plan.preemptible]
@@ -47,3 +40,11 @@ def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tu
 
 def _is_free(queue: QueueRow) -> bool:
     return not queue.paused and not (queue.rules and _rules.decode(queue.rules).shape_claims)
+
+
+def make_way(crew: Crew, threads: Threads, run: Run, urgent: JobRow) -> str:
+    """End the run for the job that waits for its slot; the queue that is to be asked next."""
+    log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
+    outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", crew.now())
+    end_run(crew, threads, run, outcome, "a more urgent job needs its slot")
+    return urgent.queue

@@ -15,6 +15,7 @@ import traceback
 from collections.abc import Iterable
 from typing import Protocol
 
+from headrace.core import outcomes
 from headrace.core.model import Claim, Lease, Outcome, WorkerRow
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, JobTimeout
@@ -67,6 +68,11 @@ class Pulse:
     def watch(self, *signs: Sign) -> None:
         """Look after these loops as well."""
         self._watch = Watch(self._engine, self._reports.describe().id, signs, self._lease)
+
+    def is_stalled(self, sign: Sign) -> bool:
+        """Whether this loop was told to have stalled, and one more lease has passed since."""
+        told = self._watch is not None and self._watch.has_told(sign)
+        return told and sign.overdue > 2 * self._lease
 
     def start(self) -> None:
         self._thread.start()
@@ -254,3 +260,11 @@ def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, rea
         threads.abandon_one()
         crew.free_slot(run.slot)
         threads.ensure()
+
+
+def release_runs(crew: Crew, threads: Threads) -> None:
+    """Give back whatever still runs: its worker stops."""
+    for run in list(crew.running.values()):
+        log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=run.about)
+        outcome = outcomes.release(run.claim, "its worker was stopped", crew.now())
+        end_run(crew, threads, run, outcome, "the worker stops")

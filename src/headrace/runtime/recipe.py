@@ -28,7 +28,7 @@ from headrace.core.unique import (
 )
 from headrace.engines.sql import as_json
 from headrace.errors import InvalidJob, PayloadTooLarge
-from headrace.runtime.task import Task
+from headrace.runtime.task import Task, retry_of
 
 DEFAULT_QUEUE = "default"
 
@@ -76,7 +76,7 @@ def recipe_of(
         delay=options.debounce or _or(options.delay, 0),
         run_at=_or(options.run_at, None),
         expires=_or(options.expires, None),
-        max_attempts=options.retry.max_attempts if options.retry is not UNSET else task.retry.max_attempts,
+        max_attempts=retry_of(task, options).max_attempts,
         lifo=_or(options.lifo, False),
         job_id=_or(options.job_id, None),
         options=_stored_options(task, overrides, options, words),
@@ -127,7 +127,7 @@ def _stored_options(
     places = _hidden_places(task.signature.positional, frozenset(declared), words)
     stored = JobOptions(
         timeout=overrides.timeout,
-        retry=overrides.retry.policy() if overrides.retry is not UNSET else UNSET,
+        retry=retry_of(task, overrides).policy() if overrides.retry is not UNSET else UNSET,
         keep_result=overrides.keep_result,
         isolation=overrides.isolation,
         preemptible=overrides.preemptible,
@@ -150,4 +150,4 @@ def _metadata(value: Any, limit: int) -> str:
     try:
         return codec.encode(value, limit=limit, where="metadata")
     except PayloadTooLarge as error:
-        raise PayloadTooLarge(f"metadata: {error}") from None
+        raise PayloadTooLarge(f"metadata: {error}", size=error.size, limit=error.limit) from None

@@ -34,7 +34,8 @@ def not_itself(call: Call[Any]) -> InvalidJob:
     said = next((name for name in SAMENESS if getattr(options, name)), "unique")
     return InvalidJob(
         f"{call.task.name}: a job that waits for others, or is waited for, can't be one that counts as the same as "
-        f"another; take that back for this call with using({said}=None), or enqueue it by itself"
+        f"another; take that back for this call with using({said}=None), or enqueue it by itself",
+        field=said,
     )
 
 
@@ -45,7 +46,9 @@ def refuse_too_many_results(call: Call[Any], limit: int) -> None:
         raise PayloadTooLarge(
             f"{call.task.name}: the ids of the {results:,} jobs whose results it is to be given take more than the "
             f"limit of {limit:,} bytes; raise the setting max_payload, or split the group into smaller ones, each "
-            "followed by a job that puts its results together"
+            "followed by a job that puts its results together",
+            field=None,
+            limit=limit,
         )
 
 

@@ -18,6 +18,7 @@ import msgspec
 from headrace.core.clock import SystemClock
 from headrace.core.model import Claim, Lease, Note, Outcome
 from headrace.core.options import Options
+from headrace.core.retry import Retry
 from headrace.core.steps import Step
 from headrace.core.suspicion import WORDS
 from headrace.errors import ConfigError, EngineUnavailable
@@ -169,6 +170,7 @@ class _Nowhere:
 
     tracer = None
     words = WORDS
+    retry = Retry()
 
     def submit(self, call: Any) -> Any:
         raise ConfigError("this function is not a task of an app")

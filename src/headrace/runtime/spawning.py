@@ -34,7 +34,7 @@ class Spawning:
 
     def spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
         if not isinstance(call, Call):
-            raise InvalidJob(f"spawn: expected a call such as task.bind(1, 2), got {short(call)}")
+            raise InvalidJob(f"spawn: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
         tracer = call.task.submits.tracer
         if tracer is None:
             return self._spawn(call, now, at_once)

@@ -127,7 +127,9 @@ class SpoolFile:
         if waiting + more > self.limit:
             raise QueueFull(
                 f"the spool {self.path} has room for {self.limit} jobs, {waiting} wait in it and {more} came; they are "
-                "forwarded when the server is back. Until then let the caller try again later, or raise spool_limit"
+                "forwarded when the server is back. Until then let the caller try again later, or raise spool_limit",
+                limit=self.limit,
+                waiting=waiting,
             )
 
     def _write_fresh(self, db: sqlite3.Connection, jobs: Sequence[NewJob], now: int) -> list[bool]:

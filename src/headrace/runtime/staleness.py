@@ -14,7 +14,7 @@ from collections import Counter
 import msgspec
 from msgspec import Struct, structs
 
-from headrace.core.lifecycle import TermsBook
+from headrace.core.lifecycle import TermsBook, TermsRow
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
 from headrace.core.staleness import Finding, judgment, verdict, watch
@@ -46,10 +46,10 @@ def last_survey(engine: Engine) -> Surveyed | None:
 
 
 class Survey:
-    """One walk through all open jobs, by the terms as they were at its beginning."""
+    """One walk through all open jobs, by these terms, or by those of the store as they were at its beginning."""
 
-    def __init__(self, engine: Engine, settings: Settings) -> None:
-        rows = engine.upkeep.terms()
+    def __init__(self, engine: Engine, settings: Settings, rows: list[TermsRow] | None = None) -> None:
+        rows = engine.upkeep.terms() if rows is None else rows
         self._engine = engine
         self._book = TermsBook(rows, settings)
         self._now = engine.clock.now()

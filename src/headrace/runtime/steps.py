@@ -16,7 +16,8 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core.model import Claim
-from headrace.core.options import check_name, check_wait
+from headrace.core.option_times import check_wait
+from headrace.core.options import check_name
 from headrace.core.signature import Signature
 from headrace.core.steps import NO_DEADLINE, Step, StepKind, asleep, awaiting
 from headrace.errors import InvalidJob, LeaseLost, ResultUnavailable
@@ -157,7 +158,8 @@ class Memory:
         step = Step(kind, name, number, self._keeper.now(), text, checksum)
         if not self._keeper.remember(self._claim, step):
             raise LeaseLost(
-                f"job {self._claim.id}: its lease is lost, so {kind} {name!r} was not stored; stop working on it"
+                f"job {self._claim.id}: its lease is lost, so {kind} {name!r} was not stored; stop working on it",
+                job_id=self._claim.id,
             )
         return step
 

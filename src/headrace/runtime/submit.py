@@ -27,7 +27,7 @@ from headrace.core.trail import plain
 from headrace.core.words import short
 from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
-from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
+from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime import past_parents
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
 from headrace.runtime.lanes import lane_here
@@ -42,6 +42,7 @@ from headrace.runtime.twin import in_thread
 
 if TYPE_CHECKING:
     from headrace.core.flow import Node
+    from headrace.core.settings import Settings
     from headrace.runtime.lanes import Lanes
     from headrace.runtime.spool import Fate, Spool
 
@@ -51,8 +52,10 @@ if TYPE_CHECKING:
 class Submitter:
     """Stores calls as jobs."""
 
-    def __init__(self, engine: Engine, clock: Clock, max_payload: int, hub: Hub, spool: Spool | None = None) -> None:
-        self._max_payload = max_payload
+    def __init__(self, engine: Engine, clock: Clock, settings: Settings, hub: Hub, spool: Spool | None = None) -> None:
+        self._max_payload = settings.max_payload
+        self.retry = settings.retry
+        self.closed = False
         self._hub = hub
         self._seal = hub.seal
         self.words = hub.words
@@ -341,6 +344,8 @@ class Submitter:
         policy: Policy | None = None,
     ) -> tuple[NewJob, Rule | None, Sequence[Bond]]:
         """The job, the rule it is admitted under, and the bonds it comes with."""
+        if self.closed:
+            raise AppClosed
         recipe = self._recipe(call)
         try:
             payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)

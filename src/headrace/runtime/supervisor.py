@@ -38,6 +38,9 @@ def run_here(worker: Worker, *, supervised: bool = False) -> int:
     with _signals(lambda hurried: worker.request_stop(0.0 if hurried else None), hurry):
         worker.start()
         while not worker.join(1.0):
+            if supervised and worker.is_stalled:
+                log.error("worker %s has stood still for too long; its process ends, and is replaced", worker.id)
+                return 1
             if supervised and os.getppid() != parent:
                 log.warning("the supervisor is gone; stopping")
                 worker.request_stop()

@@ -15,7 +15,7 @@ from msgspec import Struct
 from headrace.core.archive import is_past, partition_of, span_of
 from headrace.core.clock import to_ms
 from headrace.core.letters import LetterFilter, Status
-from headrace.core.lifecycle import Terms, TermsBook, usual_terms
+from headrace.core.lifecycle import Terms, TermsBook, TermsRow, usual_terms
 from headrace.core.retention import KEYS_HOLD, Fate, Finished, asks_for_removal, fate, removal_of, shortest
 from headrace.core.settings import Settings
 from headrace.core.states import FINAL, State
@@ -40,10 +40,13 @@ class Reach(Struct):
 
 
 class Sweep:
-    """Walks through one store. `wanted` are queues where single calls asked for removal."""
+    """Walks through one store, by its terms or by these. `wanted` are queues where single calls asked for removal."""
 
-    def __init__(self, engine: Engine, settings: Settings, archive: Archive | None) -> None:
+    def __init__(
+        self, engine: Engine, settings: Settings, archive: Archive | None, terms: list[TermsRow] | None = None
+    ) -> None:
         self._engine = engine
+        self._terms = terms
         self._settings = settings
         self._archive = archive
         self._departures = Departures(engine, archive, settings.archive_partition)
@@ -57,7 +60,7 @@ class Sweep:
         now = self._engine.clock.now()
         self._departures.forget()
         self._since = self._archived_since(now)
-        rows = self._engine.upkeep.terms()
+        rows = self._engine.upkeep.terms() if self._terms is None else self._terms
         book = TermsBook(rows, self._settings)
         said = [usual_terms(self._settings), *(row.said for row in rows)]
         for queue in [row.name for row in self._engine.desk.queues()]:

@@ -12,7 +12,7 @@ from msgspec import UNSET, Struct
 from headrace.core.kinship import Bond
 from headrace.core.model import Isolation, NewJob
 from headrace.core.options import Options, check_task_name, checked
-from headrace.core.retry import Retry
+from headrace.core.retry import Retry, as_retry
 from headrace.core.signature import Signature
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.job import Job
@@ -31,6 +31,11 @@ class Submits(Protocol):
     @property
     def words(self) -> frozenset[str]:
         """Of which names no error may show the value."""
+        ...
+
+    @property
+    def retry(self) -> Retry:
+        """Of tasks that say nothing of it."""
         ...
 
     def submit(self, call: Call[Any], /) -> Job[Any]: ...
@@ -101,10 +106,16 @@ class Task(Generic[P, C, R]):
 
     @property
     def retry(self) -> Retry:
-        return self.options.retry if self.options.retry is not UNSET else Retry()
+        return retry_of(self, self.options)
 
     def __repr__(self) -> str:
         return f"<Task {self.name}>"
+
+
+def retry_of(task: Task[..., Any, Any], options: Options) -> Retry:
+    """What holds for a call of the task with these options alone."""
+    usual = task.submits.retry
+    return usual if options.retry is UNSET else as_retry(options.retry, usual)
 
 
 def _check_isolation(task: Task[..., Any, Any]) -> None:

@@ -46,7 +46,7 @@ class Trade:
         self._fulfiller = Fulfiller(engine.desk, planner.keeps_result, planner.seal)
         self._lease_ms = int(settings.lease * 1000)
         self._concurrency = settings.concurrency
-        self._at_most = at_most
+        self._at_most = _least(at_most, settings.max_jobs)
         self._rota = Rota(settings.queues or {}, settings.queue_order)
         self._capabilities = settings.capabilities
         self._strategy = settings.strategy
@@ -177,6 +177,7 @@ class Trade:
         now = self._crew.now()
         unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._crew.take_back())]
         if unbegun:
+            self.claimed -= len(unbegun)  # they count for whoever runs them
             self._crew.done.extend(unbegun)
             self._crew.ring()
 
@@ -311,6 +312,10 @@ class Trade:
             self._unknown = tuple(name for name in self._unknown if not self._planner.knows(name))
             self._look_again_at = time.monotonic() + _LOOK_AGAIN
         return self._unknown
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
 
 
 def _unstorable(outcome: Outcome, error: Exception) -> Outcome:

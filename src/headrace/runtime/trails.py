@@ -50,7 +50,9 @@ def following(trail: Trail) -> Iterator[None]:
 def correlated(correlation: str) -> AbstractContextManager[None]:
     """Inside a `with`, whatever happens goes back to this cause."""
     if not 1 <= len(check_text("correlation", correlation)) <= LONGEST:
-        raise InvalidJob(f"correlation: expected 1 to {LONGEST} characters, got {short(correlation)}")
+        raise InvalidJob(
+            f"correlation: expected 1 to {LONGEST} characters, got {short(correlation)}", value=correlation
+        )
     return following(structs.replace(ambient.get() or NO_TRAIL, correlation=correlation))
 
 

@@ -1,7 +1,8 @@
 """Whether the threads of a worker make progress. A process that answers is not enough: one of its loops may hang.
 
 Each loop says before it rests when it will be back. The pulse looks, tells the log where a thread is that is long
-overdue, and the store, so that operators see it wherever they look. Nothing is ended: what hangs may hold a lock.
+overdue, and the store, so that operators see it wherever they look. No thread is ended: what hangs may hold a lock. A
+process under a supervisor ends as a whole, and is replaced.
 """
 
 from __future__ import annotations
@@ -74,6 +75,10 @@ class Watch:
                 self._stalled.discard(sign.part)
                 log.warning("worker %s: its %s goes on", self._worker, sign.part)
         self._tell()
+
+    def has_told(self, sign: Sign) -> bool:
+        """Whether the log has the place where this loop is."""
+        return sign.part in self._stalled
 
     def close(self) -> None:
         self._stalled.clear()

@@ -10,11 +10,8 @@ from headrace.runtime.memory import resident_megabytes
 log = logging.getLogger("headrace.worker")
 
 
-def is_worn_out(worker: str, settings: Settings, claimed: int) -> bool:
-    """Whether the worker has fetched as many jobs, or its process uses as much memory, as it may."""
-    if settings.max_jobs is not None and claimed >= settings.max_jobs:
-        log.info("worker %s has run %d jobs and makes room for a fresh one", worker, claimed)
-        return True
+def is_worn_out(worker: str, settings: Settings) -> bool:
+    """Whether its process uses as much memory as it may."""
     if settings.max_memory is not None and (used := resident_megabytes()) > settings.max_memory:
         log.info("worker %s uses %d MB of %d and makes room for a fresh one", worker, used, settings.max_memory)
         return True

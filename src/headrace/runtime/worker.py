@@ -8,16 +8,11 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import os
-import socket
 import threading
 import time
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-import msgspec
-
-from headrace.core import outcomes
 from headrace.core.clock import Clock
 from headrace.core.model import Claim, Lease, Note, WorkerRow
 from headrace.core.seal import Seal
@@ -30,12 +25,13 @@ from headrace.runtime.awaiting import OUTAGE_FIRST, OUTAGE_LONGEST, await_store
 from headrace.runtime.chore_pace import ChorePace
 from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
+from headrace.runtime.exiting import stop_at_exit
 from headrace.runtime.keeper import Companion, Keeper
 from headrace.runtime.loop import Loop
-from headrace.runtime.naming import new_worker_id, what_it_serves
+from headrace.runtime.naming import entry_of, new_worker_id, what_it_serves
 from headrace.runtime.plan import Planner
 from headrace.runtime.preemption import make_way, run_in_the_way
-from headrace.runtime.pulse import Pulse, end_run
+from headrace.runtime.pulse import Pulse, release_runs
 from headrace.runtime.remembering import Remembering
 from headrace.runtime.rest import Rest
 from headrace.runtime.sandbox import Sandboxes
@@ -98,6 +94,7 @@ class Worker:
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
+        self._forget_exit: Callable[[], None] = lambda: None
 
     # -- from outside
 
@@ -121,7 +118,7 @@ class Worker:
         described = self.describe()
         self._crew.presence = self._presence = self._engine.attend(described)
         self._pulse = Pulse(
-            self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.heartbeat
+            self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.beat
         )
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
         chores = () if is_drain else chores_of(self._engine, self._settings, self._archive, planner.removing)
@@ -143,6 +140,7 @@ class Worker:
                 self._companions.append(companion)
             self._pulse.start()
             self._thread.start()
+            self._forget_exit = stop_at_exit(self)
         except BaseException:
             self._close()
             self.stopped.set()
@@ -166,6 +164,11 @@ class Worker:
     def join(self, timeout: float | None = None) -> bool:
         """Wait until the worker has stopped."""
         return self.stopped.wait(timeout)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the loop that fetches and settles jobs has stood still for long, although the process lives."""
+        return self._pulse.is_stalled(self._crew.sign)
 
     @property
     def completed(self) -> int:
@@ -194,24 +197,9 @@ class Worker:
     # -- what the pulse and the contexts need
 
     def describe(self) -> WorkerRow:
-        settings = self._settings
-        return WorkerRow(
-            id=self.id,
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            started_at=self._started_at,
-            seen_at=self._clock.now(),
-            state="stopping" if self._stop_at is not None else "paused" if self._paused else self._state,
-            wish="run",
-            queues=msgspec.json.encode(settings.queues or {}).decode(),
-            concurrency=settings.concurrency,
-            running=len(self._crew.running),
-            completed=self._trade.completed,
-            failed=self._trade.failed,
-            tasks=msgspec.json.encode(sorted(self._task_names())).decode(),
-            heartbeat=int(settings.heartbeat * 1000),
-            capabilities=msgspec.json.encode(settings.capabilities).decode(),
-        )
+        state = "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
+        done = (len(self._crew.running), self._trade.completed, self._trade.failed)
+        return entry_of(self.id, state, self._settings, self._task_names(), done, self._started_at, self._clock.now())
 
     def held(self) -> Iterable[Claim]:
         return list(self._trade.held.values())
@@ -309,6 +297,9 @@ class Worker:
         trade.give_back_if_stalled()
         is_over = trade.sated or (self._drain and (trade.store_is_empty or self._paused))
         if is_over and not trade.held and not crew.done:
+            if self._at_most is None and trade.sated:  # by max_jobs
+                log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, trade.claimed)
+                self.recycle = True
             self.request_stop()
         return self._pause(next_at)
 
@@ -337,13 +328,15 @@ class Worker:
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
             self._trade.store_is_empty = False
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
-            found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
-            if found is not None and not self._paused:  # it may have been paused while it looked
-                make_way(*found, self._crew, self._threads)
-                self._trade.first = found[1].queue
-        if is_worn_out(self.id, self._settings, self._trade.claimed):
+            self._make_way()
+        if is_worn_out(self.id, self._settings):
             self.recycle = True
             self.request_stop()
+
+    def _make_way(self) -> None:
+        found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
+        if found is not None and not self._paused:  # it may have been paused while it looked
+            self._trade.first = make_way(self._crew, self._threads, *found)
 
     # -- the end
 
@@ -355,7 +348,7 @@ class Worker:
         while True:
             self._trade.give_back()
             if self._stop_at is not None and time.monotonic() >= self._stop_at:
-                self._release_runs()
+                release_runs(crew, self._threads)
             pause = self._guarded_settle()
             if not crew.running and not crew.done and not self._trade.held:
                 return
@@ -373,14 +366,9 @@ class Worker:
             log.warning("the store is not available: %s", error)
             return OUTAGE_FIRST
 
-    def _release_runs(self) -> None:
-        for run in list(self._crew.running.values()):
-            log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=run.about)
-            outcome = outcomes.release(run.claim, "its worker was stopped", self._clock.now())
-            end_run(self._crew, self._threads, run, outcome, "the worker stops")
-
     def _close(self) -> None:
         self._state = "stopped"
+        self._forget_exit()
         with contextlib.ExitStack() as steps:  # from the last to the first, each one even if another fails
             steps.callback(self._bell.close)
             steps.callback(self._presence.close)

@@ -6,7 +6,7 @@ import threading
 from datetime import datetime, timedelta
 
 from headrace.core.clock import SystemClock, to_datetime, to_ms
-from headrace.core.options import check_moment
+from headrace.core.option_times import check_moment
 
 
 class VirtualClock:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+import signal
 from collections import deque
 from collections.abc import AsyncIterator, Iterable, Sequence
 from typing import Protocol
@@ -208,6 +209,9 @@ class Live:
 
     async def _read(self) -> None:
         while self._listeners:
+            if server_is_ending():
+                self.close()
+                return
             try:
                 tellings = {listener.telling for listener in self._listeners}
                 told = await run_sync(self._news, tellings)
@@ -251,6 +255,12 @@ class Live:
 def position(cursor: str) -> Position:
     """Where a cursor's page stands: cursors of pages are numbers, one or two of them, in the order of events."""
     return tuple(int(part) for part in page_of(cursor)[0].split("-"))
+
+
+def server_is_ending() -> bool:
+    """Whether the server of this process was told to end: uvicorn waits for streams before it tells its apps."""
+    servers = (getattr(signal.getsignal(number), "__self__", None) for number in (signal.SIGTERM, signal.SIGINT))
+    return any(getattr(server, "should_exit", False) is True for server in servers)
 
 
 class Lives:

@@ -17,29 +17,33 @@ MEDIA_TYPE = "application/problem+json"
 
 
 class Problem(Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Why a request was refused. `type` is the name of the error, stable; `detail` is for people."""
+    """Why a request was refused. `type` is the name of the error, stable; `detail` is for people.
+
+    `field` is the part of the body, or the parameter, that is not valid, if it is a single one.
+    """
 
     type: str
     title: str
     status: int
     detail: str
+    field: str | None = None
     instance: str | None = None
 
 
 class Refused(Exception):
     """Raised to answer with a problem."""
 
-    def __init__(self, status: int, kind: str, detail: str, headers: dict[str, str] | None = None) -> None:
+    def __init__(
+        self, status: int, kind: str, detail: str, headers: dict[str, str] | None = None, field: str | None = None
+    ) -> None:
         super().__init__(detail)
-        self.status, self.kind, self.headers = status, kind, headers or {}
+        self.status, self.kind, self.headers, self.field = status, kind, headers or {}, field
 
 
 # The first that fits decides: children stand before their parents.
 _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (ClientDisconnect, 400),  # in the middle of its body; nobody reads the answer
-    (errors.JobNotFound, 404),
-    (errors.AlertNotFound, 404),
-    (errors.WebhookNotFound, 404),
+    (errors.NotFound, 404),
     (errors.PayloadTooLarge, 413),
     (errors.DuplicateJob, 409),
     (errors.DeadLetterClosed, 409),
@@ -53,6 +57,7 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.StoreMoved, 503),
     (errors.SchemaMismatch, 503),
     (errors.EngineUnavailable, 503),
+    (errors.AppClosed, 503),
     (errors.CorruptPayload, 422),
     (errors.ConfigError, 422),
     (TimeoutError, 504),
@@ -67,7 +72,8 @@ def refusal_of(error: BaseException) -> Refused:
     for kind, status in _STATUSES:
         if isinstance(error, kind):
             headers = {"retry-after": _RETRY_AFTER[status]} if status in _RETRY_AFTER else {}
-            return Refused(status, _words(type(error).__name__), str(error), headers)
+            field = getattr(error, "field", None)
+            return Refused(status, _words(type(error).__name__), str(error), headers, field)
     log.error("a request failed", exc_info=error)
     return Refused(500, "internal-error", "something went wrong here; the log of the web process tells what")
 
@@ -79,6 +85,7 @@ def answer(refused: Refused, instance: str | None = None) -> Response:
         title=http.HTTPStatus(refused.status).phrase,
         status=refused.status,
         detail=str(refused),
+        field=refused.field,
         instance=instance,
     )
     return Response(msgspec.json.encode(told), refused.status, refused.headers, MEDIA_TYPE)

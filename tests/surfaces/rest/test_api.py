@@ -379,3 +379,29 @@ def test_an_error_that_nobody_foresaw_is_not_shown(
     assert "fire" not in told.text
     assert "Traceback" not in told.text
     assert "on fire" in caplog.text
+
+
+@pytest.mark.engines("sqlite")
+def test_a_problem_names_the_field_and_what_is_allowed_there(api: Api) -> None:
+    def check(case: tuple[str, str, Any, str, str]) -> None:
+        method, path, body, field, told = case
+        problem = api.ask(method, path, 422, **({} if body is None else {"json": body}))
+        assert problem["field"] == field, problem
+        assert told in problem["detail"]
+
+    job = {"task": "add", "args": [1, 2]}
+    check_each(
+        [
+            ("POST", "/jobs", {**job, "priority": 999}, "priority", "from -100 to 100"),
+            ("POST", "/jobs", {**job, "priority": "high"}, "priority", "Expected"),
+            ("POST", "/jobs", {**job, "priorty": 1}, "priorty", "fields are task, args, kwargs, queue, priority"),
+            ("POST", "/jobs", {"args": []}, "task", "missing"),
+            ("POST", "/jobs", {**job, "retry": {"limt": 1}}, "retry.limt", "fields are limit, backoff, base"),
+            ("POST", "/jobs/bulk", {"jobs": [{**job, "x": 1}]}, "jobs[0].x", "fields are task, args"),
+            ("POST", "/jobs", {"task": "add", "args": ["x", 1]}, "a", "expected int"),
+            ("GET", "/jobs?stat=x", None, "stat", "parameters are state, queue, task"),
+            ("GET", "/jobs?limit=x", None, "limit", "Expected"),
+            ("PATCH", "/queues/default", {"max_lenght": 1}, "max_lenght", "max_length"),
+        ],
+        check,
+    )

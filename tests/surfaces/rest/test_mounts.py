@@ -101,5 +101,5 @@ def test_a_missing_package_is_named_with_the_extra_that_brings_it(
     for name in [name for name in sys.modules if name.startswith(("headrace.web", "starlette"))]:
         monkeypatch.delitem(sys.modules, name)
     monkeypatch.setitem(sys.modules, "starlette.applications", None)
-    with pytest.raises(ConfigError, match=r"pip install headrace\[web\]"):
+    with pytest.raises(ConfigError, match=r"pip install 'headrace\[web\]'"):
         app.asgi()

@@ -94,8 +94,8 @@ def test_a_channel_is_made_tried_changed_and_deleted(api: Api) -> None:
     assert "already" in api.refused("POST", "/alert-channels", 422, json=body)[1]
     assert {"log", "ops"} == {one["name"] for one in api.ask("GET", "/alert-channels")}
     api.ask("DELETE", "/alert-channels/ops", 204, json={})
-    assert api.refused("DELETE", "/alert-channels/ops", 404, json={})[0] == "alert-not-found"
-    assert api.refused("GET", "/alert-channels/ops", 404)[0] == "alert-not-found"
+    assert api.refused("DELETE", "/alert-channels/ops", 404, json={})[0] == "alert-channel-not-found"
+    assert api.refused("GET", "/alert-channels/ops", 404)[0] == "alert-channel-not-found"
 
 
 @pytest.mark.engines("sqlite")

@@ -57,7 +57,7 @@ def test_a_rule_is_made_tried_changed_and_removed(app: Headrace, api: Api) -> No
     assert [reading["holds"] for reading in api.ask("GET", "/alert-rules/long/test")] in ([False], [None])
     assert api.ask("POST", "/alert-rule-test", json={"when": "1 > 0"})[0]["holds"] is True
     api.ask("DELETE", "/alert-rules/long", 204)
-    assert api.refused("GET", "/alert-rules/long", 404)[0] == "alert-not-found"
+    assert api.refused("GET", "/alert-rules/long", 404)[0] == "alert-rule-not-found"
     assert api.refused("POST", "/alert-rules", 422, json={"name": "x", "when": "import os"})[0] == "invalid-alert"
 
 

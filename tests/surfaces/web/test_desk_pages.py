@@ -5,14 +5,17 @@ from __future__ import annotations
 import re
 import threading
 from typing import Any
+from urllib.parse import urlencode
 
 import pytest
 
 from headrace import EngineUnavailable, Headrace
 from headrace.app.diagnosis import diagnose
+from headrace.runtime.meter import Meter
+from headrace.testing import drain
 from headrace.web.pages.glance import Glance
 from headrace.web.pages.templating import coded
-from tests.support.waiting import PATIENCE
+from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client, basic
 from tests.surfaces.web.pages.stock import PATHS, stock
 from tests.surfaces.web.pages.tasks import register
@@ -168,3 +171,55 @@ def test_the_system_tells_all_that_the_doctor_finds(app: Headrace) -> None:
         assert coded(finding.sentence) in page
         assert coded(finding.advice) in page
     assert 'href="/workers" aria-label="Look into it: needs unmet"' in page
+
+
+@pytest.mark.engines("sqlite")
+def test_a_queue_that_is_never_drained_says_so_wherever_it_is_shown(app: Headrace) -> None:
+    app.enqueue("elsewhere")
+    Meter(app.engine, app.settings).catch_up()
+    client = Client(app.asgi())
+    for path in ("/", "/queues", "/queues/default"):
+        assert "never" in client.get(path).text, path
+    app.jobs.cancel(queue="default")
+    again = Client(app.asgi())
+    for path in ("/", "/queues", "/queues/default"):
+        assert "never" not in again.get(path).text, path
+
+
+@pytest.mark.engines("sqlite")
+def test_a_queue_that_nobody_serves_is_told_of_once_and_not_when_its_alert_is_silenced(
+    app: Headrace,
+) -> None:
+    app.enqueue("elsewhere")
+    other = app.task(name="other")(lambda: None)
+    with app.worker(queues=["busy"]):
+        other.using(queue="busy").enqueue().wait(PATIENCE)
+        app.alerts.rules.update("no_worker", for_=0)
+        app.alerts.evaluate()
+        (alert,) = [one for one in app.alerts.active() if one.rule == "no_worker"]
+        assert alert.labels["queue"] == "default"
+        page = Client(app.asgi()).get("/").text
+        assert "serves their queue" in page
+        assert "No live worker serves queue default" not in page
+        app.alerts.silence("no_worker", for_=3600)
+        page = Client(app.asgi()).get("/").text
+        assert "serves their queue" not in page
+        assert "No live worker serves queue default" not in page
+
+
+@pytest.mark.engines("sqlite")
+def test_what_fails_while_the_question_is_open_is_not_requeued(app: Headrace) -> None:
+    boom = app.task(name="boom", retry=0)(lambda: 1 / 0)
+    first = boom.enqueue()
+    drain(app)
+    client = Client(app.asgi())
+    asked = client.post("/dead/requeue", content="query=task%3Dboom", headers=WRITES).json()
+    assert "1 job" in asked["ask"]
+    moment = app.clock.now()
+    eventually(lambda: app.clock.now() > moment + 5, "another millisecond")
+    second = boom.enqueue()
+    drain(app)
+    form = urlencode({"query": "task=boom", "confirmed": asked["confirmed"]})
+    told = client.post("/dead/requeue", content=form, headers=WRITES).json()
+    assert told["text"].startswith("1 job"), told
+    assert (first.refresh().state, second.refresh().state) == ("pending", "failed")

@@ -24,14 +24,14 @@ def _of_queues(app: Headrace) -> Iterator[Finding]:
         if stats.pending and not stats.workers:
             yield Finding(
                 code="queue_unserved",
-                sentence=f"queue {stats.queue!r} has {stats.pending} pending jobs and no live worker",
+                sentence=f"queue {stats.queue!r} has {_jobs(stats.pending)} and no live worker",
                 advice=f"start one with `headrace worker -q {stats.queue}`",
                 count=stats.pending,
             )
         if stats.paused:
             yield Finding(
                 code="queue_paused",
-                sentence=f"queue {stats.queue!r} is paused, with {stats.pending} pending jobs",
+                sentence=f"queue {stats.queue!r} is paused, with {_jobs(stats.pending)}",
                 advice=f"let it go on with `headrace queues resume {stats.queue}`",
                 count=stats.pending,
                 note=True,
@@ -59,7 +59,11 @@ def _of_needs(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
 
 
 def _count(jobs: int) -> str:
-    return "1 pending job needs" if jobs == 1 else f"{jobs} pending jobs need"
+    return f"{_jobs(jobs)} {'needs' if jobs == 1 else 'need'}"
+
+
+def _jobs(pending: int) -> str:
+    return "1 pending job" if pending == 1 else f"{pending} pending jobs"
 
 
 def _of_tasks(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:

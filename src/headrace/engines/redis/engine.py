@@ -277,7 +277,9 @@ def _open_wire(where: address.Address) -> Wire:
     try:  # deferred: only who uses Redis needs its client
         from headrace.engines.redis.wire import Wire
     except ImportError as error:
-        raise ConfigError(f"url {where.shown}: install headrace[redis] ({error})") from None
+        raise ConfigError(
+            f"url {where.shown}: it needs a driver ({error}); install it: pip install 'headrace[redis]'"
+        ) from None
     return Wire(where)
 
 

@@ -173,8 +173,11 @@ def encode_batch(batch: Sequence[Struct]) -> bytes:
     """Many records at once. More than Redis takes is refused here: it would end the connection and say nothing."""
     encoded = encode(batch)
     if len(encoded) > _LARGEST:
-        size = len(encoded) // 2**20
-        raise PayloadTooLarge(f"{len(batch)} records of {size} MB together: Redis takes at most 500 MB in one call")
+        raise PayloadTooLarge(
+            f"{len(batch)} records of {len(encoded) // 2**20} MB together: Redis takes at most 500 MB in one call",
+            size=len(encoded),
+            limit=_LARGEST,
+        )
     return encoded
 
 

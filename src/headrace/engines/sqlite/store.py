@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from weakref import WeakSet
 
+from headrace.engines.sqlite.locks import is_written_here
 from headrace.engines.sqlite.turnstile import Turnstile
 from headrace.errors import ConfigError, EngineUnavailable
 
@@ -354,6 +355,10 @@ _ADVICE = {
 
 
 _PERMANENT = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_NOTADB")
+_OWN = (
+    "this process holds the file itself: a transaction is open in it, such as that of Django's atomic(). Enqueue in "
+    "that transaction, with using(connection=...), or when it is over"
+)
 _FILE_ADVICE = {
     errno.EACCES: "all that share a store must run as one user, who may write there",
     errno.EPERM: "all that share a store must run as one user, who may write there",
@@ -373,6 +378,8 @@ def translated(error: BaseException, path: Path) -> BaseException:
     advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
     if "no such table: headrace_" in str(error):
         advice = "the tables are gone; was the file replaced? Restart every program that uses it"
+    if name.startswith("SQLITE_BUSY") and is_written_here(path):
+        advice = _OWN
     if advice is None:
         return error
     away = EngineUnavailable(f"{path}: {error}; {advice}")

@@ -8,11 +8,11 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.alert_records import AlertChannel
 from headrace.core.alerts import Severity
+from headrace.errors import AlertChannelNotFound
 from headrace.runtime.channels import Kind, Security
 from headrace.web.api.shapes import Trial, said
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
-from headrace.web.problems import Refused
 
 table = Table("channels", "Channels of alerts: whom to tell, and how.")
 _NEW = {"name": "ops", "kind": "slack", "url": "https://hooks.slack.com/services/T0/B0/secret", "severity": "warning"}
@@ -88,4 +88,4 @@ def update(visit: Visit, name: str, body: ChannelFields) -> AlertChannel:
 def delete(visit: Visit, name: str) -> None:
     """Remove a channel that is stored and that no rule names."""
     if not visit.app.alerts.channels.delete(name):
-        raise Refused(404, "alert-not-found", f"there is no alert channel {name!r}")
+        raise AlertChannelNotFound(name)

@@ -9,10 +9,10 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 
 from headrace.app.alert_records import Alert, AlertChange, AlertReading, AlertRule, AlertSilence
 from headrace.core.alerts import Severity
+from headrace.errors import AlertSilenceNotFound
 from headrace.web.api.shapes import Cursor, Limit, Note, said
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
-from headrace.web.problems import Refused
 
 table = Table("alerts", "Alerts: what is wrong, what was, and the rules that say so.")
 _RULE = {"name": "mail-fails", "when": 'error_rate{queue="emails"}[5m] > 5%', "for_": 60, "severity": "critical"}
@@ -187,4 +187,4 @@ def silence(visit: Visit, body: NewSilence) -> AlertSilence:
 def unsilence(visit: Visit, silence_id: str) -> None:
     """End a silence."""
     if not visit.app.alerts.unsilence(silence_id):
-        raise Refused(404, "silence-not-found", f"there is no silence {silence_id!r}")
+        raise AlertSilenceNotFound(silence_id)

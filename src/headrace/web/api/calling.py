@@ -127,23 +127,24 @@ class _Call:
             if name in self._lists:
                 given.setdefault(name, []).extend(part for part in value.split(",") if part)
             elif name in given:
-                raise Refused(422, "invalid-parameter", f"{name}: give it once")
+                raise Refused(422, "invalid-parameter", f"{name}: give it once", field=name)
             else:
                 given[name] = value
-        unknown = given.keys() - {field.encode_name for field in msgspec.structs.fields(self._query)}
-        if unknown:
-            raise Refused(422, "invalid-parameter", f"there is no parameter {min(unknown)!r} here")
+        names = [field.encode_name for field in msgspec.structs.fields(self._query)]
+        if unknown := given.keys() - {*names}:
+            told = f"there is no parameter {min(unknown)!r} here; {_listed('parameters', names)}"
+            raise Refused(422, "invalid-parameter", told, field=min(unknown))
         try:
             return msgspec.convert(given, self._query, strict=False)
         except msgspec.ValidationError as error:
-            raise Refused(422, "invalid-parameter", _in_words(error)) from None
+            raise _misfit("invalid-parameter", error, self._query) from None
 
     def _read_body(self, raw: bytes) -> Any:
         assert self._body is not None
         try:
             return self._body.decode(raw or b"{}")
         except msgspec.ValidationError as error:
-            raise Refused(422, "invalid-body", _in_words(error)) from None
+            raise _misfit("invalid-body", error, self._endpoint.body) from None
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
             raise Refused(400, "malformed-json", f"the body is not JSON: {error}") from None
 
@@ -202,6 +203,37 @@ def _is_list(kind: Any) -> bool:
     return get_origin(kind) in (tuple, list) or any(map(_is_list, get_args(kind)))
 
 
-def _in_words(error: msgspec.ValidationError) -> str:
+def _misfit(kind: str, error: msgspec.ValidationError, wanted: Any) -> Refused:
+    """What does not fit, where, and, of a field that is not known there, those that are."""
     said, _, place = str(error).partition(" - at `$")
-    return f"{place.rstrip('`').lstrip('.')}: {said}" if place.rstrip("`") else said
+    place = place.rstrip("`").lstrip(".")
+    field = place
+    if unknown := _UNKNOWN.search(said):
+        field = ".".join(filter(None, (place, unknown.group(1))))
+        said += "; " + _listed("fields", _names_at(wanted, place))
+    elif missing := _REQUIRED.search(said):
+        field = ".".join(filter(None, (place, missing.group(1))))
+    return Refused(422, kind, f"{place}: {said}" if place else said, field=field or None)
+
+
+_UNKNOWN = re.compile(r"contains unknown field `([^`]*)`")
+_REQUIRED = re.compile(r"missing required field `([^`]*)`")
+
+
+def _names_at(wanted: Any, place: str) -> list[str]:
+    """The fields of what belongs in this place of a body: `jobs[0].retry`."""
+    for step in filter(None, re.split(r"\.|\[[^]]*\]", place)):
+        fields = {field.encode_name: field.type for kind in _structs(wanted) for field in msgspec.structs.fields(kind)}
+        wanted = fields.get(step)
+    return [field.encode_name for kind in _structs(wanted) for field in msgspec.structs.fields(kind)]
+
+
+def _structs(kind: Any) -> list[type[Struct]]:
+    """The Structs that a type is made of."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return [kind]
+    return [found for part in get_args(kind) for found in _structs(part)]
+
+
+def _listed(what: str, names: list[str]) -> str:
+    return f"{what} are {', '.join(names)}" if names else f"it takes no {what}"

@@ -8,10 +8,10 @@ from datetime import datetime
 from msgspec import Struct
 
 from headrace.app.metric_records import DayMetrics, MetricSeries, MetricsSnapshot, QueueMetrics, TaskMetrics
+from headrace.errors import QueueNotFound
 from headrace.web.api.shapes import Limit
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
-from headrace.web.problems import Refused
 
 _SECONDS = re.compile(r"\d{1,12}(\.\d{1,6})?", re.ASCII)
 table = Table("metrics", "Metrics: how the store does now, and how it did.")
@@ -73,7 +73,7 @@ def queue(visit: Visit, queue: str, query: Window) -> QueueMetrics:
     for found in visit.app.metrics.snapshot(_span(query.window)).queues:
         if found.queue == queue:
             return found
-    raise Refused(404, "queue-not-found", f"there are no metrics of a queue {queue!r}")
+    raise QueueNotFound(queue, ", or nothing was measured of it")
 
 
 @table.get("/metrics/tasks")

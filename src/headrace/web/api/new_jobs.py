@@ -62,7 +62,7 @@ class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     unique: bool | NewUnique | UnsetType = UNSET
     idempotency_key: str | UnsetType = UNSET
     job_id: str | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
+    tags: list[str] | dict[str, str] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
     after: list[str] | UnsetType = UNSET
     on_parent_failure: Policy | UnsetType = UNSET

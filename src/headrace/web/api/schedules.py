@@ -10,7 +10,6 @@ from msgspec import UNSET, Meta, Struct, UnsetType, structs
 from headrace.app.job_records import JobRecord, lowered, record_of
 from headrace.app.schedule_records import Schedule, ScheduleRun
 from headrace.core.timetable import Origin
-from headrace.errors import InvalidSchedule
 from headrace.runtime.task import Call
 from headrace.web.api.new_jobs import NewRetry, options_of
 from headrace.web.api.shapes import Limit, lifted, said
@@ -233,10 +232,7 @@ def _call(visit: Visit, body: ScheduleChange) -> Call[Any] | None:
 
 
 def _find(visit: Visit, schedule_id: str) -> Schedule:
-    try:
-        return visit.app.schedules.get(schedule_id)
-    except InvalidSchedule as error:
-        raise Refused(404, "schedule-not-found", str(error)) from None
+    return visit.app.schedules.get(schedule_id)
 
 
 def _refuse_taken(visit: Visit, schedule_id: str) -> None:

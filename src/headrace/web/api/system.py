@@ -7,9 +7,9 @@ from typing import Any
 from msgspec import Struct
 
 from headrace import __version__
-from headrace.app.config import redacted_url
 from headrace.core.access import Role
 from headrace.core.audit import AuditEntry
+from headrace.core.urls import redacted_url
 from headrace.web.api.shapes import Cursor, Limit
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
@@ -54,7 +54,6 @@ def get(visit: Visit) -> System:
     """Version, store and settings."""
     app = visit.app
     shown = app.settings.shown()
-    shown |= {name: redacted_url(shown[name]) for name in ("url", "archive_url") if shown[name]}
     return System(__version__, redacted_url(app.engine.url), dict(app.engine.facts()), shown, app.settings_origin)
 
 

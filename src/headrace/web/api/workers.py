@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from headrace.app.workers import WorkerInfo
+from headrace.errors import WorkerNotFound
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
-from headrace.web.problems import Refused
 
 table = Table("workers", "Workers: who is alive, on what, and what is asked of them.")
 
@@ -44,7 +44,7 @@ def stop(visit: Visit, worker_id: str) -> WorkerInfo:
 
 def _ask(visit: Visit, worker_id: str, wish: Callable[[str], bool]) -> WorkerInfo:
     if not wish(worker_id):
-        raise _unknown(worker_id)
+        raise WorkerNotFound(worker_id)
     return _worker(visit, worker_id)
 
 
@@ -52,8 +52,4 @@ def _worker(visit: Visit, worker_id: str) -> WorkerInfo:
     for worker in visit.app.workers():
         if worker.id == worker_id:
             return worker
-    raise _unknown(worker_id)
-
-
-def _unknown(worker_id: str) -> Refused:
-    return Refused(404, "worker-not-found", f"no worker has the id {worker_id!r}; it may have ended")
+    raise WorkerNotFound(worker_id)

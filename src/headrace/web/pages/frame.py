@@ -18,13 +18,9 @@ from starlette.routing import BaseRoute, Route
 
 from headrace.app.app import Headrace
 from headrace.errors import (
-    AlertNotFound,
-    DeadLetterNotFound,
     EngineUnavailable,
-    FlowNotFound,
     HeadraceError,
-    JobNotFound,
-    WebhookNotFound,
+    NotFound,
 )
 from headrace.web.pages import palette
 from headrace.web.pages.glance import Glance
@@ -40,7 +36,6 @@ AGE = "X-Headrace-Age"  # and is told for how many milliseconds the counts on it
 _FLASH = "headrace_flash"
 _KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 _ANYBODY = Visitor(name="", may_write=False, token="")
-_MISSING = (JobNotFound, DeadLetterNotFound, FlowNotFound, AlertNotFound, WebhookNotFound)
 
 
 class Frame:
@@ -117,14 +112,14 @@ class Frame:
         """A page that says what is wrong and what to do."""
         status, title = _status_of(error)
         text = _told(error)
-        if isinstance(error, _MISSING):
+        if isinstance(error, NotFound):
             text = f"There is nothing under {visit.path}; it may have been deleted or archived."
         shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None}
         return self._rendered(visit, "trouble.html", shown, status)
 
     def nowhere(self, request: Request) -> Response:
         """For a path that nobody knows."""
-        return self.trouble(self._visit(request), JobNotFound(request.url.path))
+        return self.trouble(self._visit(request), NotFound(request.url.path))
 
     def bare(self, request: Request, template: str, shown: Mapping[str, Any], status: int = 200) -> Response:
         """A page without the frame around it, for anybody."""
@@ -175,7 +170,8 @@ class Frame:
 
     def _asking(self, visit: Visit, question: Question) -> Response:
         if _wants_json(visit.request):
-            return JSONResponse({"ask": question.text, "detail": question.detail, "label": question.label})
+            told = {"ask": question.text, "detail": question.detail, "label": question.label}
+            return JSONResponse({**told, "confirmed": question.confirmed})
         fields = [(name, value) for name, value in visit.form.multi_items() if name != "confirmed"]
         back = ours(visit.said("back")) or visit.at("/")
         shown = {"question": question, "fields": fields, "back": back, "view": None, "away_since": None}
@@ -237,7 +233,7 @@ def _told(error: Exception) -> str:
 
 
 def _status_of(error: Exception) -> tuple[int, str]:
-    if isinstance(error, _MISSING):
+    if isinstance(error, NotFound):
         return 404, "Not here"
     if isinstance(error, Refused):
         return error.status, "Refused"

@@ -15,7 +15,8 @@ from msgspec import Struct
 from headrace.core.drawing import HEIGHT, MARGIN, WIDTH, Box, Picture, layers_of, places_of
 from headrace.core.states import State
 
-MOST = 120  # boxes; beyond, jobs are bundled
+MOST = 120  # boxes; beyond, all jobs are bundled
+_WIDEST = 12  # boxes of one task side by side; more of them are one bundle
 _LONGEST = 19
 _GRAVEST = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
 
@@ -47,13 +48,14 @@ class Graph(Struct, frozen=True):
 
 def graph(picture: Picture, link: Callable[[str], str], link_many: Callable[[str], str], most: int = MOST) -> Graph:
     """The graph of a picture; `link` leads to a job, `link_many` to the jobs of a task."""
-    if len(picture.boxes) <= most:
-        nodes = [Node(box.id, box.label, {box.state: 1}, link(box.id)) for box in picture.boxes]
-        return Graph(nodes, picture.edges)
     boxes = {box.id: box for box in picture.boxes}
-    bundle_of = {
-        job_id: f"{step} {boxes[job_id].label}" for step, layer in enumerate(layers_of(picture)) for job_id in layer
-    }
+    bundle_of: dict[str, str] = {}
+    for step, layer in enumerate(layers_of(picture)):
+        alike = Counter(boxes[job_id].label for job_id in layer)
+        for job_id in layer:
+            label = boxes[job_id].label
+            is_one_of_many = len(boxes) > most or alike[label] > _WIDEST
+            bundle_of[job_id] = f"{step} {label}" if is_one_of_many else job_id
     bundles: dict[str, list[Box]] = {}
     for job_id, bundle in bundle_of.items():
         bundles.setdefault(bundle, []).append(boxes[job_id])

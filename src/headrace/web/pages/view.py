@@ -32,6 +32,7 @@ class Question(Struct, frozen=True):
     text: str
     label: str
     detail: str = ""
+    confirmed: str = "yes"  # what is sent back with the answer
 
 
 class Done(Struct, frozen=True):

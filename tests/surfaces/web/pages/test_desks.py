@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Page, expect
 
-from headrace import Headrace, InvalidSchedule
+from headrace import Headrace, ScheduleNotFound
 from tests.support.waiting import PATIENCE
 from tests.surfaces.web.pages.browser import SHOTS
 from tests.surfaces.web.pages.stock import PATHS, stock
@@ -168,7 +168,7 @@ def test_a_schedule_is_made_with_a_preview_changed_and_deleted(
     press(page, "Delete")
     answer(page, "Delete the schedule")
     expect(page.get_by_role("heading", level=1)).to_have_text("Schedules")
-    with pytest.raises(InvalidSchedule):
+    with pytest.raises(ScheduleNotFound):
         app.schedules.get("nightly")
 
 

@@ -10,6 +10,7 @@ from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import BrowserContext, Page, expect
 
 from headrace import Headrace
+from tests.support.site import serve
 from tests.surfaces.web.pages.browser import SHOTS
 from tests.surfaces.web.pages.tasks import populate
 
@@ -107,3 +108,14 @@ def test_times_are_told_in_the_readers_own_zone(
     told = page.locator("#story time").first.get_attribute("title")
     assert told is not None
     assert "GMT+1" in told or "GMT+2" in told  # Vienna
+
+
+@pytest.mark.parametrize(("width", "height"), [(1440, 900), (390, 844)])
+def test_the_door_stands_in_the_middle(page: Page, app: Headrace, width: int, height: int) -> None:
+    with serve(app, auth=["ann:s3cret-s3cret"]) as site:
+        page.set_viewport_size({"width": width, "height": height})
+        page.goto(f"{site.url}/login")
+        box = page.locator("main").bounding_box()
+        assert box is not None
+        assert box["x"] + box["width"] / 2 == pytest.approx(width / 2, abs=2)
+        assert box["y"] + box["height"] / 2 == pytest.approx(height / 2, abs=2)

@@ -21,7 +21,7 @@ export async function send(path, fields) {
   } catch {
     answer = { ok: false, text: "The server can’t be reached; nothing was changed." };
   }
-  if (answer.ask) return (await asked(answer)) ? send(path, [...body, ["confirmed", "yes"]]) : null;
+  if (answer.ask) return (await asked(answer)) ? send(path, [...body, ["confirmed", answer.confirmed]]) : null;
   if (answer.goto) {
     sessionStorage.setItem("headrace_toast", JSON.stringify([answer.text, answer.ok]));
     location.assign(answer.goto);

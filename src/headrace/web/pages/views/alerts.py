@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.errors import AlertNotFound, HeadraceError, InvalidAlert
+from headrace.errors import AlertSilenceNotFound, HeadraceError, InvalidAlert
 from headrace.web.pages.view import Action, Done, View
 from headrace.web.pages.visit import Visit
 
@@ -66,7 +66,7 @@ def _silence(visit: Visit) -> Done:
 def _unsilence(visit: Visit) -> Done:
     name = visit.name("silence")
     if not visit.app.alerts.unsilence(name):
-        raise AlertNotFound("silence", name)
+        raise AlertSilenceNotFound(name)
     return Done("The silence is over.", target=name)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, get_args
 
 from headrace.core.alerts import SEVERITIES
-from headrace.errors import AlertNotFound, InvalidAlert
+from headrace.errors import AlertChannelNotFound, InvalidAlert
 from headrace.runtime.channels import Kind, Security
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.visit import Visit
@@ -77,7 +77,7 @@ def _test(visit: Visit) -> Done:
 def _delete(visit: Visit) -> Done:
     name = visit.name("channel")
     if not visit.app.alerts.channels.delete(name):
-        raise AlertNotFound("alert channel", name)
+        raise AlertChannelNotFound(name)
     return Done(f"Channel {name} was deleted.", goto=visit.at("/alerts"), target=name)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from datetime import datetime, timedelta
 from typing import Any
 
 from starlette.datastructures import QueryParams
@@ -82,7 +83,16 @@ def _meant(visit: Visit) -> tuple[list[str], dict[str, Any], str]:
     filters = which(QueryParams(visit.said("query") or ""), visit)
     if not filters:
         raise InvalidJob("Say which dead letters are meant: pick some, or filter the list first.")
-    return [], filters, ", ".join(f"{name} {value}" for name, value in filters.items())
+    words = ", ".join(f"{name} {value}" for name, value in filters.items())
+    return [], {"until": _asked_at(visit), **filters}, words
+
+
+def _asked_at(visit: Visit) -> datetime:
+    """The time of the question: what has failed since then was not in the number that was confirmed."""
+    try:
+        return datetime.fromisoformat(visit.said("confirmed") or "")
+    except ValueError:
+        return visit.now + timedelta(milliseconds=1)
 
 
 def _ask_requeue(visit: Visit) -> Question:
@@ -96,7 +106,12 @@ def _ask_requeue(visit: Visit) -> Question:
         raise InvalidJob("None of these dead letters is pending.")
     often = f" {wording.exact(given_up)} were requeued too often and will count as failed for good." if given_up else ""
     pace = f" They start at {visit.said('rate')}." if visit.said("rate") else ""
-    return Question(f"Requeue {_jobs(many)}?", f"Requeue {_jobs(many)}", f"Meant: {words}.{pace}{often}")
+    return Question(
+        f"Requeue {_jobs(many)}?",
+        f"Requeue {_jobs(many)}",
+        f"Meant: {words}.{pace}{often}",
+        _asked_at(visit).isoformat(),
+    )
 
 
 def _requeue(visit: Visit) -> Done:
@@ -126,7 +141,12 @@ def _ask_resolve(visit: Visit) -> Question:
         raise InvalidJob("None of these dead letters is pending.")
     told = _letters(many)
     as_what = (visit.said("status") or RESOLUTIONS[0]).replace("_", " ")
-    return Question(f"Resolve {told} as {as_what}?", f"Resolve {told}", f"Meant: {words}. Their jobs stay as they are.")
+    return Question(
+        f"Resolve {told} as {as_what}?",
+        f"Resolve {told}",
+        f"Meant: {words}. Their jobs stay as they are.",
+        _asked_at(visit).isoformat(),
+    )
 
 
 def _resolve(visit: Visit) -> Done:

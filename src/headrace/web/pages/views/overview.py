@@ -67,10 +67,11 @@ def show(visit: Visit) -> Mapping[str, Any]:
     }
 
 
-def drained_in(visit: Visit) -> dict[str, float | None]:
-    """In how many seconds each queue is empty if it goes on as in the last minute; None if it would never be."""
+def drained_in(visit: Visit) -> dict[str, str]:
+    """In how long each queue in which jobs wait is empty, in words, if it goes on as in the last minute."""
     known = visit.glance.metrics() if visit.app.settings.events else None
-    return {} if known is None else {figures.queue: figures.eta or None for figures in known.queues}
+    waiting = [] if known is None else [figures for figures in known.queues if figures.eta != 0]
+    return {figures.queue: "never" if figures.eta is None else wording.span(figures.eta) for figures in waiting}
 
 
 def _pressing(stats: QueueStats) -> tuple[int, str]:
@@ -79,10 +80,12 @@ def _pressing(stats: QueueStats) -> tuple[int, str]:
 
 def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[Trouble]:
     """What an operator should know at once, the gravest first: alerts, and what is plain to see."""
-    for alert in visit.glance.alerts():
+    firing = [alert for alert in visit.glance.alerts() if alert.state in ("firing", "acknowledged")]
+    for alert in firing:
         if alert.state == "firing" and not alert.silenced:
             yield Trouble(text=alert.summary, link=visit.at("/alerts"), grave=alert.severity == "critical")
-    yield from _of_workers(visit, queues, workers)
+    told = {alert.labels.get("queue") for alert in firing if alert.rule == "no_worker"}  # or not to be told
+    yield from _of_workers(visit, [stats for stats in queues if stats.queue not in told], workers)
     for stats in queues:
         link = visit.at(f"/queues/{stats.queue}")
         waits = 0.0 if stats.oldest_pending is None else (visit.now - stats.oldest_pending).total_seconds()

@@ -9,7 +9,7 @@ from headrace.app.schedule_records import Schedule
 from headrace.core.redact import MASK
 from headrace.core.schedule import CatchUp, RunOverlap
 from headrace.core.wallclock import Gap, Overlap
-from headrace.errors import InvalidSchedule, JobNotFound
+from headrace.errors import InvalidSchedule
 from headrace.web.pages import wording
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.enqueue import read_json
@@ -57,10 +57,7 @@ def _editor(visit: Visit, one: Schedule | None) -> dict[str, Any]:
 
 
 def _known(visit: Visit) -> Schedule:
-    try:
-        return visit.app.schedules.get(visit.name("schedule"))
-    except InvalidSchedule:
-        raise JobNotFound(visit.name("schedule")) from None  # a page that is not here, rather than a wrong question
+    return visit.app.schedules.get(visit.name("schedule"))
 
 
 # -- actions

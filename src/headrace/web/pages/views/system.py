@@ -7,7 +7,6 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import __version__
-from headrace.app.config import redacted_url
 from headrace.app.diagnosis import diagnose
 from headrace.core.care import Finding
 from headrace.errors import InvalidJob
@@ -74,7 +73,6 @@ def _facts(visit: Visit, is_admin: bool) -> dict[str, str]:
 def _settings(visit: Visit) -> dict[str, tuple[str, str]]:
     """Each setting with its value and who says so."""
     values, origin = visit.app.settings.shown(), visit.app.settings_origin
-    values |= {name: redacted_url(values[name]) for name in ("url", "archive_url") if values[name]}
     return {name: (_told(values[name]), origin.get(name, "default")) for name in sorted(values)}
 
 

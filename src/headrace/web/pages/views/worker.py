@@ -7,7 +7,7 @@ from typing import Any
 
 from headrace.app.workers import WorkerInfo
 from headrace.core.states import State
-from headrace.errors import InvalidJob
+from headrace.errors import WorkerNotFound
 from headrace.web.pages import figures
 from headrace.web.pages.cards import cards
 from headrace.web.pages.view import Action, Done, Question, View
@@ -51,7 +51,7 @@ def _stop(visit: Visit) -> Done:
 def _asked(visit: Visit, known: bool, does: str) -> Done:
     name = visit.name("worker")
     if not known:
-        raise InvalidJob(f"worker {name} has signed off; there is nobody to ask")
+        raise WorkerNotFound(name)
     return Done(f"Worker {name} {does} from its next heartbeat on.", target=name)
 
 
