@@ -44,7 +44,6 @@ from headrace.runtime.trade import STALLED, Trade
 from headrace.runtime.wear import is_worn_out
 
 log = logging.getLogger("headrace.worker")
-
 _UPKEEP, _REAP_AT_ONCE = 1.0, 1000
 _LAST_WORDS = 5.0  # how long a worker that stops tries to hand in what is left
 
