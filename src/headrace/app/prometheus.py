@@ -39,7 +39,7 @@ _ARCHIVE: Final = {
     "archive.failed": ("headrace_archive_failures", "Walks over finished jobs that failed."),
     "partitions_created": ("headrace_partitions_created", "Partitions of the archive that were made."),
     "partitions_detached": ("headrace_partitions_detached", "Partitions of the archive that were removed."),
-    "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each time it was tried."),
+    "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each counted once."),
 }
 OTHERS: Final = "all others"  # no name of a task has a blank
 _BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."

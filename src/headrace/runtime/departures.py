@@ -35,7 +35,7 @@ class Tally(Struct):
     steps: int = 0
     dropped: list[str] = []
     prepared: list[str] = []
-    unprepared: int = 0  # partitions that are missing all the same
+    unprepared: int = 0  # partitions that could not be made, each counted once
     jobs: list[str] = []  # the ids of the first of them
 
     @property

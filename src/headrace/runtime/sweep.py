@@ -192,7 +192,7 @@ class Sweep:
             return
         if self._settings.archive:
             tally.prepared += self._archive.prepare(now, self._settings.archive_partition)
-            tally.unprepared += int(self._engine.facts().get("partitions_missing", 0))
+            tally.unprepared += len(self._archive.failures())
             yield
         if self._settings.archive_keep is not None:
             tally.dropped += self._archive.drop(self._cutoff(now))
