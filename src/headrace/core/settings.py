@@ -16,6 +16,7 @@ import msgspec
 from headrace.core.access import Credential, credentials
 from headrace.core.archive import Interval
 from headrace.core.care import TENDINGS, Tending
+from headrace.core.letters import MAX_REQUEUES, PRIORITY_BOOST, REASONS
 from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
 from headrace.core.regulation import Strategy
@@ -50,10 +51,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auto_migrate: bool = True
     spool: str | None = None
     spool_limit: int = 100_000
+    dead_letters: bool | tuple[str, ...] = True
+    max_requeues: int = MAX_REQUEUES
+    priority_boost: int = PRIORITY_BOOST
     dead_requeue_after: float | None = None
     dead_requeue_factor: float = 2.0
     dead_requeue_limit: int = 2
+    staleness: Literal["review", "enforce"] = "review"
     stale_check: float | None = 300.0
+    stale_batch: int = 100
+    stale_dry_run: bool = False
     stale_scheduled: float | None = 86_400.0
     stale_waiting: float | None = 3600.0
     stale_pending: float | None = 86_400.0
@@ -70,7 +77,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_partition: Interval = "weekly"
     archive_keep: float | None = 15_552_000.0
     archive_check: float | None = 60.0
+    job_history_size: int | None = None
     dead_keep: float | None = 2_592_000.0
+    dead_pending_keep: float | None = 15_552_000.0
+    dead_pending_max: int | None = 100_000
     maintenance: tuple[Tending, ...] = TENDINGS
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
@@ -128,7 +138,7 @@ _CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+ht
 _SECRET = ("encryption_keys", "alert_channels", *SECRETS)
 _LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
-_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
+_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", "dead_pending_keep", *_METRICS)
 _STALE = tuple(f"stale_{what}" for what in ("scheduled", "waiting", "pending", "retrying", "running", "age"))
 
 
@@ -155,6 +165,12 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
         (f"events_keep: {s.events_keep:g} must be at least 1 second", 1 <= s.events_keep <= _LONGEST),
         (f"events_limit: {s.events_limit} must be at least 1000 events", s.events_limit >= 1000),
+        (f"dead_letters: name reasons out of {', '.join(REASONS)}", _are_reasons(s.dead_letters)),
+        (f"max_requeues: {s.max_requeues} must be 0 or more", s.max_requeues >= 0),
+        (f"priority_boost: {s.priority_boost} must be from -200 to 200", -200 <= s.priority_boost <= 200),
+        (f"stale_batch: {s.stale_batch} must be from 1 to 10000 jobs", 1 <= s.stale_batch <= 10_000),
+        (f"job_history_size: {s.job_history_size} must be at least 1, or none", _is_at_least(1, s.job_history_size)),
+        (f"dead_pending_max: {s.dead_pending_max} must be at least 1, or none", _is_at_least(1, s.dead_pending_max)),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
         (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
         *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),
@@ -178,6 +194,10 @@ def _weighted(queues: Queues | None) -> bool:
 
 def _are_channels(s: Settings) -> bool:
     return all(_CHANNEL.fullmatch(text) for text in s.alert_channels)
+
+
+def _are_reasons(value: bool | tuple[str, ...]) -> bool:
+    return isinstance(value, bool) or set(value) <= set(REASONS)
 
 
 def _is_time(seconds: float | None) -> bool:
@@ -217,9 +237,7 @@ def _is_local(url: object) -> bool:
 
 
 _ARE_NONE = (
-    "timeout",
-    "max_jobs",
-    "max_memory",
+    *("timeout", "max_jobs", "max_memory", "job_history_size", "dead_pending_max"),
     "spool",
     "strategy",
     "dead_requeue_after",
@@ -236,6 +254,7 @@ _ARE_NONE = (
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
 _LISTS = (
+    "dead_letters",
     "importable",
     "capabilities",
     "maintenance",
@@ -245,7 +264,10 @@ _LISTS = (
     "alert_channels",
     *SECRETS,
 )
+# What `staleness="enforce"` sets where nothing else is said.
+_ENFORCED: dict[str, Any] = {"on_stale": "dead", "stale_running": 1800.0, "stale_age": 86_400.0}
 NAMES = Settings.__struct_fields__
+_SWITCH = {"true": True, "1": True, "false": False, "0": False, "none": False}
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
@@ -274,6 +296,9 @@ def resolve(
             origin.pop("spool", None)
         values |= nearer
         origin |= {name: found for name, (_, _, found) in place.items()}
+    if values.get("staleness") == "enforce":
+        origin = dict.fromkeys(_ENFORCED, "staleness") | origin
+        values = _ENFORCED | values
     return Found(Settings(**values), origin)
 
 
@@ -309,6 +334,8 @@ def _converted(name: str, value: Any, where: str) -> Any:
         return ()
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None
+    if name == "dead_letters" and isinstance(value, str) and value.lower() in _SWITCH:
+        return _SWITCH[value.lower()]
     if name in _LISTS and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     try:

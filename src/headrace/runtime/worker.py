@@ -319,7 +319,7 @@ class Worker:
         if time.monotonic() < self._next_upkeep:
             return
         self._next_upkeep = time.monotonic() + _UPKEEP
-        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes):
+        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=self._settings.dead_letters):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
             self._trade.store_is_empty = False
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
