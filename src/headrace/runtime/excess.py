@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import logging
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from itertools import islice
 
 from headrace.core.model import Filter
@@ -18,6 +18,7 @@ log = logging.getLogger("headrace.keeper")
 
 FULL, MARGIN = 0.95, 0.90  # of the memory that a server may have: from here on jobs go, and down to here
 _AT_ONCE = 200
+_LEAST = 10  # jobs that go at once to make room; of many, a hundredth
 Removal = Callable[[list[Finished]], Iterator[None]]
 
 
@@ -39,19 +40,15 @@ class Excess:
 
     def for_room(self, now: int, remove: Removal) -> Iterator[None]:
         """As many as it takes until a server that refuses to grow has room again."""
-        if self._share() < FULL:
+        facts = self._engine.facts()
+        if _share(facts) < FULL:
             return
-        oldest = self._oldest(now)
+        oldest, step = self._oldest(now), max(int(facts.get("jobs", 0)) // 100, _LEAST)
         removed = 0
-        while self._share() >= MARGIN and (some := list(islice(oldest, _AT_ONCE))):
+        while _share(self._engine.facts()) >= MARGIN and (some := list(islice(oldest, step))):
             yield from remove(some)
             removed += len(some)
         log.warning("the store is full: %d finished jobs left it ahead of their time", removed)
-
-    def _share(self) -> float:
-        facts = self._engine.facts()
-        size, limit = facts.get("size", 0), facts.get("size_limit", 0)
-        return size / limit if isinstance(size, int) and isinstance(limit, int) and limit else 0.0
 
     def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[Finished]:
         queues = [row.name for row in self._engine.desk.queues()]
@@ -64,3 +61,9 @@ class Excess:
         while page := self._engine.sweeper.finished(queue, state, now - GRACE + 1, _AT_ONCE, after):
             yield from page
             after = page[-1]
+
+
+def _share(facts: Mapping[str, str | int]) -> float:
+    """How much of its memory the server uses; nothing where there is no limit."""
+    limit = int(facts.get("size_limit", 0))
+    return int(facts.get("size", 0)) / limit if limit else 0.0
