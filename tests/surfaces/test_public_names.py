@@ -128,6 +128,7 @@ PROMISED_ERRORS = {
     "PayloadTooLarge": headrace.InvalidJob,
     "UnknownTask": headrace.InvalidJob,
     "QueueFull": headrace.HeadraceError,
+    "QueueNotEmpty": headrace.HeadraceError,
     "JobNotFound": KeyError,
     "FlowNotFound": headrace.JobNotFound,
     "DeadLetterNotFound": headrace.JobNotFound,

@@ -379,8 +379,7 @@ class Parcel(Struct, frozen=True, array_like=True):
 class Notice(Struct, frozen=True):
     """What hangs at the door of a store while its jobs are carried over, and afterwards.
 
-    At a store that has `moved` nobody enqueues any more; at either nobody claims. `other` is the other store, without
-    its password.
+    Nobody claims at either, and at one that has `moved` nobody enqueues. `other` is the other, without its password.
     """
 
     kind: Literal["moved", "arriving"]
