@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from headrace.app.metric_records import MetricsSnapshot
 from headrace.core.histogram import BOUNDS, Histogram
-from headrace.core.tally import Cell, total
+from headrace.core.tally import OTHERS, Cell, total
 from headrace.runtime.metric_reading import Place
 
 _LABELS: Final = ("queue", "task")
@@ -41,7 +41,6 @@ _ARCHIVE: Final = {
     "partitions_detached": ("headrace_partitions_detached", "Partitions of the archive that were removed."),
     "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each counted once."),
 }
-OTHERS: Final = "all others"  # no name of a task has a blank
 _BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."
 
 

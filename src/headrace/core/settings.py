@@ -16,6 +16,7 @@ import msgspec
 from headrace.core.access import Credential, credentials
 from headrace.core.archive import Interval
 from headrace.core.care import TENDINGS, Tending
+from headrace.core.implied import implied
 from headrace.core.letters import MAX_REQUEUES, PRIORITY_BOOST, REASONS
 from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities, check_queue
@@ -264,8 +265,6 @@ _LISTS = (
     "alert_channels",
     *SECRETS,
 )
-# What `staleness="enforce"` sets where nothing else is said.
-_ENFORCED: dict[str, Any] = {"on_stale": "dead", "stale_running": 1800.0, "stale_age": 86_400.0}
 NAMES = Settings.__struct_fields__
 _SWITCH = {"true": True, "1": True, "false": False, "0": False, "none": False}
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
@@ -296,9 +295,8 @@ def resolve(
             origin.pop("spool", None)
         values |= nearer
         origin |= {name: found for name, (_, _, found) in place.items()}
-    if values.get("staleness") == "enforce":
-        origin = dict.fromkeys(_ENFORCED, "staleness") | origin
-        values = _ENFORCED | values
+    for name, (value, found) in implied(values).items():
+        values[name], origin[name] = value, found
     return Found(Settings(**values), origin)
 
 
