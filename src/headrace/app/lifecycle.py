@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -27,7 +28,7 @@ from headrace.core.settings import Settings
 from headrace.core.staleness import Ages, Finding, everything
 from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
-from headrace.runtime.staleness import Survey, apply, record_survey
+from headrace.runtime.staleness import Survey, apply, record_survey, tell_survey
 from headrace.runtime.task import Task
 from headrace.runtime.twin import twin
 
@@ -172,6 +173,8 @@ class Lifecycles:
             some = to_do[start : start + size]
             done = apply(self._hub.engine, some)
             applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
+        ended = Counter[str](one.action for one in to_do if applied[one.job.id] and not one.job.reviewed)
+        tell_survey(self._hub.engine, self._settings, ended)
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
     def _findings(self, task: str | None, queue: str | None) -> list[Finding]:

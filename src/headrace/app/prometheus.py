@@ -40,6 +40,9 @@ _ARCHIVE: Final = {
     "partitions_created": ("headrace_partitions_created", "Partitions of the archive that were made."),
     "partitions_detached": ("headrace_partitions_detached", "Partitions of the archive that were removed."),
     "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each counted once."),
+    "stale_dead": ("headrace_stale_dead_letters", "Stale jobs that became dead letters."),
+    "stale_failed": ("headrace_stale_failed", "Stale jobs that only failed."),
+    "stale.failed": ("headrace_stale_check_failures", "Checks for stale jobs that failed."),
 }
 _BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."
 

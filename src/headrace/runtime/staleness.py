@@ -10,13 +10,14 @@ import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.letters import opens_letter
 from headrace.core.lifecycle import TermsBook
+from headrace.core.pages import Group
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
 from headrace.core.staleness import REASON, Finding, judgment, verdict, watch
@@ -84,6 +85,23 @@ def _is_noted(finding: Finding) -> bool:
     return finding.action == "review" and finding.job.reviewed
 
 
+def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int]) -> None:
+    """Tell by an event how many were ended or newly noted, if any; metrics are made of these."""
+    names = {"dead": "stale_dead", "fail": "stale_failed", "review": "stale_reviewed"}
+    _tell(engine, settings, "stale.checked", {name: done[act] for act, name in names.items() if done.get(act)})
+
+
+def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
+    """Tell by an event that a survey could not go on."""
+    _tell(engine, settings, "stale.failed", {"error": why(error)})
+
+
+def _tell(engine: Engine, settings: Settings, kind: str, data: Mapping[str, int | str]) -> None:
+    with contextlib.suppress(EngineUnavailable):
+        if data and settings.events:
+            engine.events.tell([Group(kind, engine.clock.now(), data=[dict(data)])])
+
+
 def record_survey(engine: Engine, stale: int, nearly: int) -> None:
     """Keep what was found for others to see. Who comes second has found the same."""
     _record(engine, lambda _: Surveyed(engine.clock.now(), stale, nearly))
@@ -124,6 +142,7 @@ class Staleness:
             self._go_on()
         except Exception as error:
             record_failure(self._engine, error)
+            tell_failure(self._engine, self._settings, error)
             raise
         if self._stale or self._survey is not None:
             return 0.0
@@ -158,6 +177,7 @@ class Staleness:
 
     def _tell(self) -> None:
         counts, self._counts = self._counts, Counter()
+        tell_survey(self._engine, self._settings, counts)
         told = "%d stale jobs: %d dead letters, %d failed, %d new for review, %d moved on; %d nearly stale"
         names = ("stale", "dead", "fail", "review", "moved on", "nearly stale")
         changed = any(counts[name] for name in names[1:4])
