@@ -8,6 +8,7 @@ from headrace.core.clock import to_ms
 from headrace.core.letters import LetterFilter, Status, moment_of
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
+from headrace.errors import EngineUnavailable
 from headrace.runtime.departures import Tally
 
 # Records of matters that are closed. Those that are to fail for ever stay longer: they tell why a job is not tried
@@ -34,7 +35,7 @@ class SweptLetters:
             return
         pending = [letter.id for letter in self._engine.letters.latest(job_ids) if letter.status == "pending"]
         if pending:
-            tally.expired += len(self._engine.letters.resolve(pending, "expired", _BY, _REMOVED))
+            tally.expired += self._closed(pending, _REMOVED)
 
     def walk(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
         keep, keep_pending = self._settings.dead_keep, self._settings.dead_pending_keep
@@ -59,12 +60,18 @@ class SweptLetters:
         while True:
             oldest = self._engine.letters.oldest("pending", _AT_ONCE)
             due = [letter for place, letter in enumerate(oldest) if place < over or moment_of(letter) < before]
-            done = len(self._engine.letters.resolve(due, "expired", _BY, _TOO_OLD)) if due else 0
+            done = self._closed(due, _TOO_OLD) if due else 0
             if not done:
                 return
             tally.expired += done
             over = max(over - done, 0)
             yield
+
+    def _closed(self, ids: Sequence[str], note: str) -> int:
+        try:
+            return len(self._engine.letters.resolve(ids, "expired", _BY, note))
+        except EngineUnavailable:  # a store that is full takes no word any more: the next walk tries again
+            return 0
 
     def _count_due(self, now: int) -> int:
         too_old = LetterFilter(statuses=("pending",), until=self._oldest_kept(now))
