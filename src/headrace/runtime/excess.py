@@ -48,7 +48,8 @@ class Excess:
         while _share(self._engine.facts()) >= MARGIN and (some := list(islice(oldest, step))):
             yield from remove(some)
             removed += len(some)
-        log.warning("the store is full: %d finished jobs left it ahead of their time", removed)
+        if removed:
+            log.warning("the store is full: %d finished jobs leave it ahead of their time", removed)
 
     def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[Finished]:
         queues = [row.name for row in self._engine.desk.queues()]
