@@ -6,6 +6,7 @@ HeadraceError
 │   └── UnknownTask
 ├── DuplicateJob                    the given job_id is taken, or a job that is `unique` is there already
 ├── QueueFull                       the queue is at its max_length, or the spool at its limit
+├── QueueNotEmpty                   a queue that is to be deleted has unfinished jobs
 ├── NotFound (KeyError)             nothing has this id or name
 │   ├── JobNotFound
 │   │   ├── FlowNotFound
@@ -219,6 +220,16 @@ class AlertSilenceNotFound(AlertNotFound):
     """There is no silence with this id."""
 
     told = "there is no silence {!r}"
+
+
+class QueueNotEmpty(HeadraceError):
+    """The queue has jobs that are not finished, so it was not deleted. `jobs` is how many."""
+
+    def __init__(self, queue: str, jobs: int) -> None:
+        many = "1 job that is" if jobs == 1 else f"{jobs} jobs that are"
+        super().__init__(f"queue {queue!r} has {many} not finished; let them run, cancel or delete them first")
+        self.queue = queue
+        self.jobs = jobs
 
 
 class DeadLetterClosed(HeadraceError):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from headrace.core.fingerprint import fingerprint_of_lost
 from headrace.core.letters import (
@@ -64,6 +65,29 @@ def test_a_lost_worker_s_record_is_grouped_by_its_task(engine: Engine) -> None:
     engine.reap(10, now=NOW + LEASE + 1)
     letter = pending(engine)
     assert (letter.reason, letter.fingerprint) == ("worker_lost", fingerprint_of_lost("work"))
+
+
+def test_a_failure_without_a_letter_leaves_the_job_failed(engine: Engine) -> None:
+    first, second = submit_and_claim(engine, "first"), submit_and_claim(engine, "second")
+    assert settle(engine, replace(fail(first), letter=False), fail(second)) == []
+    assert {row(engine, name).state for name in ("first", "second")} == {State.FAILED}
+    assert [letter.job_id for letter in engine.letters.find(PENDING, 9)] == ["second"]
+
+
+@pytest.mark.parametrize("letters", [False, ("crash_loop",)])
+def test_a_lost_worker_opens_no_letter_where_none_is_wanted(engine: Engine, letters: bool | tuple[str, ...]) -> None:
+    submit_and_claim(engine, max_attempts=1)
+    engine.reap(10, now=NOW + LEASE + 1, letters=letters)
+    assert (row(engine).state, row(engine).reason) == (State.FAILED, "worker_lost")
+    assert engine.letters.count(LetterFilter()) == 0
+
+
+def test_the_oldest_records_of_a_status_are_told_first(engine: Engine) -> None:
+    entered = [dead(engine, f"j{number}", at=NOW + number).id for number in range(4)]
+    engine.letters.resolve([entered[1]], "expired", now=LATER)
+    assert engine.letters.oldest("pending", 2) == [entered[0], entered[2]]
+    assert engine.letters.oldest("expired", 9) == [entered[1]]
+    assert engine.letters.oldest("pending", 0) == []
 
 
 def test_unknown_ids_have_no_record(engine: Engine) -> None:

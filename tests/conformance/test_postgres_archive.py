@@ -80,6 +80,35 @@ def test_what_has_no_partition_lands_all_the_same_and_the_doctor_tells(
     assert about_the_archive(engine) == []
 
 
+def test_jobs_leave_the_rest_when_their_partition_can_be_made(
+    engine: PostgresEngine, db: psycopg.Connection[Any]
+) -> None:
+    now = engine.clock.now()
+    engine.prepare()
+    earlier = now - 5 * WEEK
+    for moment in (earlier, now):
+        db.execute(f"CREATE VIEW {table(engine, moment)} AS SELECT 1")
+    engine.archive.add([old(earlier), old(earlier + 1), old(now)], "weekly")
+    engine.archive.prepare(now, "weekly")
+    assert sorted(engine.archive.failures()) == [partition_of(earlier, "weekly"), partition_of(now, "weekly")]
+    engine.archive.prepare(now, "weekly")
+    assert engine.archive.failures() == []  # each is told once
+    assert engine.facts()["partitions_missing"] == 1
+    db.execute(f"DROP VIEW {table(engine, earlier)}")
+    assert engine.archive.prepare(now, "weekly") == [partition_of(earlier, "weekly")]
+    assert {part.name: part.jobs for part in engine.archive.partitions() if part.jobs} == {
+        partition_of(earlier, "weekly"): 2,
+        "rest": 1,
+    }
+    db.execute(f"DROP VIEW {table(engine, now)}")
+    engine.archive.prepare(now, "weekly")
+    assert "rest" not in {part.name for part in engine.archive.partitions()}
+    assert engine.facts()["partitions_missing"] == 0
+    indexes = "SELECT count(*) FROM pg_indexes WHERE schemaname = %s AND tablename = %s"
+    names = [table(engine, now).rpartition(".")[2], "headrace_archive_rest"]
+    assert len({db.execute(indexes, [engine.address.schema, name]).fetchall()[0] for name in names}) == 1
+
+
 def test_the_doctor_tells_if_nobody_makes_partitions_ahead(engine: PostgresEngine) -> None:
     engine.archive.prepare(engine.clock.now() - 10 * WEEK, "weekly")
     [finding] = about_the_archive(engine)

@@ -407,6 +407,10 @@ def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: 
         ]
         told += [Group("schedule.fired", now, "mail", "send"), Group("schedule.skipped", now, "mail", "send")]
         told += [Group("worker.lost", now, worker="w"), Group("dead.resolved", now, "mail", "send")]
+        ends = ("requeued", "permanently_failed", "expired")
+        told += [Group("dead.resolved", now, "mail", "send", data=[{"status": end}]) for end in ends]
+        told += [Group("stale.checked", now, data=[{"stale_dead": 1, "stale_failed": 2}])]
+        told += [Group("stale.failed", now, data=[{"error": "away"}])]
         told += [Group("archive.swept", now, runs=[1500], data=[swept])]
         told += [Group("archive.failed", now, runs=[500], data=[{"partition_failures": 1}])]
         app.engine.events.tell(told)

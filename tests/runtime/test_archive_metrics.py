@@ -8,11 +8,14 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, InvalidJob
-from headrace.app.prometheus import OTHERS, bounded
+from headrace.app.prometheus import bounded
+from headrace.core.archive import partition_of
 from headrace.core.retention import Swept
-from headrace.core.tally import Cell, total
+from headrace.core.tally import OTHERS, Cell, total
+from headrace.engines.postgres.engine import PostgresEngine
 from headrace.runtime.sweeping import Sweeping
 from headrace.testing import VirtualClock, drain
+from tests.support import servers
 
 DAY = 86_400
 
@@ -109,8 +112,7 @@ def test_a_walk_that_fails_is_counted_with_what_it_had_done(
 def test_partitions_that_could_not_be_made_are_counted(
     app: Headrace, clock: VirtualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    facts = app.engine.facts
-    monkeypatch.setattr(app.engine, "facts", lambda: {**facts(), "partitions_missing": 2})
+    monkeypatch.setattr(type(app.hub.archive), "failures", lambda _: ["2026-W46", "2026-W47"])
     walk(app)
     assert app.metrics.value("partition_failures") == 2
 
@@ -165,3 +167,25 @@ def test_only_the_busiest_tasks_have_lines_of_their_own(app: Headrace) -> None:
     assert bounded(jobs, 1000) == jobs
     with pytest.raises(InvalidJob, match="tasks"):
         app.metrics.prometheus(tasks=0)
+
+
+@pytest.mark.engines("postgres")
+def test_a_failed_partition_is_counted_once_and_its_alert_ends_with_its_cause(
+    app: Headrace, url: str, clock: VirtualClock
+) -> None:
+    ripe(app, clock, 5)
+    name = partition_of(app.engine.clock.now() - 8 * DAY * 1000, "weekly").lower().replace("-", "_")
+    taken = f'"{PostgresEngine(url).address.schema}".headrace_archive_{name}'
+    db = servers.postgres_connection(url)
+    db.execute(f"CREATE VIEW {taken} AS SELECT 1")
+    for _ in range(3):
+        app.lifecycle.archive(dry_run=False)
+        clock.advance(120)
+    assert app.metrics.value("partition_failures", window="1d") == 1
+    app.alerts.evaluate()
+    assert "archive_partition" in [alert.rule for alert in app.alerts.active()]
+    db.execute(f"DROP VIEW {taken}")
+    app.lifecycle.archive(dry_run=False)
+    app.alerts.evaluate()
+    assert "archive_partition" not in [alert.rule for alert in app.alerts.active()]
+    assert "rest" not in [partition.name for partition in app.lifecycle.partitions()]

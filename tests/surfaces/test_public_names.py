@@ -128,6 +128,7 @@ PROMISED_ERRORS = {
     "PayloadTooLarge": headrace.InvalidJob,
     "UnknownTask": headrace.InvalidJob,
     "QueueFull": headrace.HeadraceError,
+    "QueueNotEmpty": headrace.HeadraceError,
     "NotFound": KeyError,
     "JobNotFound": headrace.NotFound,
     "FlowNotFound": headrace.JobNotFound,

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from headrace.core.buckets import ALL, EVER, HOUR, MINUTE, TEN_SECONDS
 from headrace.core.folding import Folded, fold, widened
 from headrace.core.pages import Group
-from headrace.core.tally import EMPTY, Cell, total
+from headrace.core.tally import EMPTY, MOST, OTHERS, SUM, Cell, added, total
 
 NOON = 1_700_006_400_000
 
@@ -131,3 +131,15 @@ def test_buckets_begin_at_multiples_of_their_width() -> None:
     assert HOUR.start(NOON + 3_599_999) == NOON
     assert list(MINUTE.starts(NOON + 59_999, NOON + 119_999)) == [NOON, NOON + 60_000]
     assert list(MINUTE.starts(NOON, NOON + 120_000))[-1] == NOON + 120_000
+
+
+def test_a_paper_does_not_grow_with_the_names_of_tasks() -> None:
+    paper: dict[str, Cell] = {}
+    for number in range(5 * MOST):
+        paper = added(paper, {f"task-{number}": Cell(started=1), "task-0": Cell(started=1)})
+    assert len(paper) <= MOST + 2
+    assert (paper["task-0"].started, paper[SUM].started) == (5 * MOST, 10 * MOST - 1)
+    assert paper[OTHERS].started == 10 * MOST - 1 - sum(
+        cell.started for name, cell in paper.items() if name not in (SUM, OTHERS)
+    )
+    assert added({}, {f"task-{number}": Cell(started=1) for number in range(2 * MOST)})[OTHERS].started == MOST

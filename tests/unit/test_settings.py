@@ -244,3 +244,39 @@ def test_what_is_no_queue_name_is_refused(given: Any) -> None:
 def test_a_weight_that_is_no_whole_number_is_refused(given: Any) -> None:
     with pytest.raises(ConfigError, match="queues"):
         parse_queues(given)
+
+
+@pytest.mark.parametrize("url", ["redis://localhost/0", "rediss://h/0", "redis+sentinel://a/m/0", "unix:///r.sock"])
+def test_metrics_are_kept_shorter_in_memory_unless_said(url: str) -> None:
+    told = resolve({"url": url}, {}, {}, "headrace.toml")
+    assert (told.settings.metrics_keep_fine, told.settings.metrics_keep_minutes) == (86_400, 604_800)
+    assert told.origin["metrics_keep_fine"] == "url"
+    said = resolve({"url": url}, {"HEADRACE_METRICS_KEEP_FINE": "none"}, {}, "headrace.toml")
+    assert (said.settings.metrics_keep_fine, said.settings.metrics_keep_minutes) == (None, 604_800)
+    usual = resolve({"url": "sqlite:///x.db"}, {}, {}, "headrace.toml").settings
+    assert (usual.metrics_keep_fine, usual.metrics_keep_minutes) == (604_800, 2_592_000)
+
+
+@pytest.mark.parametrize(
+    ("text", "switch"),
+    [("true", True), ("false", False), ("none", False), ("worker_lost, crash_loop", ("worker_lost", "crash_loop"))],
+)
+def test_dead_letters_are_switched_from_the_environment(text: str, switch: bool | tuple[str, ...]) -> None:
+    assert resolve({}, {"HEADRACE_DEAD_LETTERS": text}, {}, "headrace.toml").settings.dead_letters == switch
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("stale_batch", 0),
+        ("max_requeues", -1),
+        ("priority_boost", 201),
+        ("job_history_size", 0),
+        ("dead_pending_max", 0),
+        ("dead_pending_keep", -1),
+        ("dead_letters", ("typo",)),
+    ],
+)
+def test_a_bound_that_makes_no_sense_is_refused(name: str, value: Any) -> None:
+    with pytest.raises(ConfigError, match=name):
+        resolve({name: value}, {}, {}, "headrace.toml")

@@ -10,7 +10,8 @@ from msgspec import Struct
 class ArchiveRun(Struct, frozen=True, kw_only=True):
     """What a sweep did or, as a dry run, would do: how many jobs it archived, and how many it only deleted.
 
-    `jobs` are the ids of the first 10 000 of them. `seconds` is how long it took.
+    `dead_letters` is how many closed ones it removed, `dead_letters_expired` how many pending ones it closed because
+    nobody looked into them in time. `jobs` are the ids of the first 10 000 of them. `seconds` is how long it took.
     """
 
     dry_run: bool
@@ -19,6 +20,7 @@ class ArchiveRun(Struct, frozen=True, kw_only=True):
     history: int
     steps: int
     dead_letters: int
+    dead_letters_expired: int
     dropped: list[str]
     jobs: list[str]
     seconds: float

@@ -24,7 +24,7 @@ from headrace.errors import ConfigError, InvalidJob, JobNotFound
 from headrace.runtime.departures import Tally
 from headrace.runtime.job import Job
 from headrace.runtime.sweep import Sweep
-from headrace.runtime.sweep_news import tell_sweep
+from headrace.runtime.sweep_news import error_in_words, record_sweep, tell_sweep
 
 _AT_ONCE = 500
 _WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": write_json_lines}
@@ -39,12 +39,10 @@ class Archiving:
 
     def run(self, dry_run: bool) -> ArchiveRun:
         began, tally = time.monotonic(), Tally()
-        sweep = Sweep(self._hub.engine, self._settings, self._hub.archive, self._hub.terms())
-        for _ in sweep.walk(tally, dry_run=dry_run):
-            pass
-        if not dry_run:
-            took = round(1000 * (time.monotonic() - began))
-            tell_sweep(self._hub.engine, self._settings, tally, took)
+        if dry_run:
+            self._walk(tally, dry_run=True)
+        else:
+            self._walk_and_tell(tally)
         return ArchiveRun(
             dry_run=dry_run,
             archived=tally.archived,
@@ -52,10 +50,30 @@ class Archiving:
             history=tally.history,
             steps=tally.steps,
             dead_letters=tally.letters,
+            dead_letters_expired=tally.expired,
             dropped=tally.dropped,
             jobs=sorted(tally.jobs),
             seconds=time.monotonic() - began,
         )
+
+    def _walk(self, tally: Tally, *, dry_run: bool) -> None:
+        for _ in Sweep(self._hub.engine, self._settings, self._hub.archive, self._hub.terms()).walk(
+            tally, dry_run=dry_run
+        ):
+            pass
+
+    def _walk_and_tell(self, tally: Tally) -> None:
+        """As workers do: what was done is recorded and told, also if a part of it failed."""
+        engine, began, error = self._hub.engine, time.monotonic(), None
+        begun_at = engine.clock.now()
+        try:
+            self._walk(tally, dry_run=False)
+        except Exception as failure:
+            error = error_in_words(failure)
+            raise
+        finally:
+            record_sweep(engine, self._settings, tally, begun_at, error=error)
+            tell_sweep(engine, self._settings, tally, round(1000 * (time.monotonic() - began)), error)
 
     def partitions(self) -> list[ArchivePartition]:
         found = [] if self._hub.archive is None else self._hub.archive.partitions()

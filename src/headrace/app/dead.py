@@ -25,8 +25,6 @@ from headrace.app.dead_records import (
 from headrace.app.hub import AppHub
 from headrace.core import codec
 from headrace.core.letters import (
-    MAX_REQUEUES,
-    PRIORITY_BOOST,
     RESOLUTIONS,
     STATUSES,
     LetterFilter,
@@ -40,6 +38,7 @@ from headrace.core.model import DeadRow
 from headrace.core.option_times import check_moment, check_wait
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_text
 from headrace.core.promises import MARK
+from headrace.core.settings import Settings
 from headrace.core.story import Entry, last_words
 from headrace.core.words import short
 from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, InvalidJob, JobNotFound
@@ -55,10 +54,10 @@ _KEPT = 30 * 86_400  # seconds
 class Dead:
     """`app.dead`. The filters are the same everywhere: reason, task, queue, fingerprint, since, until."""
 
-    def __init__(self, hub: AppHub, task_by_name: Callable[[str], Task[..., Any, Any]], max_payload: int) -> None:
+    def __init__(self, hub: AppHub, task_by_name: Callable[[str], Task[..., Any, Any]], settings: Settings) -> None:
         self._hub = hub
         self._task_by_name = task_by_name
-        self._max_payload = max_payload
+        self._settings = settings
 
     # -- looking
 
@@ -110,21 +109,21 @@ class Dead:
         self,
         letter_id: str,
         *,
-        priority_boost: int = PRIORITY_BOOST,
+        priority_boost: int | None = None,
         by: str | None = None,
         note: str | None = None,
         args: Sequence[Any] | None = None,
         kwargs: Mapping[str, Any] | None = None,
-        max_requeues: int = MAX_REQUEUES,
+        max_requeues: int | None = None,
     ) -> RequeueResult:
         """Run the job of a pending dead letter again, with fresh attempts and a higher priority.
 
         `args` and `kwargs` take the place of those it had, and are checked like those of a call. A job that is gone is
         stored anew under its id. One that was requeued `max_requeues` times is not: its record ends as
-        permanently_failed, which the answer tells.
+        permanently_failed, which the answer tells. That limit and the boost are settings, unless they are given.
         """
         row = self._row(letter_id)
-        order = Requeue(row.id, _boost(priority_boost), _count("max_requeues", max_requeues))
+        order = self._order(row.id, priority_boost, max_requeues)
         if args is not None or kwargs is not None:
             payload = self._edited(row, args, kwargs)
             order = replace(order, payload=payload, checksum=codec.checksum(payload))
@@ -146,10 +145,10 @@ class Dead:
         dry_run: bool = False,
         limit: int | None = None,
         rate: str | None = None,
-        priority_boost: int = PRIORITY_BOOST,
+        priority_boost: int | None = None,
         by: str | None = None,
         note: str | None = None,
-        max_requeues: int = MAX_REQUEUES,
+        max_requeues: int | None = None,
         **filters: Any,
     ) -> BulkRequeue:
         """Requeue the pending dead letters that match, newest first and at most `limit` of them.
@@ -161,7 +160,7 @@ class Dead:
         if which == LetterFilter(statuses=("pending",)) and not everything:
             raise InvalidJob("say which dead letters are meant with at least one filter, or everything=True")
         most = _MOST if limit is None else _count("limit", limit, least=1)
-        order = Requeue("", _boost(priority_boost), _count("max_requeues", max_requeues))
+        order = self._order("", priority_boost, max_requeues)
         every = 0.0 if rate is None else _every(rate)
         if dry_run:
             return self._foretell(which, most, order.most)
@@ -179,6 +178,11 @@ class Dead:
         until = moment(now + round(every * (back - 1))) if rate and back else None
         skipped = tally["resolved"] + tally["missing"] + tally["busy"]
         return BulkRequeue(sum(tally.values()), back, tally["used_up"], skipped, False, until)
+
+    def _order(self, letter_id: str, boost: int | None, most: int | None) -> Requeue:
+        boost = self._settings.priority_boost if boost is None else boost
+        most = self._settings.max_requeues if most is None else most
+        return Requeue(letter_id, _boost(boost), _count("max_requeues", most))
 
     def _foretell(self, which: LetterFilter, most: int, max_requeues: int) -> BulkRequeue:
         matched = used_up = 0
@@ -207,7 +211,7 @@ class Dead:
             codec.verify(was.payload, was.checksum)
             had = task.signature.rebuild(*codec.decode_call(self._hub.opened(was.payload, "call", row.task)))
             args, kwargs = (had[0] if args is None else args), (had[1] if kwargs is None else kwargs)
-        payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._max_payload)
+        payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)
         if MARK in payload:
             raise InvalidJob("the result of another job can't be an argument here; give its value")
         return self._hub.sealed(payload, "call", row.task)

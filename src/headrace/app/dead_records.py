@@ -116,6 +116,7 @@ class DeadStats(Struct, frozen=True):
     manually_resolved: int
     permanently_failed: int
     cancelled: int
+    expired: int
     average_requeues: float
     oldest: datetime
     newest: datetime
@@ -214,6 +215,7 @@ def stats_of(tallies: Sequence[LetterTally]) -> list[DeadStats]:
                 counts.get("manually_resolved", 0),
                 counts.get("permanently_failed", 0),
                 counts.get("cancelled", 0),
+                counts.get("expired", 0),
                 sum(tally.requeues for tally in own) / total,
                 moment(min(tally.oldest for tally in own)),
                 moment(max(tally.newest for tally in own)),

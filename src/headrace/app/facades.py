@@ -58,7 +58,7 @@ def dead(app: House) -> Dead:
     """The dead letters of this app's store: jobs that failed for good."""
     from headrace.app.dead import Dead
 
-    return Dead(app.hub, app.task_by_name, app.settings.max_payload)
+    return Dead(app.hub, app.task_by_name, app.settings)
 
 
 def lifecycle(app: House) -> Lifecycles:

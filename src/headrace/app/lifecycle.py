@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
@@ -25,7 +26,7 @@ from headrace.core.settings import Settings
 from headrace.core.staleness import Ages, Finding, everything
 from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
-from headrace.runtime.staleness import BATCH, Survey, apply
+from headrace.runtime.staleness import Survey, apply, record_survey, tell_survey
 from headrace.runtime.task import Task
 from headrace.runtime.twin import twin
 
@@ -147,32 +148,39 @@ class Lifecycles:
         task: str | None = None,
         queue: str | None = None,
         warnings: bool = False,
-        batch_size: int = BATCH,
+        batch_size: int | None = None,
         limit: int | None = None,
     ) -> list[StaleJob]:
         """The jobs that stay too long, those that are over their threshold by most first.
 
         It changes nothing unless `dry_run` is False; then it does what the terms of each job say, `batch_size` of them
-        in a commit, as workers do by themselves every `stale_check` seconds. With `warnings` also those that are nearly
-        stale, to which nothing is done. With `limit` only so many of them, the stalest; all open jobs are looked at
-        all the same.
+        in a commit (the setting `stale_batch` unless it is given), as workers do by themselves every `stale_check`
+        seconds. With `warnings` also those that are nearly stale, to which nothing is done. With `limit` only so many
+        of them, the stalest; all open jobs are looked at all the same.
         """
-        size = check_limit("batch_size", batch_size)
+        size = self._settings.stale_batch if batch_size is None else check_limit("batch_size", batch_size)
         most = None if limit is None else check_limit("limit", limit)
-        found = sorted(self._findings(task, queue, warnings), key=_staleness, reverse=True)[:most]
+        all_found = self._findings(task, queue)
+        if not dry_run and task is queue is None:
+            stale = sum(finding.is_stale for finding in all_found)
+            record_survey(self._hub.engine, stale, len(all_found) - stale)
+        wanted = [finding for finding in all_found if warnings or finding.is_stale]
+        found = sorted(wanted, key=_staleness, reverse=True)[:most]
         applied: dict[str, bool] = {}
-        stale = [finding for finding in found if finding.is_stale] if not dry_run else []
-        for start in range(0, len(stale), size):
-            some = stale[start : start + size]
+        to_do = [finding for finding in found if finding.is_stale] if not dry_run else []
+        for start in range(0, len(to_do), size):
+            some = to_do[start : start + size]
             done = apply(self._hub.engine, some)
             applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
+        ended = Counter[str](one.action for one in to_do if applied[one.job.id] and not one.job.reviewed)
+        tell_survey(self._hub.engine, self._settings, ended)
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
-    def _findings(self, task: str | None, queue: str | None, warnings: bool) -> list[Finding]:
+    def _findings(self, task: str | None, queue: str | None) -> list[Finding]:
         survey = Survey(self._hub.engine, self._settings, self._hub.terms())
         found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
         while not survey.is_over:
-            found |= {finding.job.id: finding for finding in survey.look() if warnings or finding.is_stale}
+            found |= {finding.job.id: finding for finding in survey.look()}
         return [
             finding
             for finding in found.values()

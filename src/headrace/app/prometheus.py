@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from headrace.app.metric_records import MetricsSnapshot
 from headrace.core.histogram import BOUNDS, Histogram
-from headrace.core.tally import Cell, total
+from headrace.core.tally import OTHERS, Cell, total
 from headrace.runtime.metric_reading import Place
 
 _LABELS: Final = ("queue", "task")
@@ -39,9 +39,11 @@ _ARCHIVE: Final = {
     "archive.failed": ("headrace_archive_failures", "Walks over finished jobs that failed."),
     "partitions_created": ("headrace_partitions_created", "Partitions of the archive that were made."),
     "partitions_detached": ("headrace_partitions_detached", "Partitions of the archive that were removed."),
-    "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each time it was tried."),
+    "partition_failures": ("headrace_partition_failures", "Partitions that could not be made, each counted once."),
+    "stale_dead": ("headrace_stale_dead_letters", "Stale jobs that became dead letters."),
+    "stale_failed": ("headrace_stale_failed", "Stale jobs that only failed."),
+    "stale.failed": ("headrace_stale_check_failures", "Checks for stale jobs that failed."),
 }
-OTHERS: Final = "all others"  # no name of a task has a blank
 _BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."
 
 

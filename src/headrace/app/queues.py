@@ -16,7 +16,9 @@ from headrace.core.model import Filter, QueueRow
 from headrace.core.options import check_limit, check_queue
 from headrace.core.regulation import QueueRules
 from headrace.core.rules import changed
-from headrace.core.states import NOT_STARTED, Event, State
+from headrace.core.states import FINAL, NOT_STARTED, OPEN, Event, State
+from headrace.errors import QueueNotEmpty
+from headrace.runtime.deleted_queues import deleted_queues, mark_deleted
 from headrace.runtime.job import Job
 from headrace.runtime.twin import twin
 
@@ -55,6 +57,10 @@ def all_stats(hub: AppHub) -> list[QueueStats]:
         found[depth.state.value] = depth.jobs
         if depth.state is State.PENDING:
             found["oldest_pending"] = to_datetime(depth.oldest)
+    unused = {"paused": False, "rules": QueueRules()}
+    for name in deleted_queues(hub.engine):
+        if counts.get(name) == unused:
+            del counts[name]
     now = hub.clock.now()
     alive = [worker for worker in hub.engine.desk.workers() if not worker.is_silent(now)]
     for name, found in counts.items():
@@ -103,6 +109,25 @@ class Queue:
         states = tuple(sorted(NOT_STARTED))
         return len(self._hub.move(Filter(queue=self.name, states=states), Event.DELETE))
 
+    def delete(self) -> int:
+        """Take the queue off every list, with its rules and its finished jobs; how many of these there were.
+
+        QueueNotEmpty, and nothing is changed, while it has jobs that are not finished. It comes back by use.
+        """
+        desk, row = self._hub.engine.desk, self._row()
+        if jobs := desk.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
+            raise QueueNotEmpty(self.name, jobs)
+        gone = len(self._hub.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Event.DELETE))
+        if row is None:
+            return gone
+        mark_deleted(self._hub.engine, self.name)
+        if row.paused:
+            desk.pause_queue(self.name, False)
+        if row.rules:
+            desk.rule_queue(self.name, QueueRules())
+        self._hub.engine.upkeep.order_terms("queue", self.name, None)
+        return gone
+
     def pause(self) -> None:
         """Let no worker take jobs from this queue; those that run, or were fetched a moment before, go on."""
         self._hub.engine.desk.pause_queue(self.name, True)
@@ -144,6 +169,7 @@ class Queue:
     alength = twin(length)
     apeek = twin(peek)
     aclear = twin(clear)
+    adelete = twin(delete)
     apause = twin(pause)
     aresume = twin(resume)
     aconfigure = twin(configure)

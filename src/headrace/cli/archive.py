@@ -159,6 +159,8 @@ def partitions(session: Session, as_json: bool) -> None:
 def _in_words(run: ArchiveRun) -> str:
     would = "would be " if run.dry_run else ""
     parts = [f"{_jobs(run.archived)} {would}archived", f"{run.deleted} {would}deleted"]
+    if run.dead_letters_expired:
+        parts.append(f"{run.dead_letters_expired} dead letters {would}closed: nobody looked into them in time")
     if run.dead_letters:
         parts.append(f"{run.dead_letters} dead letters {would}removed")
     if run.dropped:

@@ -34,7 +34,7 @@ _GROUP_COLUMNS = (
     Column("LAST", right=True),
     Column("ERROR", least=12),
 )
-_STATS = ("total", "pending", "requeued", "manually_resolved", "permanently_failed", "cancelled")
+_STATS = ("total", "pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired")
 
 
 def _limit(function: Any) -> Any:

@@ -60,8 +60,8 @@ def _signed(function: F) -> F:
 @click.option("--all", "everything", is_flag=True, help="All that are pending.")
 @click.option("--limit", "-n", type=click.IntRange(1), help="At most so many, newest first.")
 @click.option("--rate", metavar="RATE", help="Spread their starts, such as 10/s.")
-@click.option("--boost", type=int, default=10, show_default=True, help="How much their priority is raised.")
-@click.option("--max-requeues", type=click.IntRange(0), default=3, show_default=True, help="How often a job may.")
+@click.option("--boost", type=int, help="How much their priority is raised, if not by the setting.")
+@click.option("--max-requeues", type=click.IntRange(0), help="How often a job may, if not by the setting.")
 @click.option("--args", "arguments", metavar="JSON", help="With ID: other arguments, such as '[1, 2]'.")
 @click.option("--kwargs", metavar="JSON", help="With ID: other named arguments, such as '{\"to\": 1}'.")
 @_signed
@@ -77,8 +77,8 @@ def requeue(
     everything: bool,
     limit: int | None,
     rate: str | None,
-    boost: int,
-    max_requeues: int,
+    boost: int | None,
+    max_requeues: int | None,
     arguments: str | None,
     kwargs: str | None,
     dry_run: bool,

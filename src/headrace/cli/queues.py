@@ -252,3 +252,26 @@ def clear(session: Session, name: str, yes: bool, as_json: bool) -> None:
         print_json({"queue": name, "deleted": deleted})
     else:
         say(f"{deleted} jobs deleted from queue {name}")
+
+
+@queues.command("delete", epilog=example("headrace queues delete tpyo"))
+@click.argument("name")
+@yes_option
+@as_json_option
+@shared
+@click.pass_obj
+def delete(session: Session, name: str, yes: bool, as_json: bool) -> None:
+    """Take a queue off every list, with its rules and its finished jobs. It comes back by use.
+
+    A queue with jobs that are not finished is left alone: clear it first.
+    """
+    queue = session.store().queue(name)
+    if not yes:
+        stats = queue.stats()
+        count = stats.completed + stats.failed + stats.cancelled
+        confirm(f"delete queue {name}, its rules and its {count} finished jobs")
+    deleted = queue.delete()
+    if as_json:
+        print_json({"queue": name, "deleted": deleted})
+    else:
+        say(f"queue {name} is deleted, and {deleted} finished jobs with it")

@@ -47,7 +47,7 @@ class Counts:
             "archived": count("archived", "Jobs that were archived."),
             "partitions_created": partitions("created", "Partitions of the archive that were made."),
             "partitions_detached": partitions("detached", "Partitions of the archive that were removed."),
-            "partition_failures": partitions("failures", "Partitions that could not be made, each time it was tried."),
+            "partition_failures": partitions("failures", "Partitions that could not be made, each counted once."),
         }
         self._sweep = times("archive.duration", "How long walks over finished jobs took that found some.")
         self._sweep_failures = meter.create_counter(

@@ -23,6 +23,9 @@ _OTHER = {
     "schedules_missed": "schedule.skipped",
     "dead_entered": "dead.entered",
     "dead_resolved": "dead.resolved",
+    "dead_requeued": "dead.requeued",
+    "dead_permanent": "dead.permanently_failed",
+    "dead_expired": "dead.expired",
     "stalled": "job.stalled",
     "workers_lost": "worker.lost",
 }
@@ -36,6 +39,9 @@ _SWEPT = {
     "partitions_created": "partitions_created",
     "partitions_detached": "partitions_detached",
     "partition_failures": "partition_failures",
+    "stale_dead": "stale_dead",
+    "stale_failed": "stale_failed",
+    "stale_failures": "stale.failed",
 }
 OF_ARCHIVE: Final = (*_SWEPT, *(f"archive_{how}" for how in _HOW))
 TALLIED: Final = (*COUNTS, *RATES, "error_rate", *DURATIONS, *_OTHER, "schedule_misses", *OF_ARCHIVE)

@@ -27,8 +27,9 @@ _FIELDS: Final = {
 }
 _UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
 
-# What a walk over finished jobs has done, which is counted by itself: it is of no job.
+# What a walk over finished jobs, or over stale ones, has done, which is counted by itself: it is of no job.
 SWEPT: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
+STALE: Final = ("stale_dead", "stale_failed", "stale_reviewed")
 
 Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
 Folded = dict[tuple[int, Place], Cell]  # by the beginning of the bucket
@@ -77,12 +78,15 @@ def fold(groups: Iterable[Group]) -> Folded:
     folded: Folded = {}
     heaps: defaultdict[tuple[int, str, str, str], _Heap] = defaultdict(_Heap)
     for group in groups:
-        if group.type.startswith("archive."):
+        if group.type.startswith(("archive.", "stale.")):
             add(folded, {(TEN_SECONDS.start(group.at), ("a", "", "")): _sweep(group)})
         elif group.type not in _UNCOUNTED:
             kind, place = _counted_as(group), _place_of(group)
             for start, count, waits, runs in _by_bucket(group):
                 heaps[(start, *place)].add(kind, count * _weight(group), waits, runs)
+            if group.type == "dead.resolved":  # and by what became of it
+                ends = Counter(f"dead.{told.get('status')}" for told in group.data)
+                heaps[(TEN_SECONDS.start(group.at), *place)].counts.update(ends)
     for (start, queue, task, worker), heap in heaps.items():
         cell = heap.cell()
         add(folded, {(start, ("q", queue, task)): cell})
@@ -92,9 +96,9 @@ def fold(groups: Iterable[Group]) -> Folded:
 
 
 def _sweep(group: Group) -> Cell:
-    """A walk: how long it took, and how many jobs and partitions it was about."""
+    """A walk: how long one over finished jobs took, and how many jobs and partitions it was about."""
     told = group.data[0] if group.data else {}
-    counts = {name: int(told[name]) for name in SWEPT if told.get(name)}
+    counts = {name: int(told[name]) for name in (*SWEPT, *STALE) if told.get(name)}
     return Cell(run=Histogram.of(group.runs), other={group.type: 1, **counts})
 
 

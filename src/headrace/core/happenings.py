@@ -23,7 +23,7 @@ TYPES = (
     *("job.released", "job.amended", "job.lease_lost", "job.removed", "job.dependencies_met"),
     *("queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.lost", "worker.error"),
     *("schedule.fired", "schedule.skipped", "dead.entered", "dead.resolved", "alert.raised", "alert.cleared"),
-    *("archive.swept", "archive.failed"),
+    *("archive.swept", "archive.failed", "stale.checked", "stale.failed"),
 )
 _KINDS = tuple(dict.fromkeys(name.partition(".")[0] for name in TYPES))
 _LAST = 2**63 - 1  # of any store: there a greater number is an error

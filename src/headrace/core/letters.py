@@ -6,6 +6,7 @@ hexadecimal digits of milliseconds, so that ids sort by time and a span of time 
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -15,11 +16,17 @@ from headrace.core.model import DeadRow, Filing, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from headrace.core.states import Event, State
 
-Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled"]
+Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired"]
 STATUSES: tuple[Status, ...] = get_args(Status)
-# What a record may end as by the word of a person; the others are ends of a requeue.
+# What a record may end as by the word of a person; the others are ends of a requeue, or of its time on the desk.
 RESOLUTIONS: tuple[Status, ...] = ("manually_resolved", "permanently_failed", "cancelled")
 REQUEUABLE = frozenset({State.FAILED, State.CANCELLED})
+# Why a job fails for good, which a switch of the settings may name.
+REASONS = (
+    *("attempts_used_up", "permanent_error", "worker_lost", "crash_loop", "staleness_timeout"),
+    *("corrupt_payload", "corrupt_options", "broken_backoff", "unstorable_outcome"),
+    *("parent_result_missing", "parent_result_unfit"),
+)
 MAX_REQUEUES = 3
 PRIORITY_BOOST = 10
 
@@ -174,6 +181,16 @@ def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> s
 def id_at(moment: int) -> str:
     """What every id of a record that is entered at this time, or later, is not below."""
     return f"{max(moment, 0):012x}"
+
+
+def opens_letter(switch: bool | Collection[str], reason: str | None) -> bool:
+    """Whether a job that fails for this reason gets a dead letter, by the setting `dead_letters`."""
+    return switch if isinstance(switch, bool) else reason in switch
+
+
+def moment_of(letter_id: str) -> int:
+    """When the record of this id was entered."""
+    return int(letter_id[:12], 16)
 
 
 def bounds(which: LetterFilter) -> tuple[str, str]:

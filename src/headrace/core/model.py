@@ -122,7 +122,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
 
     A quiet outcome leaves no history: nothing happened but that the job was fetched and given back. One that `awaits`
     an event is pending at once if that event, by its number, has come meanwhile. What a success has `spawned` is stored
-    with its `bonds` in the same commit, or not at all.
+    with its `bonds` in the same commit, or not at all. A failure opens a dead letter unless `letter` is False.
     """
 
     id: str
@@ -146,6 +146,7 @@ class Outcome(Struct, frozen=True, array_like=True, gc=False):
     spawned: tuple[NewJob, ...] = ()
     bonds: tuple[Bond, ...] = ()
     fingerprint: str = ""
+    letter: bool = True
 
 
 class Note(Struct, frozen=True, array_like=True):
@@ -377,8 +378,7 @@ class Parcel(Struct, frozen=True, array_like=True):
 class Notice(Struct, frozen=True):
     """What hangs at the door of a store while its jobs are carried over, and afterwards.
 
-    At a store that has `moved` nobody enqueues any more; at either nobody claims. `other` is the other store, without
-    its password.
+    Nobody claims at either, and at one that has `moved` nobody enqueues. `other` is the other, without its password.
     """
 
     kind: Literal["moved", "arriving"]

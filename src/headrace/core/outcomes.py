@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
 from headrace.core.fingerprint import fingerprint
+from headrace.core.letters import opens_letter
 from headrace.core.model import Claim, ErrorInfo, Lease, Outcome
 from headrace.core.states import Event, State
 
@@ -51,6 +56,18 @@ def fail(claim: Claim | Lease, reason: str, error: ErrorInfo | None, max_attempt
         error_traceback=error.traceback if error else None,
         fingerprint=fingerprint(claim.task if isinstance(claim, Claim) else "", error, reason),
     )
+
+
+def lettered(outcomes: list[Outcome], switch: bool | Collection[str]) -> list[Outcome]:
+    """The same, but that failures open dead letters only as the setting `dead_letters` says."""
+    if switch is True:
+        return outcomes
+    return [
+        replace(outcome, letter=False)
+        if outcome.event is Event.FAIL and not opens_letter(switch, outcome.reason)
+        else outcome
+        for outcome in outcomes
+    ]
 
 
 def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:

@@ -75,12 +75,17 @@ def removal_of(job: Finished, terms: Terms) -> bool | int:
     return False if said is UNSET else said
 
 
+def goes_at_once(job: Finished, terms: Terms, newer: int) -> bool:
+    """Whether the job is to go as soon as it is over. `newer` is how many of its task in its queue ended later."""
+    removal = removal_of(job, terms)
+    return removal is True or (removal is not False and newer >= removal)
+
+
 def kept_until(job: Finished, terms: Terms, newer: int = 0) -> int | None:
     """When the job may leave the store, None for never. `newer` is how many of its task in its queue ended later."""
     keep = getattr(terms, _KEEPS[job.state])
     until = None if keep is None or keep is UNSET else job.finished_at + keep
-    removal = removal_of(job, terms)
-    if removal is True or (removal is not False and newer >= removal):
+    if goes_at_once(job, terms, newer):
         at_once = job.finished_at + GRACE
         until = at_once if until is None else min(until, at_once)
     if until is not None and job.keyed:
@@ -95,8 +100,16 @@ def fate(job: Finished, terms: Terms, now: int, archived_since: int | None, newe
     dropped again. None says that there is no archive.
     """
     until = kept_until(job, terms, newer)
-    if job.held or until is None or until > now:
-        return "keep"
+    return "keep" if job.held or until is None or until > now else way_out(job, terms, archived_since)
+
+
+def may_go_early(job: Finished, now: int) -> bool:
+    """Whether the job may leave ahead of its time, where there is no room for it."""
+    return not job.held and job.finished_at + (KEYS_HOLD if job.keyed else GRACE) <= now
+
+
+def way_out(job: Finished, terms: Terms, archived_since: int | None) -> Fate:
+    """Where a job goes that leaves the store; see `fate`."""
     archives = terms.archive is not False and archived_since is not None and job.finished_at >= archived_since
     return "archive" if archives else "delete"
 

@@ -7,7 +7,6 @@ environment nor files; it is handed what was found there.
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from math import inf
 from typing import Any, Literal, get_args
@@ -18,6 +17,8 @@ from headrace.core import networks
 from headrace.core.access import Credential, credentials
 from headrace.core.archive import Interval
 from headrace.core.care import TENDINGS, Tending
+from headrace.core.implied import implied
+from headrace.core.letters import MAX_REQUEUES, PRIORITY_BOOST, REASONS
 from headrace.core.lifecycle import OnStale
 from headrace.core.options import check_capabilities
 from headrace.core.queue_weights import Queues, parse_queues
@@ -25,6 +26,20 @@ from headrace.core.regulation import Strategy
 from headrace.core.retry import LONGEST_LIMIT, BackoffKind, Retry
 from headrace.core.rota import Order
 from headrace.core.seal import complaint, names_of
+from headrace.core.setting_checks import (
+    LONGEST,
+    are_channels,
+    are_reasons,
+    is_at_least,
+    is_kept,
+    is_local,
+    is_path,
+    is_pause,
+    is_span,
+    is_sql,
+    is_time,
+    weighted,
+)
 from headrace.core.urls import redacted_url
 from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
@@ -61,10 +76,16 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     auto_migrate: bool = True
     spool: str | None = None
     spool_limit: int = 100_000
+    dead_letters: bool | tuple[str, ...] = True
+    max_requeues: int = MAX_REQUEUES
+    priority_boost: int = PRIORITY_BOOST
     dead_requeue_after: float | None = None
     dead_requeue_factor: float = 2.0
     dead_requeue_limit: int = 2
+    staleness: Literal["review", "enforce"] = "review"
     stale_check: float | None = 300.0
+    stale_batch: int = 100
+    stale_dry_run: bool = False
     stale_scheduled: float | None = 86_400.0
     stale_waiting: float | None = 3600.0
     stale_pending: float | None = 86_400.0
@@ -81,7 +102,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     archive_partition: Interval = "weekly"
     archive_keep: float | None = 15_552_000.0
     archive_check: float | None = 60.0
+    job_history_size: int | None = None
     dead_keep: float | None = 2_592_000.0
+    dead_pending_keep: float | None = 15_552_000.0
+    dead_pending_max: int | None = 100_000
     maintenance: tuple[Tending, ...] = TENDINGS
     history_limit: int | None = 1000
     log_limit: int | None = 10_000
@@ -153,15 +177,13 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         return f"Settings({', '.join(f'{name}={value!r}' for name, value in self.shown().items())})"
 
 
-_CHANNEL = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}=(?:(?:slack|webhook)\+https?|smtps?)://\S+")
 _SECRET = ("encryption_keys", "alert_channels", *SECRETS)
 _NETWORKS = ("webhook_networks", "web_trusted_proxies")
 _UNSHOWN = (*_SECRET, "url", "archive_url")
 _RETRY = ("limit", "backoff", "base", "factor", "cap", "jitter")
 _RETRY_NUMBERS = ("retry_base", "retry_factor", "retry_cap")
-_LONGEST = 100 * 366 * 86_400
 _METRICS = tuple(f"metrics_keep_{what}" for what in ("fine", "minutes", "hours"))
-_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", *_METRICS)
+_KEPT = ("keep_completed", "keep_failed", "keep_cancelled", "archive_keep", "dead_keep", "dead_pending_keep", *_METRICS)
 _STALE = tuple(f"stale_{what}" for what in ("scheduled", "waiting", "pending", "retrying", "running", "age"))
 
 
@@ -180,82 +202,48 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"max_payload: {s.max_payload} must be at least 1024 bytes", s.max_payload >= 1024),
         (f"max_jobs: {s.max_jobs} must be at least 1", s.max_jobs is None or s.max_jobs >= 1),
         (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
-        ("queues: give at least one queue with a weight of 1 or more", _weighted(s.queues)),
-        (f"spool: {s.spool!r} should be the path of a file", s.spool is None or _is_path(s.spool)),
-        ("spool: only for a server (postgresql, redis); a local store is never away", _may_spool(s)),
+        ("queues: give at least one queue with a weight of 1 or more", weighted(s.queues)),
+        (f"spool: {s.spool!r} should be the path of a file", s.spool is None or is_path(s.spool)),
+        (
+            "spool: only for a server (postgresql, redis); a local store is never away",
+            s.spool is None or not is_local(s.url),
+        ),
         (f"spool_limit: {s.spool_limit} must be at least 1", s.spool_limit >= 1),
-        (f"dead_requeue_after: {s.dead_requeue_after} must be positive, or none", _is_time(s.dead_requeue_after)),
+        (f"dead_requeue_after: {s.dead_requeue_after} must be positive, or none", is_time(s.dead_requeue_after)),
         (f"dead_requeue_factor: {s.dead_requeue_factor:g} must be from 1 to 100", 1 <= s.dead_requeue_factor <= 100),
-        (f"history_limit: {s.history_limit} must be at least 20, or none", _is_at_least(20, s.history_limit)),
-        (f"log_limit: {s.log_limit} must be at least 20, or none", _is_at_least(20, s.log_limit)),
-        (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", _is_at_least(1, s.max_size)),
-        (f"events_keep: {s.events_keep:g} must be at least 1 second", 1 <= s.events_keep <= _LONGEST),
+        (f"history_limit: {s.history_limit} must be at least 20, or none", is_at_least(20, s.history_limit)),
+        (f"log_limit: {s.log_limit} must be at least 20, or none", is_at_least(20, s.log_limit)),
+        (f"max_size: {s.max_size} must be at least 1 (megabyte), or none", is_at_least(1, s.max_size)),
+        (f"events_keep: {s.events_keep:g} must be at least 1 second", 1 <= s.events_keep <= LONGEST),
         (f"events_limit: {s.events_limit} must be at least 1000 events", s.events_limit >= 1000),
+        (f"dead_letters: name reasons out of {', '.join(REASONS)}", are_reasons(s.dead_letters)),
+        (f"max_requeues: {s.max_requeues} must be 0 or more", s.max_requeues >= 0),
+        (f"priority_boost: {s.priority_boost} must be from -200 to 200", -200 <= s.priority_boost <= 200),
+        (f"stale_batch: {s.stale_batch} must be from 1 to 10000 jobs", 1 <= s.stale_batch <= 10_000),
+        (f"job_history_size: {s.job_history_size} must be at least 1, or none", is_at_least(1, s.job_history_size)),
+        (f"dead_pending_max: {s.dead_pending_max} must be at least 1, or none", is_at_least(1, s.dead_pending_max)),
         (f"dead_requeue_limit: {s.dead_requeue_limit} must be from 1 to 20", 1 <= s.dead_requeue_limit <= 20),
-        (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", _is_pause(s.stale_check)),
-        *((f"{name}: {getattr(s, name)} must be positive, or none", _is_span(getattr(s, name))) for name in _STALE),
+        (f"stale_check: {s.stale_check} must be at least 0.1 seconds, or none", is_pause(s.stale_check)),
+        *((f"{name}: {getattr(s, name)} must be positive, or none", is_span(getattr(s, name))) for name in _STALE),
         (f"max_crashes: {s.max_crashes} must be at least 1, or none", s.max_crashes is None or s.max_crashes >= 1),
-        (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", _is_pause(s.archive_check)),
-        ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", _is_sql(s.archive_url)),
-        *((f"{name}: {getattr(s, name)} must be 0 or more, or none", _is_kept(getattr(s, name))) for name in _KEPT),
-        (f"alert_check: {s.alert_check} must be at least 0.1 seconds, or none", _is_pause(s.alert_check)),
-        (f"alert_keep: {s.alert_keep} must be positive", _is_span(s.alert_keep)),
-        ("alert_channels: write NAME=URL with slack+https://, webhook+https:// or smtp://", _are_channels(s)),
+        (f"archive_check: {s.archive_check} must be at least 0.1 seconds, or none", is_pause(s.archive_check)),
+        ("archive_url: name a store in SQL: sqlite:///file.db or postgresql://…", is_sql(s.archive_url)),
+        *((f"{name}: {getattr(s, name)} must be 0 or more, or none", is_kept(getattr(s, name))) for name in _KEPT),
+        (f"alert_check: {s.alert_check} must be at least 0.1 seconds, or none", is_pause(s.alert_check)),
+        (f"alert_keep: {s.alert_keep} must be positive", is_span(s.alert_keep)),
+        (
+            "alert_channels: write NAME=URL with slack+https://, webhook+https:// or smtp://",
+            are_channels(s.alert_channels),
+        ),
         (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
         (f"web_port: {s.web_port} must be from 0 to 65535", 0 <= s.web_port <= 65_535),
-        (f"web_rate: {s.web_rate} must be at least 1 (request a second), or none", _is_at_least(1, s.web_rate)),
+        (f"web_rate: {s.web_rate} must be at least 1 (request a second), or none", is_at_least(1, s.web_rate)),
         (f"web_max_body: {s.web_max_body} must be at least 1024 bytes", s.web_max_body >= 1024),
     ]
 
 
-def _weighted(queues: Queues | None) -> bool:
-    return queues is None or (bool(queues) and all(weight >= 1 for weight in queues.values()))
-
-
-def _are_channels(s: Settings) -> bool:
-    return all(_CHANNEL.fullmatch(text) for text in s.alert_channels)
-
-
-def _is_time(seconds: float | None) -> bool:
-    return seconds is None or 0 < seconds <= 366 * 86_400
-
-
-def _is_pause(seconds: float | None) -> bool:
-    return not seconds or 0.1 <= seconds <= 366 * 86_400
-
-
-def _is_span(seconds: float | None) -> bool:
-    return seconds is None or 0.001 <= seconds <= _LONGEST
-
-
-def _is_kept(seconds: float | None) -> bool:
-    return seconds is None or 0 <= seconds <= _LONGEST
-
-
-def _is_at_least(least: int, value: float | None) -> bool:
-    return value is None or value >= least
-
-
-def _is_path(text: str) -> bool:
-    return bool(text.strip()) and "\0" not in text and "://" not in text
-
-
-def _may_spool(s: Settings) -> bool:
-    return s.spool is None or not _is_local(s.url)
-
-
-def _is_sql(url: str | None) -> bool:
-    return url is None or url.lower().startswith(("sqlite:", "postgresql:", "postgres:"))
-
-
-def _is_local(url: object) -> bool:
-    return str(url).lower().startswith(("sqlite:", "memory:"))
-
-
 _ARE_NONE = (
-    "timeout",
-    "max_jobs",
-    "max_memory",
+    *("timeout", "max_jobs", "max_memory", "job_history_size", "dead_pending_max"),
     "spool",
     "strategy",
     "dead_requeue_after",
@@ -272,6 +260,7 @@ _ARE_NONE = (
 )
 _MAY_BE_NONE = (*_ARE_NONE, *_STALE, *_KEPT)
 _LISTS = (
+    "dead_letters",
     "importable",
     "capabilities",
     "maintenance",
@@ -284,6 +273,7 @@ _LISTS = (
 )
 _MAY_BE_EMPTY = ("maintenance", *_NETWORKS)
 NAMES = Settings.__struct_fields__
+_SWITCH = {"true": True, "1": True, "false": False, "0": False, "none": False}
 _NOT_SETTINGS = ("HEADRACE_TEST_", "HEADRACE_DEBUG")  # for the test suite; for the command line's tracebacks
 _TYPES: dict[str, Any] = {field.name: field.type for field in msgspec.structs.fields(Settings)}
 
@@ -313,13 +303,15 @@ def resolve(
     origin: dict[str, str] = {}
     for place in (_in_file(file, file_name), _in_environment(environment), _in_arguments(arguments)):
         nearer = {name: _converted(name, value, where) for name, (value, where, _) in place.items()}
-        if _is_local(nearer.get("url", "")) and "spool" not in nearer:
+        if is_local(nearer.get("url", "")) and "spool" not in nearer:
             values.pop("spool", None)
             origin.pop("spool", None)
         values |= nearer
         origin |= {name: found for name, (_, _, found) in place.items()}
     if values.get("concurrency") == AUTO:
         values["concurrency"] = cpus
+    for name, (value, found) in implied(values).items():
+        values[name], origin[name] = value, found
     return Found(Settings(**values), origin)
 
 
@@ -357,6 +349,8 @@ def _converted(name: str, value: Any, where: str) -> Any:
         return ()
     if isinstance(value, str) and value.lower() in ("none", "") and name in _MAY_BE_NONE:
         return None
+    if name == "dead_letters" and isinstance(value, str) and value.lower() in _SWITCH:
+        return _SWITCH[value.lower()]
     if name in _LISTS and isinstance(value, str):
         value = [part.strip() for part in value.split(",") if part.strip()]
     try:

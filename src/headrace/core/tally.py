@@ -63,16 +63,23 @@ def add(into: dict[K, Cell], more: Mapping[K, Cell]) -> dict[K, Cell]:
 
 
 SUM: Final = " "  # no task and no worker is called so
+OTHERS: Final = "all others"  # nor so
 MANY: Final = 8
+MOST: Final = 200  # cells of one paper that have names of their own
 
 
 def added(before: dict[str, Cell], fresh: Mapping[str, Cell]) -> dict[str, Cell]:
     """The cells of a paper with more of them. Where they are many, their sum is one of them, under SUM.
 
-    So who wants the sum of a queue with a thousand tasks has one cell to read.
+    So who wants the sum of a queue with many tasks has one cell to read. Names beyond the first MOST are counted
+    together, under OTHERS: a paper does not grow with what tasks are called.
     """
     known = before.get(SUM)
-    after = add(before, fresh)
+    new = [name for name in fresh if name not in before]
+    beyond = set(new[max(MOST - len(before), 0) :])
+    after = add(before, {name: cell for name, cell in fresh.items() if name not in beyond})
+    if beyond:
+        add(after, {OTHERS: total(fresh[name] for name in beyond)})
     if known is not None:
         after[SUM] = known.plus(total(fresh.values()))
     elif len(after) >= MANY:

@@ -48,8 +48,13 @@ class Archive(Protocol):
     def prepare(self, now: int, interval: Interval) -> list[str]:
         """Make the partitions of this time and of the two after it, where they are missing; the names of new ones.
 
-        One that can't be made is logged and told by `Engine.check`; rows for it land all the same.
+        One that can't be made is logged and told by `Engine.check`; rows for it land all the same, and move into it
+        when a later call can make it.
         """
+        ...
+
+    def failures(self) -> list[str]:
+        """The partitions that could not be made since this was last asked; each is told once until it is made."""
         ...
 
     def drop(self, before: int) -> list[str]:

@@ -24,6 +24,10 @@ class Letters(Protocol):
         """Matching records, newest first; with `before`, those older than the record of this id."""
         ...
 
+    def oldest(self, status: Status, limit: int) -> list[str]:
+        """The ids of the first records of this status, in the order of their entry."""
+        ...
+
     def count(self, which: LetterFilter) -> int:
         """How many records match."""
         ...

@@ -135,13 +135,20 @@ class HotEngine(Protocol):
         ...
 
     def reap(
-        self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False
+        self,
+        limit: int,
+        max_crashes: int | None = None,
+        now: int | None = None,
+        *,
+        alive: bool = False,
+        letters: bool | Collection[str] = True,
     ) -> list[Reaped]:
         """Take jobs from workers that died or let their lease run out.
 
         A begun attempt is spent: the job retries at once, or fails as `worker_lost` when none is left. With the
         `max_crashes`th worker that is lost under it, it fails as `crash_loop`, whatever is left, and its dead letter
-        names these workers. A job that was only fetched ahead by a worker known to be dead gets its attempt back.
+        names these workers; `letters` are the reasons that open one. A job that was only fetched ahead by a worker
+        known to be dead gets its attempt back.
         With `alive` every lease ends now, and what the workers bring later is refused.
 
         At a store where jobs still arrive nothing is taken, and no worker with jobs is forgotten, until all are there.

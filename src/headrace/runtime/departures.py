@@ -31,16 +31,17 @@ class Tally(Struct):
     archived: int = 0
     deleted: int = 0
     letters: int = 0
+    expired: int = 0  # dead letters
     history: int = 0
     steps: int = 0
     dropped: list[str] = []
     prepared: list[str] = []
-    unprepared: int = 0  # partitions that are missing all the same
+    unprepared: int = 0  # partitions that could not be made, each counted once
     jobs: list[str] = []  # the ids of the first of them
 
     @property
     def anything(self) -> bool:
-        return bool(self.archived or self.deleted or self.letters or self.dropped)
+        return bool(self.archived or self.deleted or self.letters or self.expired or self.dropped)
 
     def count(self, archived: Collection[str], deleted: Collection[str]) -> None:
         self.archived += len(archived)
@@ -69,17 +70,19 @@ class Departures:
         self._interval = interval
         self._size = 50
         self._waiting: list[_Leaving] = []
+        self.errors: list[Exception] = []  # of the archive: the first one keeps those in the store that are for it
 
     def forget(self) -> None:
         """Begin anew: nobody of those that wait has left."""
-        self._waiting = []
+        self._waiting, self.errors = [], []
 
     def collect(self, ripe: Sequence[tuple[Finished, Fate]], tally: Tally) -> Iterator[None]:
         """Have these leave, at once or with the next ones; yields after each piece."""
         while ripe:
             part, ripe = ripe[: self._size], ripe[self._size :]
             self._waiting += [_Leaving(job.id, job.version) for job, fate in part if fate == "delete"]
-            if archiving := [job for job, fate in part if fate == "archive"]:
+            archiving = [job for job, fate in part if fate == "archive" and not self.errors]
+            if archiving:
                 with _Timed(self):
                     self._waiting += self._packed(archiving)
                 yield
@@ -91,7 +94,11 @@ class Departures:
         """All that wait leave now: into the archive first, and when they are safe there, out of the store."""
         waiting, self._waiting = self._waiting, []
         if self._archive is not None and (rows := [one.row for one in waiting if one.row is not None]):
-            self._archive.add(rows, self._interval, {one.id for one in waiting if one.again})
+            try:
+                self._archive.add(rows, self._interval, {one.id for one in waiting if one.again})
+            except Exception as error:
+                self.errors.append(error)
+                waiting = [one for one in waiting if one.row is None]
             yield
         while waiting:
             part, waiting = waiting[: self._size], waiting[self._size :]

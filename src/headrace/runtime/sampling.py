@@ -18,6 +18,7 @@ from headrace.core.gauges import STORE, Gauges, Sample, as_gauges, sample_of_job
 from headrace.core.letters import LetterFilter
 from headrace.core.shelf import Paper
 from headrace.engines.protocol import Engine
+from headrace.runtime.deleted_queues import deleted_queues
 from headrace.runtime.staleness import last_survey
 
 # Times as long as it took that is rested: a fiftieth of a core at most. Who waits for an answer rather takes one that
@@ -69,7 +70,8 @@ class Sampler:
 
     def _read(self, now: int) -> Sample:
         desk, strain = self._engine.desk, self._engine.care.strain(now)
-        queues = [row.name for row in desk.queues()]
+        gone = deleted_queues(self._engine)
+        queues = [row.name for row in desk.queues() if row.name not in gone]
         sample = sample_of_jobs(desk.depths(open_only=True), desk.workers(), queues, now)
         sample[STORE]["dead"] = self._engine.letters.count(_PENDING)
         sample[STORE]["store_bytes"] = strain.size

@@ -10,21 +10,23 @@ import contextlib
 import logging
 import random
 from collections import Counter
+from collections.abc import Callable, Mapping
 
 import msgspec
 from msgspec import Struct, structs
 
+from headrace.core.letters import opens_letter
 from headrace.core.lifecycle import TermsBook, TermsRow
+from headrace.core.pages import Group
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
-from headrace.core.staleness import Finding, judgment, verdict, watch
+from headrace.core.staleness import REASON, Finding, judgment, verdict, watch
 from headrace.core.words import why
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.keeper")
 
-BATCH = 100  # judgments of one commit
 _LOOKS = 2000  # jobs of one look: some ten milliseconds, most of them where nearly all are stale
 _FIRST_AT_MOST = 60.0  # seconds
 _SURVEY = "~survey"
@@ -46,7 +48,10 @@ def last_survey(engine: Engine) -> Surveyed | None:
 
 
 class Survey:
-    """One walk through all open jobs, by these terms, or by those of the store as they were at its beginning."""
+    """One walk through all open jobs, by these terms, or by those of the store as they were at its beginning.
+
+    Where staleness opens no dead letters, jobs that would have one only fail.
+    """
 
     def __init__(self, engine: Engine, settings: Settings, rows: list[TermsRow] | None = None) -> None:
         rows = engine.upkeep.terms() if rows is None else rows
@@ -54,6 +59,7 @@ class Survey:
         self._book = TermsBook(rows, settings)
         self._now = engine.clock.now()
         self._watch = watch(rows, settings, self._now)
+        self._opens_letters = opens_letter(settings.dead_letters, REASON)
         self._cursor: str | None = None
         self.is_over = False
 
@@ -61,7 +67,10 @@ class Survey:
         """What the next stretch of it has of stale and nearly stale jobs."""
         page = self._engine.upkeep.aged(self._watch, _LOOKS, self._cursor)
         self._cursor, self.is_over = page.cursor, page.cursor is None
-        return [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
+        found = [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
+        if self._opens_letters:
+            return found
+        return [structs.replace(one, action="fail") if one.action == "dead" else one for one in found]
 
 
 def apply(engine: Engine, findings: list[Finding]) -> list[bool]:
@@ -74,6 +83,43 @@ def apply(engine: Engine, findings: list[Finding]) -> list[bool]:
 
 def _is_noted(finding: Finding) -> bool:
     return finding.action == "review" and finding.job.reviewed
+
+
+def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int]) -> None:
+    """Tell by an event how many were ended or newly noted, if any; metrics are made of these."""
+    names = {"dead": "stale_dead", "fail": "stale_failed", "review": "stale_reviewed"}
+    _tell(engine, settings, "stale.checked", {name: done[act] for act, name in names.items() if done.get(act)})
+
+
+def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
+    """Tell by an event that a survey could not go on."""
+    _tell(engine, settings, "stale.failed", {"error": why(error)})
+
+
+def _tell(engine: Engine, settings: Settings, kind: str, data: Mapping[str, int | str]) -> None:
+    with contextlib.suppress(EngineUnavailable):
+        if data and settings.events:
+            engine.events.tell([Group(kind, engine.clock.now(), data=[dict(data)])])
+
+
+def record_survey(engine: Engine, stale: int, nearly: int) -> None:
+    """Keep what was found for others to see. Who comes second has found the same."""
+    _record(engine, lambda _: Surveyed(engine.clock.now(), stale, nearly))
+
+
+def record_failure(engine: Engine, error: Exception) -> None:
+    """Keep why a survey could not go on, beside what the last one found."""
+    now = engine.clock.now()
+    _record(engine, lambda last: structs.replace(last or Surveyed(now), at=now, error=why(error)))
+
+
+def _record(engine: Engine, told: Callable[[Surveyed | None], Surveyed]) -> None:
+    # A store that is away takes no word either.
+    with contextlib.suppress(EngineUnavailable):
+        known = next(iter(engine.shelf.get(_SURVEY, ["stale"])), None)
+        last = None if known is None else msgspec.json.decode(known.value, type=Surveyed)
+        text = msgspec.json.encode(told(last)).decode()
+        engine.shelf.put([Paper(_SURVEY, "stale", 0 if known is None else known.version, text)])
 
 
 class Staleness:
@@ -95,11 +141,12 @@ class Staleness:
         try:
             self._go_on()
         except Exception as error:
-            self._record(error)
+            record_failure(self._engine, error)
+            tell_failure(self._engine, self._settings, error)
             raise
         if self._stale or self._survey is not None:
             return 0.0
-        self._record()
+        record_survey(self._engine, self._counts["stale"], self._counts["nearly stale"])
         self._tell()
         return self._every
 
@@ -109,32 +156,20 @@ class Staleness:
         else:
             self._look()
 
-    def _record(self, error: Exception | None = None) -> None:
-        """Keep what was found for others to see. Who comes second has found the same."""
-        shelf, now = self._engine.shelf, self._engine.clock.now()
-        # A store that is away takes no word either.
-        with contextlib.suppress(EngineUnavailable):
-            known = next(iter(shelf.get(_SURVEY, ["stale"])), None)
-            told = Surveyed(now, self._counts["stale"], self._counts["nearly stale"])
-            if error is not None:
-                before = Surveyed(now) if known is None else msgspec.json.decode(known.value, type=Surveyed)
-                told = structs.replace(before, at=now, error=why(error))
-            text = msgspec.json.encode(told).decode()
-            shelf.put([Paper(_SURVEY, "stale", 0 if known is None else known.version, text)])
-
     def _look(self) -> None:
         survey = self._survey = self._survey or Survey(self._engine, self._settings)
         found = survey.look()
-        self._stale = [finding for finding in found if finding.is_stale and not _is_noted(finding)]
+        if not self._settings.stale_dry_run:
+            self._stale = [finding for finding in found if finding.is_stale and not _is_noted(finding)]
         self._counts["stale"] += sum(finding.is_stale for finding in found)
         self._counts["nearly stale"] += sum(not finding.is_stale for finding in found)
         if survey.is_over:
             self._survey = None
 
     def _act(self) -> None:
-        some = self._stale[:BATCH]
+        some = self._stale[: self._settings.stale_batch]
         done = apply(self._engine, some)
-        del self._stale[:BATCH]
+        del self._stale[: self._settings.stale_batch]
         for finding, is_done in zip(some, done, strict=True):
             self._counts[finding.action if is_done else "moved on"] += 1
             if is_done and finding.action != "review":
@@ -142,6 +177,7 @@ class Staleness:
 
     def _tell(self) -> None:
         counts, self._counts = self._counts, Counter()
+        tell_survey(self._engine, self._settings, counts)
         told = "%d stale jobs: %d dead letters, %d failed, %d new for review, %d moved on; %d nearly stale"
         names = ("stale", "dead", "fail", "review", "moved on", "nearly stale")
         changed = any(counts[name] for name in names[1:4])

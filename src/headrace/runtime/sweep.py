@@ -14,19 +14,27 @@ from msgspec import Struct
 
 from headrace.core.archive import is_past, partition_of, span_of
 from headrace.core.clock import to_ms
-from headrace.core.letters import LetterFilter, Status
 from headrace.core.lifecycle import Terms, TermsBook, TermsRow, usual_terms
-from headrace.core.retention import KEYS_HOLD, Fate, Finished, asks_for_removal, fate, removal_of, shortest
+from headrace.core.retention import (
+    KEYS_HOLD,
+    Fate,
+    Finished,
+    asks_for_removal,
+    fate,
+    goes_at_once,
+    removal_of,
+    shortest,
+    way_out,
+)
 from headrace.core.settings import Settings
 from headrace.core.states import FINAL, State
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.runtime.departures import Departures, Tally
+from headrace.runtime.excess import Excess
+from headrace.runtime.sweep_letters import SweptLetters
 
-# Records of matters that are closed. Those that are to fail for ever stay: they tell why a job is not tried again.
-CLOSED: tuple[Status, ...] = ("requeued", "manually_resolved", "cancelled")
 _LOOKS = 500  # finished jobs that are told at once
-_LETTERS_AT_ONCE = 500
 _STATES = sorted(FINAL)
 _NEVER = 1 << 62
 
@@ -50,32 +58,67 @@ class Sweep:
         self._settings = settings
         self._archive = archive
         self._departures = Departures(engine, archive, settings.archive_partition)
+        self._letters = SweptLetters(engine, settings)
+        self._excess = Excess(engine, settings)
         self._since: int | None = None
         self._reaches: dict[tuple[str, State], Reach] = {}
 
     def walk(
         self, tally: Tally, *, dry_run: bool = False, wanted: Collection[str] | None = None, whole: bool = True
     ) -> Iterator[None]:
-        """Go through everything, and yield after each piece; without `whole`, young jobs only where it is asked for."""
+        """Go through everything, and yield after each piece; without `whole`, young jobs only where it is asked for.
+
+        What fails in one part does not stop the next ones: the first error is raised at the end.
+        """
         now = self._engine.clock.now()
         self._departures.forget()
         self._since = self._archived_since(now)
         rows = self._engine.upkeep.terms() if self._terms is None else self._terms
         book = TermsBook(rows, self._settings)
         said = [usual_terms(self._settings), *(row.said for row in rows)]
+
+        def remove(jobs: list[Finished]) -> Iterator[None]:
+            ways = [(job, way_out(job, book.of(job.task, job.queue), self._since)) for job in jobs]
+            yield from self._carry_out(ways, tally, dry_run)
+            yield from self._departures.let_go(tally)
+
+        parts = [
+            self._jobs(book, said, now, tally, dry_run, wanted or (), whole),
+            self._excess.beyond_history(now, tally, dry_run, remove),
+            *(() if dry_run else (self._excess.for_room(now, remove),)),
+            self._letters.walk(now, tally, dry_run),
+            self._partitions(now, tally, dry_run),
+        ]
+        errors: list[Exception] = []
+        for part in parts:
+            try:
+                yield from part
+            except Exception as error:
+                errors.append(error)
+        for first in [*self._departures.errors, *errors]:
+            raise first
+
+    # -- jobs
+
+    def _jobs(
+        self,
+        book: TermsBook,
+        said: list[Terms],
+        now: int,
+        tally: Tally,
+        dry_run: bool,
+        wanted: Collection[str],
+        whole: bool,
+    ) -> Iterator[None]:
         for queue in [row.name for row in self._engine.desk.queues()]:
             for state in _STATES:
                 if whole:
                     yield from self._through(queue, state, book, now, tally, dry_run)
                     continue
                 yield from self._ripe(queue, state, said, book, now, tally)
-                if state is not State.CANCELLED and (asks_for_removal(said, state) or queue in (wanted or ())):
+                if state is not State.CANCELLED and (asks_for_removal(said, state) or queue in wanted):
                     yield from self._young(queue, state, book, now, tally)
         yield from self._departures.let_go(tally)
-        yield from self._letters(now, tally, dry_run)
-        yield from self._partitions(now, tally, dry_run)
-
-    # -- jobs
 
     def _ripe(
         self, queue: str, state: State, said: list[Terms], book: TermsBook, now: int, tally: Tally
@@ -121,10 +164,19 @@ class Sweep:
         while page := self._engine.sweeper.finished(queue, state, now - younger + 1, _LOOKS, after, newest=True):
             young = [job for job in page if job.finished_at >= floor]
             judged: list[tuple[Finished, Fate]] = []
+            refused = []
             for job in young:
+                if (
+                    job.held
+                    and job.state is State.FAILED
+                    and goes_at_once(job, book.of(job.task, queue), staying[job.task])
+                ):
+                    refused.append(job.id)
                 judged.append((job, self._fate(job, book, now, staying[job.task])))
                 staying[job.task] += judged[-1][1] == "keep"
             self._take_note(queue, state, young, book)
+            if not dry_run:
+                self._letters.let_go(refused, tally)
             yield from self._carry_out(judged, tally, dry_run)
             after = page[-1]
             if len(page) < _LOOKS or len(young) < len(page):
@@ -162,29 +214,7 @@ class Sweep:
         else:
             yield from self._departures.collect([(job, told) for job, told in judged if told != "keep"], tally)
 
-    # -- what else is over
-
-    def _letters(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
-        if self._settings.dead_keep is None:
-            return
-        before = now - to_ms(self._settings.dead_keep)
-        if dry_run:
-            tally.letters += self._closed_before(before)
-            return
-        if self._engine.porter.notice() is not None:  # what is carried is compared: it has to stay as it is
-            return
-        removed = _LETTERS_AT_ONCE
-        while removed == _LETTERS_AT_ONCE:
-            removed = self._engine.letters.purge(CLOSED, before, _LETTERS_AT_ONCE)
-            tally.letters += removed
-            yield
-
-    def _closed_before(self, before: int) -> int:
-        which, last, count = LetterFilter(statuses=CLOSED, until=before), None, 0
-        while page := self._engine.letters.find(which, _LETTERS_AT_ONCE, last):
-            count += sum((letter.resolved_at or letter.entered_at) < before for letter in page)
-            last = page[-1].id
-        return count
+    # -- partitions
 
     def _partitions(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
         if self._archive is None:
@@ -195,7 +225,7 @@ class Sweep:
             return
         if self._settings.archive:
             tally.prepared += self._archive.prepare(now, self._settings.archive_partition)
-            tally.unprepared += int(self._engine.facts().get("partitions_missing", 0))
+            tally.unprepared += len(self._archive.failures())
             yield
         if self._settings.archive_keep is not None:
             tally.dropped += self._archive.drop(self._cutoff(now))

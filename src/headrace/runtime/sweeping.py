@@ -5,27 +5,22 @@ Who walks says so in the store, and others leave it to him meanwhile: two would 
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
 from collections.abc import Callable, Collection, Iterator
 
-from headrace.core.archive import partition_of
 from headrace.core.clock import to_ms
-from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
-from headrace.errors import EngineUnavailable
 from headrace.runtime.departures import Tally
 from headrace.runtime.removing import Removals
 from headrace.runtime.sweep import Sweep
-from headrace.runtime.sweep_news import tell_sweep
+from headrace.runtime.sweep_news import error_in_words, record_sweep, tell_sweep
 
 log = logging.getLogger("headrace.keeper")
 
 _TOO_LONG = 180.0  # seconds
-_LONGEST_ERROR = 500
 _SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
 _FOR_NOTHING = 10  # times as long as a walk that found nothing took, until the next one
 
@@ -62,7 +57,7 @@ class Sweeping:
             return self._end()
         except Exception as error:
             self._pieces = None  # a walk that was cut off begins anew
-            self._error = f"{type(error).__name__}: {error}"[:_LONGEST_ERROR]
+            self._error = error_in_words(error)
             self._record(_SAY_SO_FOR)
             self._tell(self._error)
             raise
@@ -87,8 +82,7 @@ class Sweeping:
         took = (self._engine.clock.now() - self._began) / 1000
         pause, self._error = self._every, None
         if self._tally.anything:
-            told = (self._tally.archived, self._tally.deleted, self._tally.letters, took)
-            log.info("%d jobs archived, %d deleted, %d dead letters removed in %.1f s", *told)
+            log.info("%s in %.1f s", _in_words(self._tally), took)
         else:
             pause = max(pause, self._worked * _FOR_NOTHING)
         if took > _TOO_LONG:
@@ -105,19 +99,17 @@ class Sweeping:
         tell_sweep(self._engine, self._settings, self._tally, self._engine.clock.now() - self._began, error)
 
     def _record(self, leave_for: int) -> None:
-        now = self._engine.clock.now()
-        self._said_at = now
-        told = Swept(
-            at=now,
-            duration=now - self._began,
-            archived=self._tally.archived,
-            deleted=self._tally.deleted,
-            letters=self._tally.letters,
-            partition=partition_of(now, self._settings.archive_partition),
-            dropped=self._tally.dropped,
-            until=now + leave_for,
-            error=self._error,
-        )
-        # A store that is full takes no word any more, and to make room in it is just what we are about.
-        with contextlib.suppress(EngineUnavailable):
-            self._engine.sweeper.record(told)
+        self._said_at = self._engine.clock.now()
+        record_sweep(self._engine, self._settings, self._tally, self._began, leave_for, self._error)
+
+
+def _in_words(tally: Tally) -> str:
+    counts = {
+        "archived": (tally.archived, "job"),
+        "deleted": (tally.deleted, "job"),
+        "expired": (tally.expired, "dead letter"),
+        "removed": (tally.letters, "dead letter"),
+        "dropped": (len(tally.dropped), "partition"),
+    }
+    told = [f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in counts.items() if count]
+    return ", ".join(told)

@@ -45,6 +45,7 @@ class Trade:
         self._planner = planner
         self._fulfiller = Fulfiller(engine.desk, planner.keeps_result, planner.seal)
         self._lease_ms = int(settings.lease * 1000)
+        self._dead_letters = settings.dead_letters
         self._concurrency = settings.concurrency
         self._at_most = _least(at_most, settings.max_jobs)
         self._rota = Rota(settings.queues or {}, settings.queue_order)
@@ -98,7 +99,7 @@ class Trade:
             self._disown()
         if self._unanswered:
             self._find_receipts()
-        done, notes = _take_all(crew.done), _take_all(crew.notes)
+        done, notes = outcomes.lettered(_take_all(crew.done), self._dead_letters), _take_all(crew.notes)
         self._mind_starvation()
         self._pace.finished(len(done))
         all_idle = not crew.waiting and not crew.running
@@ -287,7 +288,8 @@ class Trade:
             raise
         except Exception as error:
             log.exception("job %s: its outcome can't be stored; it is recorded as failed", outcome.id)
-            refused = self._engine.exchange([_unstorable(outcome, error)], want).refused
+            failed = outcomes.lettered([_unstorable(outcome, error)], self._dead_letters)
+            refused = self._engine.exchange(failed, want).refused
         self._settled([outcome], refused)
 
     def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:

@@ -323,7 +323,8 @@ class Worker:
             return
         self._next_upkeep = time.monotonic() + _UPKEEP
         may_reap = not self._is_idle() or self._rest.a_lease_has_ended or self._presence.sees_dead()
-        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes) if may_reap else ():
+        letters = self._settings.dead_letters
+        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=letters) if may_reap else ():
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
             self._trade.store_is_empty = False
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):

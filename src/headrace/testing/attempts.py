@@ -45,6 +45,7 @@ class Shift:
         self._engine = app.engine
         self._lease = int(app.settings.lease * 1000)
         self._fired = False
+        self._dead_letters = app.settings.dead_letters
         self._tells = app.settings.events
         self._held: dict[Key, Claim] = {}
         self._began: dict[Key, int] = {}
@@ -91,7 +92,8 @@ class Shift:
 
     def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
         groups = self._news(done, notes) if self._tells else ()
-        self._engine.exchange(in_their_flows(self._engine.desk, list(done)), None, notes, groups=groups)
+        settled = outcomes.lettered(list(done), self._dead_letters)
+        self._engine.exchange(in_their_flows(self._engine.desk, settled), None, notes, groups=groups)
         for outcome in done:
             self._held.pop((outcome.id, outcome.version), None)
             self._began.pop((outcome.id, outcome.version), None)

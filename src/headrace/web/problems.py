@@ -47,6 +47,7 @@ _STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (errors.PayloadTooLarge, 413),
     (errors.DuplicateJob, 409),
     (errors.DeadLetterClosed, 409),
+    (errors.QueueNotEmpty, 409),
     (errors.LeaseLost, 409),
     (errors.ResultUnavailable, 409),
     (errors.QueueFull, 429),

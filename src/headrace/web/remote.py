@@ -146,7 +146,7 @@ class Remote:
                 reason = "corrupt_payload"
                 refused.append(outcomes.fail(claim, reason, describe(error), claim.max_attempts, self._now()))
         if refused:
-            engine.exchange(refused, None)
+            engine.exchange(self._lettered(refused), None)
         self._tell_started(worker, [one.claim for one in handed])
         return handed, answer.next_at if not refused else self._now()
 
@@ -168,11 +168,15 @@ class Remote:
         codec.verify(clear.payload, clear.checksum)
         return Handed(claim, self._plan(claim), *codec.decode_call(clear.payload))
 
+    def _lettered(self, done: Iterable[Outcome]) -> list[Outcome]:
+        return outcomes.lettered(list(done), self._app.settings.dead_letters)
+
     def _reap(self) -> None:
         """What any worker does now and then; there may be no other."""
         if time.monotonic() >= self._reap_at:
             self._reap_at = time.monotonic() + _REAP_EVERY
-            self._app.engine.reap(_REAP_AT_ONCE, self._app.settings.max_crashes)
+            settings = self._app.settings
+            self._app.engine.reap(_REAP_AT_ONCE, settings.max_crashes, letters=settings.dead_letters)
 
     # -- renewing
 
@@ -202,7 +206,9 @@ class Remote:
         if not decided:
             return [_settled(ending, rows, {}) for ending in endings]
         told = self._told_completed(worker, [rows[job_id] for job_id in decided], decided)
-        refused = {outcome.id for outcome in engine.exchange(list(decided.values()), None, groups=told).refused}
+        refused = {
+            outcome.id for outcome in engine.exchange(self._lettered(decided.values()), None, groups=told).refused
+        }
         return [_settled(ending, rows, {k: v for k, v in decided.items() if k not in refused}) for ending in endings]
 
     def _outcome(self, claim: Claim, ending: Ending) -> Outcome:

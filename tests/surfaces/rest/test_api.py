@@ -234,6 +234,14 @@ def test_a_queue_is_configured_paused_peeked_into_and_cleared(app: Headrace, api
     assert api.refused("PATCH", "/queues/mail", 422, json={"weight": 0})[0] == "invalid-job"
 
 
+def test_a_queue_is_deleted_when_nothing_in_it_is_open(api: Api, app: Headrace) -> None:
+    job = app.task_by_name("add").using(queue="tpyo").enqueue(1, 2)
+    assert api.refused("DELETE", "/queues/tpyo", 409)[0] == "queue-not-empty"
+    job.cancel()
+    api.ask("DELETE", "/queues/tpyo", status=204)
+    assert "tpyo" not in [queue["queue"] for queue in api.ask("GET", "/queues")]
+
+
 def test_a_task_is_paused_and_limited(app: Headrace, api: Api) -> None:
     assert api.ask("POST", "/tasks/add/pause", json={})["paused"] is True
     assert api.ask("PATCH", "/tasks/add", json={"rate": "5/min"})["rate"] == "5/min"

@@ -11,6 +11,7 @@ import pytest
 
 from headrace import EngineUnavailable, Headrace
 from headrace.app.diagnosis import diagnose
+from headrace.core.letters import STATUSES, Status
 from headrace.runtime.meter import Meter
 from headrace.testing import drain
 from headrace.web.pages.glance import Glance
@@ -35,6 +36,23 @@ def test_every_desk_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
         assert page.found == [], path
         assert len(page.ids) == len(set(page.ids)), f"{path}: an id stands twice"
         assert "<script>document" not in answer.text
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("status", [status for status in STATUSES if status != "pending"])
+def test_a_letter_is_shown_whatever_became_of_it(app: Headrace, status: Status) -> None:
+    @app.task(name="bad", retry=0)
+    def bad() -> None:
+        raise OSError("away")
+
+    job = bad.enqueue()
+    drain(app)
+    letter = app.dead.get(job.id)
+    app.engine.letters.resolve([letter.id], status)
+    client = Client(app.asgi())
+    for path in (f"/dead/{letter.id}", f"/dead?status={status}"):
+        answer = client.get(path)
+        assert (answer.status_code, status.replace("_", " ") in answer.text) == (200, True), path
 
 
 @pytest.mark.engines("sqlite")

@@ -125,6 +125,18 @@ def test_a_form_of_another_site_is_refused(app: Headrace) -> None:
 
 
 @pytest.mark.engines("sqlite")
+def test_a_queue_is_deleted_on_its_page(app: Headrace) -> None:
+    job = register(app)["add"].enqueue(1, 2)
+    client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
+    refused = client.post("/queues/sums/delete", content="confirmed=yes")
+    assert "not finished" in refused.text
+    job.cancel()
+    told = client.post("/queues/sums/delete", content="confirmed=yes").json()
+    assert told["text"] == "Queue sums is deleted, with 1 finished jobs."
+    assert app.queues() == []
+
+
+@pytest.mark.engines("sqlite")
 def test_what_is_done_is_written_down(app: Headrace) -> None:
     job = register(app)["add"].enqueue(1, 2)
     client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})

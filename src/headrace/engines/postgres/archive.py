@@ -43,6 +43,11 @@ REST = "rest"
 _PREFIX = "headrace_archive_"
 _BOUNDS = re.compile(r"FROM \('?(-?\d+)'?\) TO \('?(-?\d+)'?\)")
 _LOCK_TIMEOUT = "SET LOCAL lock_timeout = '2s'"
+_CREATE = "CREATE TABLE {} (LIKE {} INCLUDING DEFAULTS INCLUDING CONSTRAINTS INCLUDING STORAGE)"
+# A partition can't be attached while jobs of its time are in the rest.
+_TAKE_FROM_REST = """WITH taken AS (DELETE FROM {} WHERE finished_at >= {} AND finished_at < {} RETURNING *)
+    INSERT INTO {} SELECT * FROM taken"""
+_ATTACH = "ALTER TABLE {} ATTACH PARTITION {} FOR VALUES FROM ({}) TO ({})"
 _FILTERS = ("queue", "task", "tag", "since", "until")
 _DROPPED_AT_ONCE = 5000
 
@@ -77,7 +82,8 @@ class PostgresArchive:
         self._sql = host.sql
         self._schema = schema
         self._known: set[str] = set()
-        self._told: set[str] = set()
+        self._told: set[str] = set()  # those that could not be made, until they are
+        self._untold: list[str] = []
 
     # -- writing
 
@@ -103,7 +109,22 @@ class PostgresArchive:
 
     def prepare(self, now: int, interval: Interval) -> list[str]:
         self._host.prepare()
-        return self._make(ahead(now, interval))
+        return [*self._make(ahead(now, interval)), *self._sort_rest(interval)]
+
+    def failures(self) -> list[str]:
+        untold, self._untold = self._untold, []
+        return untold
+
+    def _sort_rest(self, interval: Interval) -> list[str]:
+        """Make the partitions of what is in the rest, which takes their jobs out of it; those that are new."""
+        made, since = [], 0
+        while (first := self._ask("archive_first_of_rest", "", {"since": since})[0][0]) is not None:
+            name = partition_of(first, interval)
+            made += [name] if self._made(name) else []
+            span = span_of(name)
+            assert span is not None
+            since = span[1]
+        return made
 
     def _make(self, names: Collection[str]) -> list[str]:
         """Make the partitions that are missing; those that are new."""
@@ -119,8 +140,10 @@ class PostgresArchive:
 
         def make(db: Connection) -> None:
             db.execute(_LOCK_TIMEOUT)
-            text = sql.SQL("CREATE TABLE {} PARTITION OF {} FOR VALUES FROM ({}) TO ({})")
-            db.execute(text.format(self._table(name), self._parent(), *map(sql.Literal, span)))
+            table, bounds = self._table(name), [sql.Literal(bound) for bound in span]
+            db.execute(sql.SQL(_CREATE).format(table, self._parent()))
+            db.execute(sql.SQL(_TAKE_FROM_REST).format(self._table(REST), *bounds, table))
+            db.execute(sql.SQL(_ATTACH).format(self._parent(), table, *bounds))
 
         try:
             self._server.transact(make)
@@ -133,8 +156,10 @@ class PostgresArchive:
             elif name not in self._told:
                 log.error("partition %s of the archive can't be made: %s; its jobs land in %s", name, error, REST)
                 self._told.add(name)
+                self._untold.append(name)
             return False
         self._known.add(name)
+        self._told.discard(name)
         return True
 
     def drop(self, before: int) -> list[str]:

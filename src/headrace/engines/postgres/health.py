@@ -27,7 +27,7 @@ def facts(db: Connection, address: Address) -> dict[str, str | int]:
         "schema": version_of(db, schema)[0],
         "schema_expected": CURRENT,
         "size": size(db, address),
-        "partitions_missing": sum(finding.count for finding in _of_archive(db, address)),
+        "partitions_missing": len(list(_of_archive(db, address))),
         "dead_rows": _one(db, _DEAD_ROWS, [schema]),
         "connections": address.connections,
         "wake_up": f"poll every {address.poll:g} s" if address.pooler else "LISTEN",
@@ -74,7 +74,7 @@ def _of_archive(db: Connection, address: Address) -> Iterator[Finding]:
         yield Finding(
             code="archive_unsorted",
             sentence=f"{stray} archived jobs are in headrace_archive_rest because their partition could not be made",
-            advice="may the user of the URL create tables in the schema?",
+            advice="may the user of the URL create tables in the schema? The next sweep that can make it moves them",
             count=stray,
         )
     if _one(db, _NO_PARTITION, [_AHEAD_MS, address.schema]):

@@ -87,6 +87,10 @@ SELECT coalesce(json_agg(json_build_array({DeadRow})), '[]')::text FROM (
     WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC) AS found;
 
+-- name: oldest_letters
+SELECT coalesce(json_agg(id ORDER BY id), '[]')::text
+FROM (SELECT id FROM headrace_dead WHERE status = :status ORDER BY id LIMIT :limit) AS oldest;
+
 -- name: count_letters
 SELECT count(*) FROM headrace_dead AS letter WHERE {where};
 

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
+from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST
 from headrace.core.kinship import Bond, FlowRow
+from headrace.core.letters import opens_letter
 from headrace.core.model import (
     Exchanged,
     Lease,
@@ -165,7 +167,13 @@ class RedisEngine:
         return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode(), next_expiry)
 
     def reap(
-        self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False
+        self,
+        limit: int,
+        max_crashes: int | None = None,
+        now: int | None = None,
+        *,
+        alive: bool = False,
+        letters: bool | Collection[str] = True,
     ) -> list[Reaped]:
         self.prepare()
         at = self.at(now)
@@ -173,7 +181,8 @@ class RedisEngine:
         dead = presence.find_dead(folder)
         told = records.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
         as_of = _END if alive else at
-        answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of)
+        opening = [reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_letter(letters, reason)]
+        answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of, *opening)
         if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
             return []
         reaped = records.reaped.decode(answer)

@@ -68,6 +68,11 @@ class RedisLetters:
                 found += _decoded(rows)
         return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
 
+    def oldest(self, status: Status, limit: int) -> list[str]:
+        self._office.prepare()
+        found = self._office.wire.ask("ZRANGE", f"{{{self._office.prefix}}}:desk:{status}", 0, limit - 1)
+        return [each.decode() for each in found] if limit > 0 else []
+
     def count(self, which: LetterFilter) -> int:
         statuses = which.statuses or STATUSES
         return sum(sum(self._search(which, status, _EVERYTHING, "count")) for status in statuses)

@@ -33,6 +33,7 @@ _letters = msgspec.json.Decoder(list[DeadRow])
 _groups = msgspec.json.Decoder(list[LetterGroup])
 _tallies = msgspec.json.Decoder(list[LetterTally])
 _jobs = msgspec.json.Decoder(list[tuple[str, int, State]])
+_names = msgspec.json.Decoder(list[str])
 _EQUAL = ("reason", "task", "queue", "fingerprint", "requeues")
 
 
@@ -54,6 +55,12 @@ class SqlLetters:
             return ledger.ask("find_letters", where, **values, limit=limit)
 
         return _letters.decode(self._office.read(look))
+
+    def oldest(self, status: Status, limit: int) -> list[str]:
+        def look(ledger: Ledger) -> Any:
+            return ledger.ask("oldest_letters", status=status, limit=limit)
+
+        return _names.decode(self._office.read(look))
 
     def count(self, which: LetterFilter) -> int:
         def look(ledger: Ledger) -> int:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import msgspec
 
 from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
+from headrace.core.letters import opens_letter
 from headrace.core.model import Lease, Reaped
 from headrace.core.pages import Group, page
 from headrace.core.states import Event, State
@@ -41,11 +42,17 @@ _names = msgspec.json.Decoder(list[str])
 
 
 def reap(
-    office: Office, folder: Path, limit: int, max_crashes: int | None, now: int, alive: bool = False
+    office: Office,
+    folder: Path,
+    limit: int,
+    max_crashes: int | None,
+    now: int,
+    alive: bool = False,
+    letters: bool | Collection[str] = True,
 ) -> list[Reaped]:
     """Take overdue jobs away, also from workers whose death shows in the folder; ring for whom that concerns."""
     dead = presence.find_dead(folder)
-    found = _reap(office, dead, _END if alive else now, limit, max_crashes, now)
+    found = _reap(office, dead, _END if alive else now, limit, max_crashes, now, letters)
     if found is None:
         return []
     reaped, effects = found
@@ -59,7 +66,13 @@ def reap(
 
 
 def _reap(
-    office: Office, dead: Mapping[str, set[int]], as_of: int, limit: int, max_crashes: int | None, now: int
+    office: Office,
+    dead: Mapping[str, set[int]],
+    as_of: int,
+    limit: int,
+    max_crashes: int | None,
+    now: int,
+    letters: bool | Collection[str],
 ) -> tuple[list[Reaped], kinship.Effects] | None:
     """What a dead worker had not begun gets its attempt back, and what had ended and may run again; None: all waits."""
     question: dict[str, Any] = {"now": as_of, "dead": as_json(list(dead)), "limit": limit}
@@ -74,8 +87,8 @@ def _reap(
         _release(ledger, [row.seq for row in unbegun], "its worker died before it began", now)
         _release(ledger, [row.seq for row in unsettled], "its worker died before its end was stored", now)
         _expire(ledger, again, State.PENDING, now, "recovered")
-        _expire(ledger, failed, State.FAILED, now, "attempts used up", WORKER_LOST)
-        _expire(ledger, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP)
+        _expire(ledger, failed, State.FAILED, now, "attempts used up", WORKER_LOST, letters)
+        _expire(ledger, looping, State.FAILED, now, "its workers die again and again", CRASH_LOOP, letters)
         if len(rows) < limit:
             gone = [worker for worker in dead if ledger.run("sign_off", ids=as_json([worker]))]
             if gone:
@@ -121,13 +134,19 @@ def _sort(rows: list[Overdue], dead: Mapping[str, set[int]], max_crashes: int | 
 
 
 def _expire(
-    ledger: Ledger, rows: list[Overdue], target: State, now: int, detail: str, reason: str | None = None
+    ledger: Ledger,
+    rows: list[Overdue],
+    target: State,
+    now: int,
+    detail: str,
+    reason: str | None = None,
+    letters: bool | Collection[str] = True,
 ) -> None:
     if not rows:
         return
     lost: dict[str, Any] = {"seqs": as_json([row.seq for row in rows]), "now": now}
     ledger.run("file_lost", **lost, target=target.value, detail=detail)
-    if reason is not None:
+    if reason is not None and opens_letter(letters, reason):
         ledger.run("bury", now=now, b=as_json(_burials(ledger, rows, reason)))
     ledger.run("expire", **lost, target=target.value, reason=reason)
 

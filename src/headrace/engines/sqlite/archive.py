@@ -113,6 +113,9 @@ class SqliteArchive:
                     pass
             return missing
 
+    def failures(self) -> list[str]:
+        return []  # a file that can't be made raises
+
     def drop(self, before: int) -> list[str]:
         with self._writing():
             dropped = [name for name in self._names() if is_past(name, before)]

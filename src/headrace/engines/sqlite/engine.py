@@ -227,10 +227,16 @@ class SqliteEngine:
         return Renewal(lost, wish, next_expiry)
 
     def reap(
-        self, limit: int, max_crashes: int | None = None, now: int | None = None, *, alive: bool = False
+        self,
+        limit: int,
+        max_crashes: int | None = None,
+        now: int | None = None,
+        *,
+        alive: bool = False,
+        letters: bool | Collection[str] = True,
     ) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive)
+        return reaper.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive, letters)
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
         return reaper.disown(self, worker, held, self.at(now))

@@ -103,6 +103,9 @@ SELECT json_group_array(json_array({DeadRow})) FROM (
     WHERE id IN (SELECT letter.id FROM headrace_dead AS letter WHERE {where} ORDER BY letter.id DESC LIMIT :limit)
     ORDER BY id DESC);
 
+-- name: oldest_letters
+SELECT json_group_array(id) FROM (SELECT id FROM headrace_dead WHERE status = :status ORDER BY id LIMIT :limit);
+
 -- name: count_letters
 SELECT count(*) FROM headrace_dead AS letter WHERE {where};
 

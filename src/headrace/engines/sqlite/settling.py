@@ -118,7 +118,7 @@ def _settle(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
     """Settle what is not a plain success, filing what the row is about to lose."""
     if told := [outcome for outcome in outcomes if not outcome.quiet]:
         db.execute(SQL["file_outcomes"], {"o": as_json(told)})
-    if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL]:
+    if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL and outcome.letter]:
         db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
     applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
     steps.wake_if_come(SqliteLedger(db), outcomes)

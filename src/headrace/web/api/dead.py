@@ -9,14 +9,14 @@ from msgspec import Meta, Struct, structs
 
 from headrace.app.dead_records import BulkRequeue, DeadGroup, DeadLetter, DeadStats, RequeueResult
 from headrace.app.job_records import lowered
-from headrace.core.letters import MAX_REQUEUES, PRIORITY_BOOST, Status
+from headrace.core.letters import Status
 from headrace.core.story import Entry
 from headrace.web.api.shapes import Changed, Cursor, Limit, Note, filters_of, lifted
 from headrace.web.api.table import Table
 from headrace.web.guard import Visit
 
 table = Table("dead", "Dead letters: look into failures, bring their jobs back, or close the matter.")
-AnyStatus = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "any"]
+AnyStatus = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired", "any"]
 
 
 class DeadQuery(Struct, frozen=True, kw_only=True):
@@ -50,8 +50,8 @@ class DeadList(Struct, frozen=True):
 class Requeue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to requeue one; `args` and `kwargs` take the place of those it had."""
 
-    priority_boost: int = PRIORITY_BOOST
-    max_requeues: int = MAX_REQUEUES
+    priority_boost: int | None = None
+    max_requeues: int | None = None
     note: Note | None = None
     args: list[Any] | None = None
     kwargs: dict[str, Any] | None = None
@@ -69,8 +69,8 @@ class RequeueMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     everything: bool = False
     limit: int | None = None
     rate: str | None = None
-    priority_boost: int = PRIORITY_BOOST
-    max_requeues: int = MAX_REQUEUES
+    priority_boost: int | None = None
+    max_requeues: int | None = None
     note: Note | None = None
     dry_run: bool = False
 

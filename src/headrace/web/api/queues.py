@@ -142,6 +142,12 @@ def clear(visit: Visit, queue: str) -> Changed:
     return Changed(visit.app.queue(queue).clear())
 
 
+@table.delete("/queues/{queue}")
+def delete(visit: Visit, queue: str) -> None:
+    """Take a queue off every list, with its rules and finished jobs; 409 while it has unfinished ones."""
+    visit.app.queue(queue).delete()
+
+
 def _record(stats: QueueStats) -> QueueRecord:
     told = said(stats, but=("rules",))
     return QueueRecord(rules=_rules(stats.rules), **told)

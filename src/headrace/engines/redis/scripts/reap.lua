@@ -1,11 +1,15 @@
 -- Take jobs from workers that died or let their lease run out. What a dead worker had not begun gets its attempt back,
 -- and so does what had ended, if it may run again.
 -- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, negative if they had ended, ...),
--- how many workers may be lost under a job, or 0 for any number, the time as of which leases are over
+-- how many workers may be lost under a job, or 0 for any number, the time as of which leases are over, then the
+-- reasons for which a dead letter is opened, ...
 -- Answers: the jobs (array of Reaped), or nothing if they have to wait
 
 local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
 local max_crashes, as_of = tonumber(ARGV[5]), tonumber(ARGV[6])
+
+local opens_letter = {}
+for i = 7, #ARGV do opens_letter[ARGV[i]] = true end
 
 local begun_by, any_dead = {}, false
 for i = 1, #told, 2 do
@@ -62,7 +66,7 @@ local function expire(member, j)
   local worker = j.worker or 'unknown'
   file(member, j, now, 'expire', target, detail, nil, 'WorkerLost',
     'worker ' .. worker .. ' died or let its lease run out', '')
-  if is_last then
+  if is_last and opens_letter[reason] then
     bury(member, j, salt, burial(member, j, reason))
   end
   move(member, j, function()

@@ -10,9 +10,9 @@ local function tell_of_turn(completed)
   end
 end
 
--- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds, and has no
--- fingerprint.
-local NO_MORE = '\192\0\144\144\160'
+-- The rest of nearly every outcome: it awaits nothing, has no number for that, spawned no jobs and no bonds, has no
+-- fingerprint, and would open a dead letter.
+local NO_MORE = '\192\0\144\144\160\195'
 
 local function settle(count, ids, outcomes)
   local members = ask_in_parts('HMGET', IDS, ids, count)
@@ -26,13 +26,13 @@ local function settle(count, ids, outcomes)
   local offset = count < 16 and 1 or count < 65536 and 3 or 5
   for i = 1, count do
     local id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
-      error_type, error_message, error_traceback, quiet, awaits, awaited_number, spawned, bonds, fingerprint
+      error_type, error_message, error_traceback, quiet, awaits, awaited_number, spawned, bonds, fingerprint, letter
     offset, id, version, event, state, at, run_at, refund, result, result_checksum, reason, most, finished_at,
       error_type, error_message, error_traceback, quiet = take(outcomes, 16, offset + 3)
-    if outcomes:sub(offset + 1, offset + 5) == NO_MORE then
-      offset = offset + 5
+    if outcomes:sub(offset + 1, offset + 6) == NO_MORE then
+      offset, letter = offset + 6, true
     else
-      offset, awaits, awaited_number, spawned, bonds, fingerprint = take(outcomes, 5, offset)
+      offset, awaits, awaited_number, spawned, bonds, fingerprint, letter = take(outcomes, 6, offset)
     end
     local member, record = members[i], records[i]
     local is_whole, behind, source, current, held_by, queue, lane, _
@@ -77,6 +77,7 @@ local function settle(count, ids, outcomes)
         result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,
         error_type = error_type, error_message = error_message, error_traceback = error_traceback, quiet = quiet,
         awaits = awaits, awaited_number = awaited_number, fingerprint = fingerprint,
+        letter = letter,
       })
       if FINAL[j.state] then j.member, ended[#ended + 1] = member, j end
     end

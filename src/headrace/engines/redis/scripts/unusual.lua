@@ -44,7 +44,7 @@ local function settle(member, record, o)
   end
   if o.event == 'fail' then
     o.reason = o.reason or 'failed'
-    bury(member, j, salt, o)
+    if o.letter then bury(member, j, salt, o) end
   end
   move(member, j, function()
     j.state = o.state

@@ -128,6 +128,21 @@ def _ask_clear(visit: Visit) -> Question:
     )
 
 
+def _delete(visit: Visit) -> Done:
+    queue = visit.app.queue(visit.name("queue"))
+    gone = queue.delete()
+    return Done(f"Queue {queue.name} is deleted, with {wording.exact(gone)} finished jobs.", target=queue.name)
+
+
+def _ask_delete(visit: Visit) -> Question:
+    name = visit.name("queue")
+    return Question(
+        f"Delete queue {name}, its rules and its finished jobs?",
+        "Delete the queue",
+        "It comes back when it is used again. While it has jobs that are not finished, it stays.",
+    )
+
+
 def _configure(visit: Visit) -> Done:
     queue = visit.app.queue(visit.name("queue"))
     queue.configure(**{name: _rule(name, visit.said(name)) for name in QUEUE_RULES if _is_meant(visit, name)})
@@ -155,5 +170,6 @@ ACTIONS = [
     Action(path="/queues/{queue:path}/pause", what="queue.pause", do=_pause),
     Action(path="/queues/{queue:path}/resume", what="queue.resume", do=_resume),
     Action(path="/queues/{queue:path}/clear", what="queue.clear", do=_clear, ask=_ask_clear),
+    Action(path="/queues/{queue:path}/delete", what="queue.delete", do=_delete, ask=_ask_delete),
     Action(path="/queues/{queue:path}/configure", what="queue.configure", do=_configure),
 ]

@@ -1,0 +1,84 @@
+"""A Redis that may not grow any more: finished jobs leave ahead of their time, so that work goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from itertools import count
+
+import pytest
+
+from headrace import EngineUnavailable, Headrace
+from headrace.testing import VirtualClock, drain
+from tests.conformance.redis_servers import OwnRedis
+from tests.support.engines import KINDS
+from tests.support.waiting import PATIENCE, eventually
+
+pytestmark = pytest.mark.skipif("redis" not in KINDS, reason="not among $HEADRACE_TEST_ENGINES")
+
+
+@pytest.fixture
+def server() -> Iterator[OwnRedis]:
+    with OwnRedis("maxmemory 12mb", "maxmemory-policy noeviction") as server:
+        yield server
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def app(server: OwnRedis, clock: VirtualClock) -> Iterator[Headrace]:
+    with Headrace(server.url, clock=clock, archive_check=0.1) as app:
+
+        @app.task(name="work")
+        def work(text: str) -> str:
+            return text
+
+        yield app
+
+
+def fill(app: Headrace) -> list[str]:
+    """Run jobs until the server takes no more; the ids of those that it took."""
+    taken = []
+    for number in count():
+        try:
+            taken.append(app.enqueue("work", f"{number:020000}").id)
+            drain(app)
+        except EngineUnavailable:  # out of memory
+            return taken
+    raise AssertionError
+
+
+def test_a_worker_makes_room_and_settles_what_it_has_run(app: Headrace, clock: VirtualClock) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    @app.task(queue="held")
+    def held() -> str:
+        begun.set()
+        go_on.wait(PATIENCE)
+        return "done"
+
+    with app.worker(queues=["held"], concurrency=1):
+        job = held.enqueue()
+        assert begun.wait(PATIENCE)
+        taken = fill(app)
+        go_on.set()
+        clock.advance(20)  # what has just finished is left alone; the lease holds
+        eventually(lambda: not app.engine.desk.get(taken[:1]), "the oldest job is gone")
+        assert job.result(PATIENCE) == "done"
+    assert (job.refresh().attempt, app.enqueue("work", "new").state) == (1, "pending")
+    left = {found.id for found in app.jobs.find(state="completed", limit=1000)} & set(taken)
+    assert len(left) > len(taken) / 2  # no more went than it took
+    app.alerts.evaluate()
+    assert "store_space" in [alert.rule for alert in app.alerts.active()]
+
+
+def test_room_is_made_by_hand_too(app: Headrace, clock: VirtualClock) -> None:
+    taken = fill(app)
+    clock.advance(20)
+    assert app.lifecycle.archive().deleted == 0  # none of them is over its time
+    run = app.lifecycle.archive(dry_run=False)
+    assert 0 < run.deleted < len(taken) / 2
+    assert app.enqueue("work", "small").state == "pending"
