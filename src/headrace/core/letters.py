@@ -11,7 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from headrace.core.model import DeadRow, Filing, NewJob
+from headrace.core.model import DeadRow, Filing, LogLine, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from headrace.core.states import Event, State
 
@@ -139,7 +139,11 @@ class Snapshot(Struct, frozen=True):
     flow: str | None = None
     parents: list[str] = []
     crashes: list[tuple[int, str]] = []
-    history: list[Filing] = []  # of what came before, the newest first
+    history: list[Filing] = []  # of what came before, the newest first; and the first failure
+    version: int = 0
+    progress: str | None = None
+    steps: list[str] = []
+    logs: list[LogLine] = []  # the newest first
 
 
 _snapshots = msgspec.json.Decoder(Snapshot)
@@ -154,10 +158,19 @@ def kept_history(letter: DeadRow) -> list[Filing]:
     """What the record itself has of the job's history, oldest first, up to the failure."""
     job = snapshot_of(letter)
     before = job.history[::-1]
-    version = before[-1].version + 1 if before else 1
+    version = job.version or (before[-1].version + 1 if before else 2)
     end = (job.attempt, job.worker, job.started_at, letter.entered_at, letter.reason)
     error = (job.error_type, job.error_message, job.error_traceback)
-    return [*before, Filing(letter.entered_at, Event.FAIL, job.state, State.FAILED, version, *end, *error)]
+    return [*before, Filing(letter.entered_at, Event.FAIL, job.state, State.FAILED, version + 1, *end, *error)]
+
+
+def history_anew(letter: DeadRow, job: NewJob, detail: str | None) -> list[Filing]:
+    """What is filed of a job that is stored anew: what the record has kept, and that it is to run again."""
+    before = kept_history(letter)
+    run = (before[-1].attempt, before[-1].worker, before[-1].started_at, letter.entered_at)
+    source, nothing = State.FAILED, (None, None, None)
+    again = Filing(job.version, Event.REVIVE, source, job.state, job.version, *run, detail, *nothing)
+    return [*before, again]
 
 
 def remarks_of(notes: str | None) -> list[Remark]:

@@ -18,11 +18,12 @@ from headrace.core.letters import (
     Requeued,
     Status,
     bounds,
+    history_anew,
     id_at,
     snapshot_of,
     stored_anew,
 )
-from headrace.core.model import DeadRow
+from headrace.core.model import DeadRow, Filing, NewJob
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
@@ -135,7 +136,7 @@ class RedisLetters:
         # What a pending record holds never changes, so the job that may have to be stored can be made beforehand.
         letters = self._by_id([order.id for order in orders])
         at = self._office.at(now)
-        told = [_told(order, letters.get(order.id), at) for order in orders]
+        told = [_told(order, letters.get(order.id), detail, at) for order in orders]
         call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), records.encode(told))
         answer = unless_closed(self._office.wire.run(_requeue, *call))
         kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)
@@ -198,6 +199,10 @@ def _remark(text: str | None, by: str | None, at: int) -> str | bytes:
     return msgspec.json.encode(Remark(at, text, by)) if text else ""
 
 
-def _told(order: Requeue, letter: DeadRow | None, at: int) -> list[Any]:
-    job = False if letter is None or letter.status != "pending" else stored_anew(letter, order, at)
-    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job)]
+def _told(order: Requeue, letter: DeadRow | None, detail: str | None, at: int) -> list[Any]:
+    job: NewJob | bool = False
+    history: list[Filing] = []
+    if letter is not None and letter.status == "pending":
+        job = stored_anew(letter, order, at)
+        history = history_anew(letter, job, detail)
+    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history)]

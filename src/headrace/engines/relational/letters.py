@@ -19,13 +19,16 @@ from headrace.core.letters import (
     Requeued,
     Status,
     bounds,
+    history_anew,
     stored_anew,
     with_note,
 )
 from headrace.core.model import DeadRow
 from headrace.core.states import Event, State
 from headrace.engines.relational import admission, steps
+from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.relational.porter import file_history
 from headrace.engines.relational.reviving import revive
 from headrace.engines.sql import as_json
 
@@ -189,7 +192,20 @@ class _Requeuing:
             revive(self._ledger, seqs, self._detail, self._at, later)
             self._ledger.run("raise_revived", r=as_json(self._raises))
         if self._gone:
-            self._ledger.insert([stored_anew(letter, order, self._at) for letter, order in self._gone])
+            self._store_anew()
+
+    def _store_anew(self) -> None:
+        jobs = [stored_anew(letter, order, self._at) for letter, order in self._gone]
+        self._ledger.insert(jobs)
+        with hushed(self._ledger):
+            file_history(
+                self._ledger,
+                (
+                    (job.id, filing)
+                    for (letter, _), job in zip(self._gone, jobs, strict=True)
+                    for filing in history_anew(letter, job, self._detail)
+                ),
+            )
 
 
 def _closed(letter: DeadRow, status: Status, by: str | None, note: str | None, at: int) -> Closing:
