@@ -5,7 +5,6 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
@@ -51,7 +50,7 @@ class AppHub:
     ) -> None:
         self._find_task = find_task
         self._archive_of: tuple[Engine, Engine | None] = (engine, None)
-        self._settings = settings
+        self.settings = settings
         self.seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
         self.words = words_of(settings.redact_words)
         self.attach(engine, clock, spool)
@@ -137,7 +136,7 @@ class AppHub:
     def signal(self, job_id: str, name: str, data: Any) -> bool:
         value, checksum = None, None
         if data is not None:
-            text = codec.encode(data, models=True, limit=self._settings.max_payload, where="data")
+            text = codec.encode(data, models=True, limit=self.settings.max_payload, where="data")
             value = self.sealed(text, f"event {name}", job_id)
             checksum = codec.checksum(value)
         left = self.engine.desk.signal(job_id, name, value, checksum)
@@ -199,9 +198,12 @@ class AppHub:
             lines = [] if kept is None else kept.logs
         else:
             lines = self.engine.desk.logs(row.id)
-        return [self._log_entry(row.id, at, line) for line in lines if (at := to_datetime(line.at)) is not None]
+        return [self.log_entry(row.id, line) for line in lines]
 
-    def _log_entry(self, job_id: str, at: datetime, line: LogLine) -> LogEntry:
+    def log_entry(self, job_id: str, line: LogLine) -> LogEntry:
+        """A stored line in clear."""
+        at = to_datetime(line.at)
+        assert at is not None
         message = self.opened(line.message, "log", job_id)
         fields = codec.decode(self.opened(line.fields, "fields", job_id)) if line.fields else {}
         return LogEntry(at, line.attempt, line.level, message, fields)
@@ -217,7 +219,7 @@ class AppHub:
         return told if row.state in FINAL else told + self._staleness_in_words(row)
 
     def _staleness_in_words(self, row: JobRow) -> str:
-        book = TermsBook(self.engine.upkeep.terms(), self._settings)
+        book = TermsBook(self.engine.upkeep.terms(), self.settings)
         found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
         return "" if found is None else explain_stale(found)
 

@@ -22,6 +22,7 @@ from headrace.core.letters import (
     id_at,
     snapshot_of,
     stored_anew,
+    used_up_in_words,
 )
 from headrace.core.model import DeadRow, Filing, NewJob
 from headrace.engines.redis import records
@@ -195,8 +196,8 @@ def _group(count: int, oldest: DeadRow, newest: DeadRow) -> LetterGroup:
     return LetterGroup(newest.fingerprint, newest.task, newest.reason, *error, count, *seen)
 
 
-def _remark(text: str | None, by: str | None, at: int) -> str | bytes:
-    return msgspec.json.encode(Remark(at, text, by)) if text else ""
+def _remark(text: str | None, by: str | None, at: int) -> str:
+    return msgspec.json.encode(Remark(at, text, by)).decode() if text else ""
 
 
 def _told(order: Requeue, letter: DeadRow | None, detail: str | None, at: int) -> list[Any]:
@@ -205,4 +206,5 @@ def _told(order: Requeue, letter: DeadRow | None, detail: str | None, at: int) -
     if letter is not None and letter.status == "pending":
         job = stored_anew(letter, order, at)
         history = history_anew(letter, job, detail)
-    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history)]
+    why = _remark(used_up_in_words(letter.requeues if letter else 0, order.most), None, at)
+    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history, why)]

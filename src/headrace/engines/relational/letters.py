@@ -21,6 +21,7 @@ from headrace.core.letters import (
     bounds,
     history_anew,
     stored_anew,
+    used_up_in_words,
     with_note,
 )
 from headrace.core.model import DeadRow
@@ -168,7 +169,9 @@ class _Requeuing:
         if letter.status != "pending":
             return Requeued(order.id, letter.job_id, "resolved", letter.requeues)
         if letter.requeues >= order.most:
-            self._closings.append(_closed(letter, "permanently_failed", self._by, self._note, self._at))
+            closing = _closed(letter, "permanently_failed", self._by, self._note, self._at)
+            why = with_note(closing.notes, used_up_in_words(letter.requeues, order.most), None, self._at)
+            self._closings.append(msgspec.structs.replace(closing, notes=why))
             return Requeued(order.id, letter.job_id, "used_up", letter.requeues)
         seq, state = jobs.get(letter.job_id, (0, State.FAILED))
         if state not in REQUEUABLE:

@@ -190,4 +190,6 @@ def _status(status: AnyStatus) -> str | None:
 
 def _shown(letter: DeadLetter) -> DeadLetter:
     args, kwargs, metadata = lowered(letter.args), lowered(letter.kwargs), lowered(letter.metadata)
-    return structs.replace(letter, args=args, kwargs=kwargs, metadata=metadata)
+    logs = tuple(structs.replace(line, fields=lowered(line.fields)) for line in letter.logs)
+    told: dict[str, Any] = {"args": args, "kwargs": kwargs, "metadata": metadata, "logs": logs}
+    return structs.replace(letter, progress=lowered(letter.progress), **told)
