@@ -18,6 +18,7 @@ from headrace import (
     Headrace,
     InvalidJob,
     Job,
+    JobNotFound,
     PermanentError,
     Retry,
     State,
@@ -121,6 +122,30 @@ def test_the_limit_of_requeues_ends_in_permanently_failed(app: Headrace, failed:
     assert "max_requeues" in answer.message
     assert job.refresh().state is State.FAILED
     assert app.dead.get(job.id).status == "permanently_failed"
+
+
+def test_a_job_is_put_on_the_desk_by_hand(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    job = pay.using(delay=3600).enqueue(1)
+    letter = app.dead.add(job.id, reason="wrong_total", note="ask the shop", by="ann")
+    assert (letter.job_id, letter.reason, letter.status, letter.original_state) == (
+        *(job.id, "wrong_total", "pending"),
+        "scheduled",
+    )
+    assert [(note.text, note.by) for note in letter.notes] == [("ask the shop", "ann")]
+    assert (job.refresh().state, job.reason) == (State.FAILED, "wrong_total")
+    with pytest.raises(InvalidJob, match="has a pending dead letter"):
+        app.dead.add(job.id)
+    with pytest.raises(JobNotFound):
+        app.dead.add("nowhere")
+    fine = pay.enqueue(2, fine=True)
+    drain(app)
+    with pytest.raises(InvalidJob, match="is completed"):
+        app.dead.add(fine.id)
+    app.dead.requeue(job.id)
+    drain(app)
+    app.dead.resolve(job.id, "manually_resolved")
+    again = app.dead.add(job.id)
+    assert (again.reason, again.error_type) == ("by_hand", "ConnectionError")
 
 
 def test_a_letter_tells_when_it_is_requeued_by_itself(url: str) -> None:

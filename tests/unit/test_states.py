@@ -29,7 +29,7 @@ EXPECTED = {
     Event.RETRY: ("running", "retrying"),
     Event.SNOOZE: ("running", "scheduled pending"),
     Event.RELEASE: ("running", "pending scheduled"),
-    Event.FAIL: ("running waiting", "failed"),
+    Event.FAIL: ("waiting scheduled retrying pending running", "failed"),
     Event.EXPIRE: ("running", "pending retrying failed"),
     Event.CANCEL: ("waiting scheduled retrying pending running", "cancelled"),
     Event.LAPSE: ("waiting scheduled retrying pending", "cancelled"),

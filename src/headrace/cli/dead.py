@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.app.dead_records import DeadGroup, DeadLetter, DeadStats
 from headrace.cli import portrait
-from headrace.cli.dead_acts import letter_filters, note, purge, requeue, resolve, status_option
+from headrace.cli.dead_acts import add, letter_filters, note, purge, requeue, resolve, status_option
 from headrace.cli.options import as_json_option, chosen, example, shared
 from headrace.cli.session import Session
 from headrace.cli.show import Column, ago, print_facts, print_json, print_table, remark, stamp
@@ -137,7 +137,7 @@ def stats(session: Session, as_json: bool) -> None:
     print_table([*columns, Column("OLDEST"), Column("NEWEST")], [_stats_row(one) for one in found])
 
 
-for command in (requeue, resolve, note, purge):
+for command in (add, requeue, resolve, note, purge):
     dead.add_command(command)
 
 

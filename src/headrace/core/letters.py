@@ -15,7 +15,7 @@ from headrace.core.clock import to_ms
 from headrace.core.model import DeadRow, Filing, LogLine, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from headrace.core.settings import Settings
-from headrace.core.states import Event, State
+from headrace.core.states import FINAL, NOT_STARTED, Event, State
 
 Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -24,6 +24,7 @@ RESOLUTIONS: tuple[Status, ...] = ("manually_resolved", "permanently_failed", "c
 REQUEUABLE = frozenset({State.FAILED, State.CANCELLED})
 MAX_REQUEUES = 3
 PRIORITY_BOOST = 10
+BY_HAND = "by_hand"  # the reason of a record that a person opened
 
 
 class LetterFilter(Struct, frozen=True, omit_defaults=True):
@@ -72,6 +73,22 @@ class Requeue(Struct, frozen=True, array_like=True):
     run_at: int | None = None
     payload: str | None = None
     checksum: int | None = None
+
+
+class Addition(Struct, frozen=True, array_like=True):
+    """The order to open a record by hand. The error is the job's last one, if it has any."""
+
+    job_id: str
+    reason: str
+    error_type: str | None = None
+    error_message: str | None = None
+    fingerprint: str = ""
+
+
+# What became of such an order: "added", or why not: there is no such job, it runs or is completed, or it has a pending
+# record.
+Added = Literal["added", "missing", "busy", "pending"]
+ADDABLE = NOT_STARTED | REQUEUABLE
 
 
 class Requeued(Struct, frozen=True, array_like=True):
@@ -160,6 +177,8 @@ def kept_history(letter: DeadRow) -> list[Filing]:
     """What the record itself has of the job's history, oldest first, up to the failure."""
     job = snapshot_of(letter)
     before = job.history[::-1]
+    if job.state in FINAL:  # it was over before it was added
+        return before
     version = job.version or (before[-1].version + 1 if before else 2)
     end = (job.attempt, job.worker, job.started_at, letter.entered_at, letter.reason)
     error = (job.error_type, job.error_message, job.error_traceback)
@@ -168,9 +187,10 @@ def kept_history(letter: DeadRow) -> list[Filing]:
 
 def history_anew(letter: DeadRow, job: NewJob, detail: str | None) -> list[Filing]:
     """What is filed of a job that is stored anew: what the record has kept, and that it is to run again."""
-    before = kept_history(letter)
-    run = (before[-1].attempt, before[-1].worker, before[-1].started_at, letter.entered_at)
-    source, nothing = State.FAILED, (None, None, None)
+    before, was = kept_history(letter), snapshot_of(letter)
+    run = (was.attempt, was.worker, was.started_at, letter.entered_at)
+    source = State.CANCELLED if was.state == State.CANCELLED else State.FAILED
+    nothing = (None, None, None)
     again = Filing(job.version, Event.REVIVE, source, job.state, job.version, *run, detail, *nothing)
     return [*before, again]
 

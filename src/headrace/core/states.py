@@ -102,9 +102,9 @@ TRANSITIONS: dict[Event, Transition] = {
         ),
         _row(
             Event.FAIL,
-            {_S.RUNNING, _S.WAITING},
+            OPEN,
             {_S.FAILED},
-            "attempts used up or permanent error; dead letter",
+            "attempts used up or permanent error, or given up by hand before it started; dead letter",
         ),
         _row(
             Event.EXPIRE,

@@ -10,6 +10,8 @@ import msgspec
 
 from headrace.core.letters import (
     STATUSES,
+    Added,
+    Addition,
     LetterFilter,
     LetterGroup,
     LetterTally,
@@ -28,6 +30,7 @@ from headrace.core.model import DeadRow, Filing, NewJob
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
+from headrace.engines.rulings import signed
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -40,7 +43,7 @@ _EVERYTHING = 1 << 40
 
 _get, _find, _groups, _tallies = (load(f"letters_{name}") for name in ("get", "find", "groups", "tallies"))
 _requeue, _resolve, _note, _purge = (load(f"letters_{name}") for name in ("requeue", "resolve", "note", "purge"))
-_remove = load("letters_remove")
+_remove, _add = load("letters_remove"), load("letters_add")
 
 
 class RedisLetters:
@@ -123,6 +126,17 @@ class RedisLetters:
 
     def _by_id(self, ids: Sequence[str]) -> dict[str, DeadRow]:
         return {row.id: row for row in self.get(ids)}
+
+    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+        self._office.prepare()
+        if not records.encodable(order.job_id):
+            return "missing"
+        at = self._office.at(now)
+        told = [value or "" for value in msgspec.structs.astuple(order)]
+        call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + signed(by), *told)
+        answer = unless_closed(self._office.wire.run(_add, *call))
+        verdict: Added = msgspec.convert(answer.decode(), Added)
+        return verdict
 
     def requeue(
         self,

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 
 from headrace.core.letters import (
+    ADDABLE,
     REQUEUABLE,
     STATUSES,
+    Added,
+    Addition,
     Closing,
     LetterFilter,
     LetterGroup,
@@ -25,12 +28,16 @@ from headrace.core.letters import (
     with_note,
 )
 from headrace.core.model import DeadRow
-from headrace.core.states import Event, State
+from headrace.core.states import FINAL, Event, State
 from headrace.engines.relational import admission, steps
 from headrace.engines.relational.events import hushed
+from headrace.engines.relational.kinship import Effects, follow_lost
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import file_history
+from headrace.engines.relational.reaper import file_moves
+from headrace.engines.relational.records import Burial
 from headrace.engines.relational.reviving import revive
+from headrace.engines.rulings import signed
 from headrace.engines.sql import as_json
 
 _letters = msgspec.json.Decoder(list[DeadRow])
@@ -72,6 +79,12 @@ class SqlLetters:
 
     def tallies(self) -> list[LetterTally]:
         return _tallies.decode(self._office.read(lambda ledger: ledger.ask("letter_tallies")))
+
+    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+        at = self._office.at(now)
+        verdict, effects = self._office.write(lambda ledger: _add(ledger, order, by, note, at))
+        effects.ring(self._office.ring)
+        return verdict
 
     def requeue(
         self,
@@ -134,6 +147,30 @@ class SqlLetters:
             return found
 
         return self._office.write(forget)
+
+
+def _add(ledger: Ledger, order: Addition, by: str | None, note: str | None, at: int) -> tuple[Added, Effects]:
+    ledger.ask("alone_with_kin")
+    admission.hold_open(ledger)
+    ids, effects = as_json([order.job_id]), Effects()
+    for _, seq, state in _jobs.decode(ledger.ask("lock_jobs", ids=ids)):
+        if state not in ADDABLE:
+            return "busy", effects
+        if any(letter.status == "pending" for letter in _letters.decode(ledger.ask("letters_of", ids=ids))):
+            return "pending", effects
+        if state not in FINAL:
+            file_moves(ledger, [seq], Event.FAIL, State.FAILED, order.reason + signed(by), at)
+        burial = Burial(seq, order.reason, order.error_type, order.error_message, order.fingerprint)
+        ledger.run("bury", b=as_json([burial]), now=at)
+        (letter,) = _letters.decode(ledger.ask("letters_of", ids=ids))
+        noted = Closing(letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at))
+        ledger.run("close_letters", c=as_json([noted]))
+        if state not in FINAL:
+            ledger.run("move_stale", seqs=as_json([seq]), now=at, reason=order.reason)
+            effects = follow_lost(ledger, [seq], at)
+            effects.done = effects.work = True  # a slot that a rule counts may be free
+        return "added", effects
+    return "missing", effects
 
 
 class _Requeuing:

@@ -154,7 +154,7 @@ local function bury(member, j, salt, o)
   local l = {
     id = string.format('%012x', o.at) .. redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 20),
     job_id = j.id, task = j.task, queue = j.queue, reason = o.reason, entered_at = o.at, status = 'pending',
-    told = snapshot(member, j, o), fingerprint = o.fingerprint or '', requeues = 0,
+    told = snapshot(member, j, o), fingerprint = o.fingerprint or '', requeues = 0, notes = o.notes,
   }
   local latest = call('HGET', LATEST, j.id)
   local before = latest and call('HGET', LETTERS, latest)
