@@ -118,7 +118,9 @@ class Dead:
         errors = self._hub.history_of(row)[1]
         last = ErrorInfo(errors[-1].type, errors[-1].message, errors[-1].traceback) if errors else None
         why = check_text("reason", reason)
-        order = Addition(row.id, why, last and last.type, last and last.message, fingerprint(row.task, last, why))
+        order = Addition(row.id, why, fingerprint=fingerprint(row.task, last, why))
+        if last is not None:
+            order = replace(order, error_type=last.type, error_message=last.message)
         verdict = self._hub.engine.letters.add(order, _who(by), _text(note))
         if verdict == "missing":
             raise JobNotFound(job_id)

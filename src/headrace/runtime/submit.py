@@ -31,7 +31,7 @@ from headrace.errors import DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime import past_parents
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
 from headrace.runtime.lanes import lane_here
-from headrace.runtime.planting import Planting, bonds_of, planting
+from headrace.runtime.planting import Planting, bonds_of, planting, rows_of, undecided
 from headrace.runtime.recipe import Recipe, recipe_of
 from headrace.runtime.refusals import Wording, not_itself, refuse, refuse_too_many_results
 from headrace.runtime.sealing import is_same_call
@@ -255,11 +255,13 @@ class Submitter:
 
     def plant(self, plants: Planting) -> list[Job[Any]]:
         """Store jobs with their bonds in one commit. Never in the spool: what they wait for can't be asked there."""
+        stored: dict[str, JobRow] = {}
         if self._leads_here(plants.connection):
             self._engine.joined(plants.connection).plant(plants.news, plants.bonds, plants.flow)
         else:
             plants = past_parents.plant(self._engine, self._hub, plants)
-        jobs: list[Job[Any]] = [Job(self._hub, new) for new in plants.news]
+            stored = rows_of(self._engine.desk, undecided(plants))
+        jobs: list[Job[Any]] = [Job(self._hub, stored.get(new.id, new)) for new in plants.news]
         return [self._handed(job) for job in jobs]
 
     async def aplant(self, plants: Planting) -> list[Job[Any]]:
