@@ -47,7 +47,7 @@ class Hub(Protocol):
     @property
     def words(self) -> frozenset[str]: ...
     def row(self, job_id: str) -> JobRow: ...
-    def move(self, which: Filter, event: Event) -> Sequence[str]: ...
+    def move(self, which: Filter, event: Event, *, without_parents: bool = False) -> Sequence[str]: ...
     def amend(self, job_id: str, changes: Changes) -> bool: ...
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
     async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
@@ -277,9 +277,15 @@ class Job(Generic[R]):
         """Cancel the job; a running attempt is told to stop and can't change it any more. False if it was over."""
         return self._apply(Event.CANCEL)
 
-    def retry(self) -> bool:
-        """Run a finished job again, with fresh attempts. False if it is not finished."""
-        return self._apply(Event.REVIVE)
+    def retry(self, *, without_parents: bool = False) -> bool:
+        """Run a finished job again, with fresh attempts. False if it is not finished.
+
+        One that was cancelled because a parent did not complete is refused with InvalidJob: retry that parent, and this
+        one runs after it. With `without_parents` it runs all the same.
+        """
+        moved = bool(self._hub.move(Filter(ids=(self.id,)), Event.REVIVE, without_parents=without_parents))
+        self.refresh()
+        return moved
 
     def promote(self) -> bool:
         """Run a scheduled, retrying or waiting job now, without those it waits for. False if it is none of these."""
