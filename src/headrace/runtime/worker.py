@@ -22,7 +22,6 @@ from headrace.core.clock import Clock
 from headrace.core.model import Claim, Lease, Note, WorkerRow
 from headrace.core.seal import Seal
 from headrace.core.settings import Settings
-from headrace.core.steps import Step
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
@@ -43,6 +42,7 @@ from headrace.runtime.threads import Threads
 from headrace.runtime.timekeeper import Timekeeper
 from headrace.runtime.trade import STALLED, Trade
 from headrace.runtime.wear import is_worn_out
+from headrace.runtime.worker_news import WorkerNews, serves_in_words
 
 log = logging.getLogger("headrace.worker")
 
@@ -82,16 +82,15 @@ class Worker:
         self._at_most = at_most
         self._find_task = find_task
         self._seal = seal
-        self._remembering = Remembering(engine, settings.lease, seal)
+        remembering = Remembering(engine, settings.lease, seal)
+        self.steps, self.remember = remembering.steps, remembering.remember
         self.largest = settings.max_payload
         self._started_at = clock.now()
         self._state = "starting"
         self._paused = False
         self._stop_at: float | None = None
-        self._next_upkeep = 0.0
-        self._ordered_at = 0.0
-        self._outage = 0.0
-        self._outage_ends = 0.0
+        self._next_upkeep = self._ordered_at = self._outage = self._outage_ends = 0.0
+        self._news = WorkerNews(engine, self.id, tells=settings.events)
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
@@ -99,9 +98,11 @@ class Worker:
     # -- from outside
 
     def start(self) -> Worker:
-        """Sign on and begin to work, in threads of their own."""
+        """Sign on and begin to work, in threads of their own. One that works already goes on as it is."""
+        if self.stopped.is_set():
+            raise HeadraceError("this worker has stopped; make a new one")
         if self._thread is not None:
-            raise HeadraceError("this worker was started already; make a new one")
+            return self
         self._bell = self._engine.listen("work", self._settings.queues or ())
         self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
         planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
@@ -124,7 +125,12 @@ class Worker:
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [self._listener(self.id)] if self._listener is not None else []
         self._start([Greeter(self._engine, described), *timekeepers, keeper, *listeners])
-        log.info("worker %s started: concurrency %d, %s", self.id, self._settings.concurrency, self._in_words())
+        log.info(
+            "worker %s started: concurrency %d, %s",
+            self.id,
+            self._settings.concurrency,
+            serves_in_words(self._settings),
+        )
         return self
 
     def _start(self, companions: Sequence[Companion]) -> None:
@@ -239,12 +245,6 @@ class Worker:
     def renew(self, claim: Claim) -> bool:
         return self._pulse.renew_one(claim)
 
-    def steps(self, claim: Claim) -> list[Step]:
-        return self._remembering.steps(claim)
-
-    def remember(self, claim: Claim, step: Step) -> bool:
-        return self._remembering.remember(claim, step)
-
     # -- the thread
 
     def _work(self) -> None:
@@ -268,13 +268,16 @@ class Worker:
             return left
         try:
             pause = self._turn()
+            self._news.worked()
             self._outage = 0.0
             return pause
         except EngineUnavailable as error:
             self._trade.recovery.lost()
+            self._news.failed(error)
             self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
             log.warning("the store is not available: %s; trying again in %.1f s", error, self._outage)
-        except Exception:
+        except Exception as error:
+            self._news.failed(error)
             self._outage = 1.0
             log.exception("a turn of worker %s failed; it goes on", self.id)
         self._outage_ends = time.monotonic() + self._outage
@@ -301,6 +304,7 @@ class Worker:
             and not crew.done
             and (trade.sated or (self._drain and (trade.store_is_empty or self._paused)))
         ):
+            self._news.drained(trade)
             self.request_stop()
         return self._pause(next_at)
 
@@ -322,6 +326,7 @@ class Worker:
         for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes):
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
             self._trade.store_is_empty = False
+        self._news.drained(self._trade)
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             self._make_way()
         if is_worn_out(self.id, self._settings, self._trade.claimed):
@@ -388,11 +393,6 @@ class Worker:
     def _sign_off(self) -> None:
         with contextlib.suppress(EngineUnavailable):
             self._engine.sign_off(self.id)
-
-    def _in_words(self) -> str:
-        queues, has = self._settings.queues, self._settings.capabilities
-        told = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
-        return f"{told}, has {', '.join(has)}" if has else told
 
     def __repr__(self) -> str:
         return f"<Worker {self.id} {self._state}>"
