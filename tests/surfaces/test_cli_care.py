@@ -36,8 +36,11 @@ def test_a_backup_and_a_restore_into_another_store(shell: Shell) -> None:
     assert shell("restore", "nowhere.db", other).code == 2
     assert not (shell.folder / "other.db").exists()
     assert shell("restore", "copy.db", other, "--json").json == {
-        "url": other, "jobs": 3, "released": 0,
-        "archived": 0, "left_out": 0,
+        "url": other,
+        "jobs": 3,
+        "released": 0,
+        "archived": 0,
+        "left_out": 0,
     }
     assert len(shell("--url", other, "jobs", "--json").json["jobs"]) == 3
 

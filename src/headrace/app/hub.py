@@ -100,8 +100,8 @@ class AppHub:
     def _spooled(self, job_id: str) -> JobRow | None:
         return None if self._spool is None else self._spool.row(job_id)
 
-    def move(self, which: Filter, event: Event, *, without_parents: bool = False) -> list[str]:
-        """Apply the event once to each job that matches now, a bounded batch at a time.
+    def move(self, which: Filter, event: Event, *, without_parents: bool = False, most: int = 1 << 40) -> list[str]:
+        """Apply the event once to each job that matches now, a bounded batch at a time, and to `most` at most.
 
         They are found first, without holding up any writer, and then moved by id: a revived job that is finished
         again meanwhile must not be revived a second time. A job that was cancelled because of a parent is revived with
@@ -114,11 +114,12 @@ class AppHub:
             if not which.ids:
                 _refuse_without_parent(held)
         if which.ids:
-            done = self.engine.desk.move(which, event, len(which.ids))
+            done = self.engine.desk.move(which, event, min(len(which.ids), most))
             if not done:
                 self._refuse_if_spooled(which.ids)
             if event is Event.DELETE and len(done) < len(which.ids):
-                done += archived.delete(self.engine, self.archive, sorted({*which.ids} - {*done}))
+                rest = sorted({*which.ids} - {*done})[: most - len(done)]
+                done += archived.delete(self.engine, self.archive, rest)
             elif not done and event is Event.REVIVE:
                 self._refuse_if_archived(which.ids)
             return done
@@ -128,8 +129,9 @@ class AppHub:
         while page.jobs:
             held = self._held_by_parents(page.jobs) if alone else {}
             ids = tuple(row.id for row in page.jobs if row.id not in held)
-            moved += self.engine.desk.move(Filter(ids=ids, states=states), event, len(ids))
-            page = self._matching(which, states, page.cursor) if page.cursor else Page([], None)
+            moved += self.engine.desk.move(Filter(ids=ids, states=states), event, min(len(ids), most - len(moved)))
+            more = page.cursor if len(moved) < most else None
+            page = self._matching(which, states, more) if more else Page([], None)
         return moved
 
     def _held_by_parents(self, rows: Sequence[JobRow]) -> dict[str, JobRow]:

@@ -68,10 +68,9 @@ class Hub(Protocol):
 class Job(Generic[R]):
     """A job in the store. Its attributes are as of the last refresh(); `state` never goes stale by itself."""
 
-    __slots__ = ("_hub", "_record", "id")
+    __slots__ = ("_hub", "_record")
 
     def __init__(self, hub: Hub, record: NewJob | JobRow) -> None:
-        self.id: str = record.id
         self._hub = hub
         self._record = record
 
@@ -83,6 +82,10 @@ class Job(Generic[R]):
         if isinstance(self._record, NewJob):
             self._record = as_row(self._record)
         return self._record
+
+    @property
+    def id(self) -> str:
+        return self._record.id
 
     @property
     def task(self) -> str:
@@ -135,6 +138,11 @@ class Job(Generic[R]):
     @property
     def finished_at(self) -> datetime | None:
         return to_datetime(self.row.finished_at)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When anything last happened to the job, by its history; read from the store."""
+        return max(entry.at for entry in self.history())
 
     @property
     def worker(self) -> str | None:
