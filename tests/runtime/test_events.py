@@ -88,6 +88,19 @@ def test_a_worker_tells_that_it_could_not_reach_its_store(app: Headrace, monkeyp
     assert event.data["seconds"] > 0
 
 
+@pytest.mark.every_engine
+def test_a_handler_in_every_process_hears_that_its_own_worker_has_started(app: Headrace) -> None:
+    heard: list[str | None] = []
+
+    @app.on("worker.started", everywhere=True, name="seen")
+    def seen(event: Happening) -> None:
+        heard.append(event.worker)
+
+    with app.worker() as worker:
+        eventually(lambda: bool(heard), "the start is heard")
+    assert heard == [worker.id]
+
+
 def test_a_worker_that_works_is_not_started_again(app: Headrace) -> None:
     worker = app.worker()
     assert worker.start() is worker.start() is worker

@@ -124,7 +124,8 @@ class Worker:
         timekeepers = [Timekeeper(self._engine, self._declare)] if fires else []
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [self._listener(self.id)] if self._listener is not None else []
-        self._start([Greeter(self._engine, described), *timekeepers, keeper, *listeners])
+        # Who listens comes first, and so hears that its own worker has started.
+        self._start([*listeners, Greeter(self._engine, described), *timekeepers, keeper])
         log.info(
             "worker %s started: concurrency %d, %s",
             self.id,
