@@ -16,6 +16,7 @@ from headrace.core.pages import Group, events_of
 from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob
+from tests.conformance.news import told
 from tests.support.builders import (
     LATER,
     NOW,
@@ -37,16 +38,6 @@ from tests.support.builders import (
 )
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
-
-
-def told(engine: Engine, after: str | None = None) -> list[Happening]:
-    """Everything behind the cursor. On PostgreSQL it may be held back while somebody else on the server writes."""
-    events: list[Happening] = []
-    while pages := engine.events.read(after, 50):
-        for cursor, groups in pages:
-            events += events_of(cursor, groups, after)
-        after = pages[-1][0]
-    return events
 
 
 def stories(engine: Engine) -> dict[str | None, list[str]]:

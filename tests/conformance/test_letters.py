@@ -17,15 +17,22 @@ from headrace.core.letters import (
     snapshot_of,
 )
 from headrace.core.states import Event, State
+from headrace.core.steps import Step
 from headrace.engines.protocol import Engine
 from tests.conformance.kin import plant_chain, the
 from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
 from tests.support.builders import (
+    HOUR,
     LEASE,
     NOW,
     SECOND,
     claim_one,
     fail,
+    lease_of,
+    log,
+    new_job,
+    progress,
+    retry,
     row,
     settle,
     submit_and_claim,
@@ -45,6 +52,38 @@ def test_a_record_tells_what_the_job_was(engine: Engine) -> None:
     assert (was.tags, was.metadata, was.max_attempts, was.created_at) == ('["red"]', '{"who":1}', 4, NOW)
     assert (was.error_type, was.error_message) == ("KeyError", "no such thing")
     assert (was.lifo, was.lane, was.unique_key, was.flow, was.parents) == (0, "", None, None, [])
+
+
+def test_a_record_keeps_the_first_failure_and_the_newest_entries(engine: Engine) -> None:
+    engine.insert([new_job("job", max_attempts=30)], now=NOW)
+    for number in range(20):
+        settle(engine, retry(claim_one(engine, now=NOW), NOW, message=f"failure {number}"))
+    settle(engine, fail(claim_one(engine)))
+    kept = snapshot_of(pending(engine)).history
+    assert [filing.error_message for filing in kept] == [f"failure {n}" for n in (*range(19, 9, -1), 0)]
+    assert snapshot_of(pending(engine)).version == row(engine).version - 1
+
+
+def test_a_record_keeps_what_the_job_has_said_and_done(engine: Engine) -> None:
+    claimed = submit_and_claim(engine)
+    for name in ("charge", "mail"):
+        engine.remember(lease_of(claimed), Step("step", name, 1, NOW, '"ok"', 7), now=NOW)
+    engine.remember(lease_of(claimed), Step("sleep", "a while", 1, NOW, str(NOW)), now=NOW)
+    lines = [log(claimed, f"line {number}") for number in range(12)]
+    engine.exchange([], None, [*lines, progress(claimed, "0.5")], now=NOW)
+    settle(engine, fail(claimed))
+    job = snapshot_of(pending(engine))
+    assert [line.message for line in job.logs] == [f"line {number}" for number in range(11, 1, -1)]
+    assert (job.logs[0].at, job.logs[0].attempt, job.logs[0].level, job.logs[0].fields) == (NOW, 1, "info", None)
+    assert (job.steps, job.progress) == (["charge", "mail"], "0.5")
+
+
+def test_the_record_of_a_lost_job_keeps_as_much(engine: Engine) -> None:
+    claimed = submit_and_claim(engine, max_attempts=1)
+    engine.exchange([], None, [log(claimed, "last words")], now=NOW)
+    engine.reap(1, now=NOW + HOUR)
+    job = snapshot_of(pending(engine))
+    assert ([line.message for line in job.logs], job.version, job.history) == (["last words"], claimed.version, [])
 
 
 def test_ids_sort_by_the_time_of_the_entry(engine: Engine) -> None:

@@ -13,9 +13,11 @@ from headrace.core.letters import (
 )
 from headrace.core.model import Filter
 from headrace.core.states import Event, State
+from headrace.core.story import errors_of, tell
 from headrace.engines.protocol import Engine
 from tests.conformance.kin import child, plant_chain, the
 from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
+from tests.conformance.news import types_after
 from tests.support.builders import (
     HOUR,
     NOW,
@@ -25,6 +27,7 @@ from tests.support.builders import (
     fail,
     ids,
     new_job,
+    retry,
     row,
     settle,
     states,
@@ -110,7 +113,9 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
     assert row(engine).state is State.FAILED
     ended = one(engine, letter.id)
     assert (ended.status, ended.resolved_by, ended.requeues) == ("permanently_failed", "ops", 2)
-    assert [remark.text for remark in remarks_of(ended.notes)] == ["no more"]
+    told, why = remarks_of(ended.notes)
+    assert (told.text, told.by) == ("no more", "ops")
+    assert (why.text, why.by) == ("it was requeued 2 times already, of 2 allowed (max_requeues)", None)
     assert engine.letters.count(LetterFilter(requeues=2)) == 2
 
 
@@ -136,6 +141,28 @@ def test_a_job_that_is_gone_is_stored_anew(engine: Engine) -> None:
     assert ids_of(engine, Filter(tag="red")) == ["job"]
     assert one(engine, letter.id).status == "requeued"
     assert fail_again(engine, at=LATER).requeues == 1
+
+
+def test_a_job_that_is_stored_anew_has_the_errors_of_before(engine: Engine) -> None:
+    engine.insert([new_job("job")], now=NOW)
+    settle(engine, retry(claim_one(engine), NOW, message="first"))
+    settle(engine, fail(claim_one(engine)))
+    before = engine.desk.history("job")
+    told = tell(row(engine), before)
+    engine.desk.move(the("job"), Event.DELETE, 1, now=NOW)
+    told_so_far = engine.events.last()
+    engine.letters.requeue([Requeue(pending(engine).id)], detail="requeued by ann", now=LATER)
+    assert types_after(engine, told_so_far) == ["dead.resolved", "job.enqueued"]
+    *kept, again = engine.desk.history("job")
+    assert [(filing.at, filing.event, filing.version) for filing in kept] == [
+        (filing.at, filing.event, filing.version) for filing in before
+    ]
+    assert [error.message for error in errors_of(kept)] == [error.message for error in errors_of(before)]
+    assert (again.event, again.source, again.target, again.detail) == ("revive", "failed", "pending", "requeued by ann")
+    settle(engine, succeed(claim_one(engine, now=LATER), at=LATER), now=LATER)
+    anew = tell(row(engine), engine.desk.history("job"))
+    assert [entry.event for entry in anew[:-3]] == [entry.event for entry in told]
+    assert [entry.event for entry in anew[-3:]] == [Event.REVIVE, Event.CLAIM, Event.SUCCEED]
 
 
 def test_a_job_that_is_gone_may_get_other_arguments_and_another_time(engine: Engine) -> None:

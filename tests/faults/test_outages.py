@@ -86,7 +86,7 @@ def all_ended_once(app: Headrace, producer: Producer) -> None:
     assert {job.id for _, job in producer.accepted} <= rows.keys()
     for job in rows.values():
         assert job.state == "completed" or job.wait(PATIENCE) == "completed"
-        events = [entry.event for entry in job.history()]
+        events = [entry.event.value for entry in job.history()]
         assert events.count("submit") == 1
         assert events.count("succeed") == 1
 
@@ -207,7 +207,7 @@ def test_a_worker_cut_off_for_longer_than_its_lease_changes_nothing_when_it_is_b
         assert job.refresh().state == "running"
         (tmp_path / "go-2").touch()
         assert job.result(PATIENCE) == "attempt 2"
-        assert [entry.event for entry in job.history()].count("succeed") == 1
+        assert [entry.event.value for entry in job.history()].count("succeed") == 1
 
 
 def told(job: Job[object], event: str) -> Callable[[], bool]:

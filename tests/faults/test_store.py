@@ -161,7 +161,7 @@ def test_a_clock_that_jumps_forward_costs_an_attempt_but_no_job(url: str) -> Non
             assert began.acquire(timeout=PATIENCE), "after the jump the lease is over, and the other worker takes it"
             go.set()
             assert job.result(PATIENCE) == "done"
-        events = [entry.event for entry in job.history()]
+        events = [entry.event.value for entry in job.history()]
         assert events.count("succeed") == 1
         assert job.refresh().attempt == 2
 

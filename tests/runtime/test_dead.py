@@ -12,7 +12,19 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace import DeadLetterClosed, DeadLetterNotFound, Headrace, InvalidJob, Job, PermanentError, Retry, State, Task
+from headrace import (
+    DeadLetterClosed,
+    DeadLetterNotFound,
+    Headrace,
+    InvalidJob,
+    Job,
+    JobNotFound,
+    PermanentError,
+    Retry,
+    State,
+    Task,
+    current_job,
+)
 from headrace.core.fingerprint import fingerprint_of_lost
 from headrace.core.letters import STATUSES, LetterFilter, id_at
 from headrace.core.model import Want
@@ -110,6 +122,71 @@ def test_the_limit_of_requeues_ends_in_permanently_failed(app: Headrace, failed:
     assert "max_requeues" in answer.message
     assert job.refresh().state is State.FAILED
     assert app.dead.get(job.id).status == "permanently_failed"
+
+
+def test_a_job_is_put_on_the_desk_by_hand(app: Headrace, pay: Task[..., Any, Any]) -> None:
+    job = pay.using(delay=3600).enqueue(1)
+    letter = app.dead.add(job.id, reason="wrong_total", note="ask the shop", by="ann")
+    assert (letter.job_id, letter.reason, letter.status, letter.original_state) == (
+        *(job.id, "wrong_total", "pending"),
+        "scheduled",
+    )
+    assert [(note.text, note.by) for note in letter.notes] == [("ask the shop", "ann")]
+    assert (job.refresh().state, job.reason) == (State.FAILED, "wrong_total")
+    with pytest.raises(InvalidJob, match="has a pending dead letter"):
+        app.dead.add(job.id)
+    with pytest.raises(JobNotFound):
+        app.dead.add("nowhere")
+    fine = pay.enqueue(2, fine=True)
+    drain(app)
+    with pytest.raises(InvalidJob, match="is completed"):
+        app.dead.add(fine.id)
+    app.dead.requeue(job.id)
+    drain(app)
+    app.dead.resolve(job.id, "manually_resolved")
+    again = app.dead.add(job.id)
+    assert (again.reason, again.error_type) == ("by_hand", "ConnectionError")
+
+
+def test_a_letter_tells_when_it_is_requeued_by_itself(url: str) -> None:
+    settings: dict[str, Any] = {"dead_requeue_after": 60, "dead_requeue_factor": 3, "dead_requeue_limit": 2}
+    with Headrace(url, **settings) as app:
+
+        @app.task(name="weak", retry=0)
+        def weak() -> None:
+            raise OSError
+
+        job = weak.enqueue()
+        waits = []
+        for _ in range(3):
+            drain(app)
+            letter = app.dead.get(job.id)
+            waits.append(letter.next_requeue_at and (letter.next_requeue_at - letter.entered_at).total_seconds())
+            app.dead.requeue(job.id)
+        assert waits == [60, 180, None]
+        assert app.dead.get(job.id).next_requeue_at is None
+
+
+def test_a_letter_shows_how_far_the_job_had_come_without_its_secrets(app: Headrace) -> None:
+    @app.task(name="pay", retry=Retry(limit=1, base=0.001, jitter=0))
+    def pay() -> None:
+        context = current_job()
+        context.step("charge", lambda: "ok")
+        context.log("charged", card="4111", password="hunter2")
+        context.progress({"done": 1, "password": "hunter2"})
+        raise OSError("away")
+
+    job = pay.enqueue()
+    drain(app)
+    job.promote()
+    drain(app)
+    job.delete()
+    letter = app.dead.get(job.id)
+    assert (letter.steps, letter.progress) == (("charge",), {"done": 1, "password": "***"})
+    assert [(line.attempt, line.message) for line in letter.logs] == [(1, "charged"), (2, "charged")]
+    assert letter.logs[0].fields == {"card": "4111", "password": "***"}
+    assert letter.first_failed_at < letter.entered_at
+    assert "hunter2" not in repr(letter)
 
 
 def test_a_dead_letter_is_dealt_with_once(app: Headrace, failed: Making) -> None:

@@ -39,6 +39,13 @@ def declare(app: Headrace, **how: Any) -> Task[..., Any, Any]:
     return tick
 
 
+def test_a_declared_immediate_schedule_runs_once_when_it_is_first_stored(app: Headrace) -> None:
+    declare(app, minutes=5, immediate=True)
+    for _ in range(3):
+        app.schedules.sync()
+    assert len(jobs_of(app, "tick")) == 1
+
+
 def test_decorators_give_back_the_task_and_several_may_stand_above_one(app: Headrace) -> None:
     @app.cron("0 9 * * MON", tz="America/New_York")
     @app.every(minutes=5)

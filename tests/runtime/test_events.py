@@ -18,7 +18,7 @@ import pytest
 from headrace import Happening, Headrace, InvalidJob, PermanentError, WebhookNotFound, Worker
 from headrace.core.shelf import Paper
 from headrace.core.webhooks import verify
-from headrace.errors import ConfigError
+from headrace.errors import ConfigError, EngineUnavailable, HeadraceError
 from headrace.runtime import listening
 from headrace.runtime.listening import KIND, Place
 from headrace.runtime.pulse import lease_of
@@ -49,6 +49,66 @@ def test_a_worker_tells_what_becomes_of_its_jobs(app: Headrace, worker: Worker) 
     assert by_type["job.started"].data["wait"] >= 0
     assert by_type["job.completed"].worker == worker.id
     assert "worker.started" in _told(app)
+
+
+@pytest.mark.every_engine
+def test_a_worker_tells_when_nothing_is_left_to_run(app: Headrace) -> None:
+    app.task(name="quick")(lambda: None)
+    app.enqueue_many([{"task": "quick"} for _ in range(3)])
+    app.run_worker(drain=True)
+    app.enqueue("quick")
+    app.run_worker(drain=True)
+    assert [event.data for event in app.events(follow=False, types="worker.drained")] == [{"jobs": 3}, {"jobs": 1}]
+
+
+def test_a_worker_that_goes_on_tells_it_once_for_each_time_it_had_work(app: Headrace, worker: Worker) -> None:
+    app.task(name="quick")(lambda: None)
+    for times in (1, 2):
+        app.enqueue("quick").result(PATIENCE)
+        eventually(lambda: _told(app).count("worker.drained") == times, "that nothing is left")  # noqa: B023
+
+
+@pytest.mark.every_engine
+def test_a_worker_tells_that_it_could_not_reach_its_store(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    exchange, failures = app.engine.exchange, iter((EngineUnavailable("the server is away"), OSError("odd")))
+
+    def fail_first(*args: Any, **more: Any) -> Any:
+        for error in failures:
+            raise error
+        return exchange(*args, **more)
+
+    monkeypatch.setattr(app.engine, "exchange", fail_first)
+    with app.worker() as worker:
+        eventually(lambda: "worker.error" in _told(app), "the error is told")
+    [event] = app.events(follow=False, types="worker.error")
+    assert (event.worker, event.data["error"], event.data["message"]) == (
+        *(worker.id, "EngineUnavailable"),
+        "the server is away",
+    )
+    assert event.data["seconds"] > 0
+
+
+@pytest.mark.every_engine
+def test_a_handler_in_every_process_hears_that_its_own_worker_has_started(app: Headrace) -> None:
+    heard: list[str | None] = []
+
+    @app.on("worker.started", everywhere=True, name="seen")
+    def seen(event: Happening) -> None:
+        heard.append(event.worker)
+
+    with app.worker() as worker:
+        eventually(lambda: bool(heard), "the start is heard")
+    assert heard == [worker.id]
+
+
+def test_a_worker_that_works_is_not_started_again(app: Headrace) -> None:
+    worker = app.worker()
+    assert worker.start() is worker.start() is worker
+    assert len(app.workers()) == 1
+    assert _told(app).count("worker.started") == 1
+    worker.stop()
+    with pytest.raises(HeadraceError, match="has stopped; make a new one"):
+        worker.start()
 
 
 def test_the_start_of_a_long_run_is_told_while_it_runs(app: Headrace, worker: Worker) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from headrace import FlowRun, Headrace, JobCancelled, JobFailed, Task, chain, group
+from headrace import FlowRun, Headrace, InvalidJob, JobCancelled, JobFailed, Retry, State, Task, chain, group
 from headrace.runtime import flow_run
 from headrace.testing import drain
 
@@ -117,3 +117,71 @@ def test_who_was_cancelled_for_a_cancelled_job_does_not_blame_a_failed_one(app: 
     with pytest.raises(JobCancelled) as cancelled:
         run.result()
     assert cancelled.value.job_id == run.jobs[1].id
+
+
+@pytest.mark.every_engine
+def test_a_child_is_retried_with_its_parent_and_not_before(app: Headrace) -> None:
+    mended = False
+
+    @app.task(name="parent", retry=0)
+    def parent() -> str:
+        if not mended:
+            raise OSError("away")
+        return "there"
+
+    @app.task(name="child")
+    def child(given: Any = None) -> Any:
+        return given if isinstance(given, str) else "without"
+
+    run = chain(parent.bind(), child.bind(), child.bind()).enqueue()
+    drain(app)
+    first, second, third = run.jobs
+    with pytest.raises(InvalidJob, match=rf"because its parent {first.id} \(task parent\) failed; retry that one"):
+        second.retry()
+    with pytest.raises(InvalidJob, match=f"because its parent {second.id} .* was cancelled"):
+        third.retry()
+    with pytest.raises(InvalidJob, match="because its parent"):
+        app.jobs.retry(ids=[second.id, third.id])
+    assert app.jobs.retry(state="cancelled") == 0
+    assert [job.refresh().state for job in (first, second, third)] == ["failed", "cancelled", "cancelled"]
+    mended = True
+    assert first.retry()
+    drain(app)
+    assert [job.refresh().state for job in (first, second, third)] == ["completed"] * 3
+    assert third.result() == "there"
+
+
+@pytest.mark.every_engine
+def test_a_child_is_run_alone_if_somebody_says_so_or_its_parent_is_gone(app: Headrace) -> None:
+    @app.task(name="parent", retry=0)
+    def parent() -> None:
+        raise OSError("away")
+
+    @app.task(name="child")
+    def child() -> str:
+        return "alone"
+
+    parents = [parent.enqueue() for _ in range(2)]
+    one, other = (child.using(after=[each]).enqueue() for each in parents)
+    drain(app)
+    assert one.retry(without_parents=True)
+    app.dead.resolve(parents[1].id, "cancelled")
+    parents[1].delete()
+    assert other.retry()
+    drain(app)
+    assert one.result() == other.result() == "alone"
+
+
+def test_why_names_the_last_error(app: Headrace) -> None:
+    @app.task(name="weak", retry=Retry(limit=1, base=60, jitter=0))
+    def weak() -> None:
+        raise OSError("the bank\nis away")
+
+    job = weak.enqueue()
+    drain(app)
+    assert job.refresh().state is State.RETRYING
+    assert "Its last error was OSError: the bank." in job.why()
+    job.promote()
+    drain(app)
+    assert job.refresh().state is State.FAILED
+    assert "Its last error was OSError: the bank. Its dead letter" in job.why()

@@ -18,6 +18,7 @@ from headrace import (
     FlowRun,
     Headrace,
     InvalidJob,
+    Job,
     JobCancelled,
     JobFailed,
     ParentFailure,
@@ -590,6 +591,27 @@ def test_the_graph_of_a_flow_is_data_and_drawings(app: Headrace, give: AnyTask) 
     assert [(node["id"], node["state"]) for node in graph["nodes"]] == [(a.id, "pending"), (b.id, "waiting")]
     assert "n1 --> n2" in run.mermaid()
     assert run.svg().count("<rect") == 2
+
+
+@pytest.mark.every_engine
+def test_a_handle_tells_the_state_of_a_job_whose_parents_were_over(app: Headrace, give: AnyTask) -> None:
+    @app.task(retry=0)
+    def fail() -> None:
+        raise OSError
+
+    done, failed = give.enqueue(1), fail.enqueue()
+    drain(app)
+    open_one = give.enqueue(2)
+    for parent, state in ((done, State.PENDING), (failed, State.CANCELLED), (open_one, State.WAITING)):
+        after = give.using(after=[parent]).enqueue()
+        assert (after.state, app.jobs.get(after.id).state) == (state, state)
+    later = give.using(after=[done], delay=60).enqueue()
+    assert later.state is State.SCHEDULED
+    assert asyncio.run(_enqueued(give.using(after=[failed]))).state is State.CANCELLED
+
+
+async def _enqueued(task: AnyTask) -> Job[Any]:
+    return await task.aenqueue()
 
 
 def test_flows_are_listed_newest_first_and_found_by_id(app: Headrace, give: AnyTask) -> None:

@@ -355,6 +355,19 @@ def test_a_change_that_meets_a_firing_is_made_to_what_is_there_then(app: Headrac
     assert races, "the race took place"
 
 
+def test_an_immediate_schedule_runs_once_when_it_is_made(app: Headrace, clock: VirtualClock) -> None:
+    made = app.schedules.create("tick", "note", every=timedelta(minutes=5), limit=2, immediate=True)
+    assert [job.state for job in jobs_of(app, "tick")] == ["pending"]
+    assert (made.next_run, made.fired) == (START + timedelta(minutes=5), 0)
+    drain(app)
+    clock.advance(3600)
+    drain(app)
+    assert len(jobs_of(app, "tick")) == 3
+    with pytest.raises(InvalidSchedule, match="immediate: expected True or False"):
+        app.schedules.create("tock", "note", every=60, immediate="yes")  # type: ignore[arg-type]
+    assert [schedule.id for schedule in app.schedules.list()] == ["tick"]
+
+
 def test_running_one_now_leaves_its_times_alone(app: Headrace, clock: VirtualClock) -> None:
     before = app.schedules.create("r", "note", every=60, limit=5)
     app.schedules.pause("r")

@@ -176,7 +176,7 @@ def test_stopping_twice_or_before_the_start_is_no_harm(app: Headrace) -> None:
     worker = app.worker().start()
     worker.stop()
     worker.stop()
-    with pytest.raises(HeadraceError, match="started already"):
+    with pytest.raises(HeadraceError, match="has stopped"):
         worker.start()
     app.worker().stop()
 

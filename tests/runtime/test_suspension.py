@@ -112,7 +112,7 @@ def test_a_task_that_catches_all_errors_is_suspended_all_the_same(app: Headrace,
     job = careless.enqueue()
     assert job.result(PATIENCE) == "rested"
     assert caught == []
-    assert [entry.event for entry in job.history()].count("snooze") == 1
+    assert [entry.event.value for entry in job.history()].count("snooze") == 1
 
 
 def test_a_group_of_coroutines_is_suspended_as_one(app: Headrace, worker: Worker) -> None:

@@ -29,13 +29,19 @@ def orphan(shell: Shell) -> None:
 def test_a_backup_and_a_restore_into_another_store(shell: Shell) -> None:
     ran = shell("backup", "copy.db")
     assert (ran.code, ran.err) == (0, "")
-    assert "3 jobs are in" in ran.out
+    assert "3 jobs and 0 archived ones are in" in ran.out
     other = f"sqlite:///{shell.folder / 'other.db'}"
-    assert "has 3 jobs; sqlite" in shell("restore", "copy.db", other, "--dry-run").out
+    assert "has 3 jobs and 0 archived ones; sqlite" in shell("restore", "copy.db", other, "--dry-run").out
     assert not (shell.folder / "other.db").exists()
     assert shell("restore", "nowhere.db", other).code == 2
     assert not (shell.folder / "other.db").exists()
-    assert shell("restore", "copy.db", other, "--json").json == {"url": other, "jobs": 3, "released": 0}
+    assert shell("restore", "copy.db", other, "--json").json == {
+        "url": other,
+        "jobs": 3,
+        "released": 0,
+        "archived": 0,
+        "left_out": 0,
+    }
     assert len(shell("--url", other, "jobs", "--json").json["jobs"]) == 3
 
 
@@ -44,6 +50,7 @@ def test_an_existing_file_and_a_used_store_are_asked_about(shell: Shell) -> None
     ran = shell("backup", "copy.db")
     assert (ran.code, "--overwrite" in ran.err) == (2, True)
     assert shell("backup", "copy.db", "--overwrite", "--json").json["jobs"] == 3
+    assert "3 jobs and 0 archived ones are in" in shell("backup", "copy.db", "--overwrite", "--without-archive").out
     ran = shell("restore", "copy.db")
     assert (ran.code, "--replace" in ran.err) == (2, True)
     ran = shell("restore", "copy.db", "--replace")

@@ -82,6 +82,17 @@ def test_groups_and_stats_are_counted(shell: Shell, app: Headrace, jobs: list[Jo
     assert "attempts_used_up" in shell("dead", "stats").out
 
 
+def test_a_job_is_put_on_the_desk_by_hand(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
+    job = app.enqueue("nowhere.known", 1)
+    done = shell("dead", "add", job.id, "--reason", "wrong_total", "--by", "ann", "--note", "ask the shop")
+    letter = app.dead.get(job.id)
+    assert (done.code, done.out.strip()) == (0, f"job {job.id} has the dead letter {letter.id}")
+    assert (letter.reason, letter.notes[0].text, letter.notes[0].by) == ("wrong_total", "ask the shop", "ann")
+    assert "wrong_total" in shell("dead", "show", letter.id).out
+    again = shell("dead", "add", job.id)
+    assert (again.code, "has a pending dead letter already" in again.err) == (2, True)
+
+
 def test_one_is_requeued(shell: Shell, app: Headrace, jobs: list[Job[Any]]) -> None:
     done = shell("dead", "requeue", jobs[0].id, "--by", "ann", "--note", "go", "--args", "[7]")
     assert done.code == 0

@@ -15,6 +15,8 @@ from headrace.core import states as module
 from headrace.core.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, Event, State, diagram, is_legal, sources
 from tests.support.waiting import PATIENCE
 
+MOVES_NOTHING = {Event.LEASE_LOST, Event.REVIEW, Event.STEP, Event.SLEEP, Event.EVENT}
+MOVES = [event for event in Event if event not in MOVES_NOTHING]
 BY_A_WORKER = {Event.SUCCEED, Event.RETRY, Event.SNOOZE, Event.RELEASE}
 
 # The whole table once more, written by hand: whoever changes the one has to mean it in the other.
@@ -27,7 +29,7 @@ EXPECTED = {
     Event.RETRY: ("running", "retrying"),
     Event.SNOOZE: ("running", "scheduled pending"),
     Event.RELEASE: ("running", "pending scheduled"),
-    Event.FAIL: ("running waiting", "failed"),
+    Event.FAIL: ("waiting scheduled retrying pending running", "failed"),
     Event.EXPIRE: ("running", "pending retrying failed"),
     Event.CANCEL: ("waiting scheduled retrying pending running", "cancelled"),
     Event.LAPSE: ("waiting scheduled retrying pending", "cancelled"),
@@ -55,7 +57,7 @@ def reachable_from(start: set[State], steps: set[tuple[State, State]]) -> set[St
     return found
 
 
-@pytest.mark.parametrize("event", Event)
+@pytest.mark.parametrize("event", MOVES)
 def test_every_event_has_its_row_and_says_what_it_is_about(event: Event) -> None:
     row = TRANSITIONS[event]
     assert row.event is event
@@ -107,7 +109,7 @@ def test_the_groups_of_states_do_not_overlap_and_leave_nothing_out() -> None:
     assert NOT_STARTED | {State.RUNNING} == OPEN
 
 
-@pytest.mark.parametrize("event", Event)
+@pytest.mark.parametrize("event", MOVES)
 def test_is_legal_agrees_with_the_table_for_every_pair_of_states(event: Event) -> None:
     legal = {(source, target) for source, target in product(State, State) if is_legal(event, source, target)}
     assert legal == set(product(TRANSITIONS[event].sources, TRANSITIONS[event].targets))
@@ -115,8 +117,8 @@ def test_is_legal_agrees_with_the_table_for_every_pair_of_states(event: Event) -
 
 @pytest.mark.parametrize("word", [*State, *Event])
 def test_names_are_the_words_the_store_keeps(word: State | Event) -> None:
-    assert re.fullmatch(r"[a-z]+", word.value)
-    assert str(word) == word.value == word.name.lower()
+    assert re.fullmatch(r"[a-z]+|lease lost", word.value)
+    assert str(word) == word.value == word.name.lower().replace("_", " ")
 
 
 # -- the picture

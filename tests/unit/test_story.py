@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import msgspec
 import pytest
 
 from headrace.core.model import Filing, JobRow
@@ -144,6 +145,30 @@ def test_a_late_settle_is_told_where_it_came_and_moves_nothing() -> None:
         "lease lost",
         "claim",
     ]
+
+
+def test_a_late_settle_is_told_behind_all_that_came_before_it() -> None:
+    expired = filed(E.EXPIRE, S.RUNNING, S.PENDING, 3, 1)
+    late = filed("lease lost", S.COMPLETED, S.COMPLETED, 2, 2, at=1800, detail="late succeed refused")
+    done = row(state=S.COMPLETED, version=5, attempt=2, started_at=1500, finished_at=1700, worker="w2")
+    told = tell(done, [expired, late])
+    assert [entry.event for entry in told] == ["submit", "claim", "expire", "claim", "succeed", "lease lost"]
+    assert [entry.at for entry in told] == sorted(entry.at for entry in told)
+
+
+def test_events_and_states_are_of_one_type_whoever_told_them() -> None:
+    filings = [retried(3, 1), filed("lease lost", S.RETRYING, S.RETRYING, 2), filed("step", S.RUNNING, S.RUNNING, 5)]
+    done = row(state=S.COMPLETED, version=6, attempt=2, started_at=1500, finished_at=1700, worker="w1")
+    told = tell(done, [msgspec.convert(msgspec.to_builtins(filing), Filing) for filing in filings])
+    assert {type(entry.event) for entry in told} == {Event}
+    assert {type(entry.to_state) for entry in told} | {type(entry.from_state) for entry in told[1:]} == {State}
+    assert [entry.event.value for entry in told if entry.event is E.LEASE_LOST] == ["lease lost"]
+
+
+def test_runs_that_are_kept_no_more_are_not_told_as_unused_claims() -> None:
+    told = tell(row(state=S.RETRYING, version=93, attempt=30), [retried(3, 1), retried(90, 29), retried(93, 30)])
+    assert "release" not in [entry.event for entry in told]
+    assert [entry.version for entry in told if entry.event == "retry"] == [3, 90, 93]
 
 
 @pytest.mark.parametrize("delayed", [False, True])

@@ -37,23 +37,37 @@ class Admin:
     # -- copies
 
     def backup(
-        self, path: str | os.PathLike[str], *, overwrite: bool = False, progress: Progress | None = None
+        self,
+        path: str | os.PathLike[str],
+        *,
+        archive: bool = True,
+        overwrite: bool = False,
+        progress: Progress | None = None,
     ) -> Backup:
         """Write the store into an SQLite file, while it is in use; the file appears when it is whole and checked.
 
-        Every job that was accepted before and is not deleted meanwhile is in it. `progress` is called with how much is
-        done and how much there is.
+        Every job that was accepted before and is not deleted meanwhile is in it, and, unless `archive` is False, the
+        archive. `progress` is called with how much is done and how much there is.
         """
-        return backups.take(self._hub.engine, _path(path), overwrite=overwrite, progress=progress)
+        kept = self._hub.archive if archive else None
+        return backups.take(self._hub.engine, _path(path), archive=kept, overwrite=overwrite, progress=progress)
 
     def restore(
         self, path: str | os.PathLike[str], *, replace: bool = False, progress: Progress | None = None
     ) -> Restored:
         """Make the store what the backup is. No worker may be alive, and it must be empty unless it is to be replaced.
 
-        Jobs that ran when the backup was taken begin anew, without the loss of an attempt.
+        Jobs that ran when the backup was taken begin anew, without the loss of an attempt. Archived jobs come back to
+        the archive, where nothing is removed.
         """
-        return backups.restore(self._hub.engine, _path(path), over=replace, progress=progress)
+        return backups.restore(
+            self._hub.engine,
+            _path(path),
+            archive=self._hub.archive,
+            interval=self._settings.archive_partition,
+            over=replace,
+            progress=progress,
+        )
 
     def examine(self, path: str | os.PathLike[str]) -> int:
         """Make sure that a file is a whole backup that could be restored; how many jobs are in it."""

@@ -23,11 +23,14 @@ from headrace.app.comparing import compare
 from headrace.app.moving_kin import bond_pages, carry_flows, with_kin
 from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import pages, pages_of_dead, portable, portions, weight, weight_of_dead
+from headrace.core.archive import ArchiveRow, Interval
 from headrace.core.kinship import HELD, Bond
 from headrace.core.model import DeadRow, Filter, JobRow, Notice, Parcel, QueueRow
 from headrace.core.states import FINAL, NOT_STARTED, State
+from headrace.engines.archive import Archive
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine
+from headrace.engines.sqlite import archive_copy
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.files import check_copy, check_schema, make_single, reading
 from headrace.engines.sqlite.store import scalar
@@ -46,22 +49,35 @@ class Backup(Struct, frozen=True):
     path: str
     jobs: int
     bytes: int
+    archived: int = 0
 
 
 class Restored(Struct, frozen=True):
-    """What a restore brought. `released` jobs ran when the backup was taken, and begin anew."""
+    """What a restore brought. `released` jobs ran when the backup was taken, and begin anew.
+
+    `archived` jobs are in the archive. `left_out` ones are in the backup's, and nowhere else: this app has no archive.
+    """
 
     jobs: int
     released: int
+    archived: int = 0
+    left_out: int = 0
 
 
 # -- out
 
 
-def take(engine: Engine, path: Path, *, overwrite: bool = False, progress: Progress | None = None) -> Backup:
-    """Write the store into a file that is whole when it appears, while the store is in use.
+def take(
+    engine: Engine,
+    path: Path,
+    *,
+    archive: Archive | None = None,
+    overwrite: bool = False,
+    progress: Progress | None = None,
+) -> Backup:
+    """Write the store, and the archive if there is one, into a file that is whole when it appears.
 
-    Every job that was accepted before and is not deleted meanwhile is in it.
+    The store may be in use. Every job that was accepted before and is not deleted meanwhile is in it.
     """
     target = path.absolute()
     _refuse_target(engine, target, overwrite)
@@ -69,11 +85,22 @@ def take(engine: Engine, path: Path, *, overwrite: bool = False, progress: Progr
         engine.care.backup(part, lambda view: _fill(part, view, progress, mend=view is engine), progress)
         make_single(part)
         check_copy(part)
-        jobs = _jobs_in(part)
+        # Behind the jobs: what is archived meanwhile is there twice, and not nowhere.
+        archive_copy.put(part, _archive_pages(archive))
+        jobs, archived = _jobs_in(part), archive_copy.count(part)
         _settle_down(part)
         _refuse_target(engine, target, overwrite)  # it may have come meanwhile
         os.replace(part, target)
-    return Backup(str(target), jobs, target.stat().st_size)
+    return Backup(str(target), jobs, target.stat().st_size, archived)
+
+
+def _archive_pages(archive: Archive | None) -> Iterator[list[ArchiveRow]]:
+    cursor = None
+    while archive is not None:
+        page = archive.find(Filter(), _AT_ONCE, cursor)
+        yield page.rows
+        if (cursor := page.cursor) is None:
+            return
 
 
 def _refuse_target(engine: Engine, target: Path, overwrite: bool) -> None:
@@ -254,22 +281,47 @@ def _jobs_in(path: Path) -> int:
         return int(scalar(db, "SELECT count(*) FROM headrace_jobs"))
 
 
-def restore(engine: Engine, path: Path, *, over: bool = False, progress: Progress | None = None) -> Restored:
+def archived_in(path: str | os.PathLike[str]) -> int:
+    """How many archived jobs are in the file."""
+    return archive_copy.count(Path(path))
+
+
+def restore(
+    engine: Engine,
+    path: Path,
+    *,
+    archive: Archive | None = None,
+    interval: Interval = "weekly",
+    over: bool = False,
+    progress: Progress | None = None,
+) -> Restored:
     """Make the store what the backup is; it must be empty unless it is to be replaced, and nobody may work on it.
 
-    What ran when the backup was taken is given back to be run anew, without the loss of an attempt.
+    What ran when the backup was taken is given back to be run anew, without the loss of an attempt. Archived jobs are
+    added to the archive: what is there stays.
     """
     if _is_file_of(engine, path):
         raise ConfigError(f"{path} is the store itself; there is nothing to restore")
     check_copy(path)
     check_schema(path)
     _refuse_in_use(engine, path, over)
+    # First: if all this is cut off, it can be done once more.
+    archived = 0 if archive is None else _bring_archive(archive, path, interval)
     queues = {queue.name for queue in engine.desk.queues()}
     engine.care.restore(path, lambda: _bring_back(engine, path, over, progress))
     _keep_queues(engine, queues)
     if engine.porter.notice() is not None:  # a backup of a store that was closed: now it is to be used
         engine.porter.post(None)
-    return Restored(engine.desk.count(Filter()), _release(engine))
+    left_out = archive_copy.count(path) if archive is None else 0
+    return Restored(engine.desk.count(Filter()), _release(engine), archived, left_out)
+
+
+def _bring_archive(archive: Archive, path: Path, interval: Interval) -> int:
+    done = 0
+    for rows in archive_copy.pages(path):
+        archive.add(rows, interval)
+        done += len(rows)
+    return done
 
 
 def _keep_queues(engine: Engine, names: Collection[str]) -> None:

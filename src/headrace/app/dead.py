@@ -24,9 +24,12 @@ from headrace.app.dead_records import (
 )
 from headrace.app.hub import AppHub
 from headrace.core import codec
+from headrace.core.fingerprint import fingerprint
 from headrace.core.letters import (
+    BY_HAND,
     RESOLUTIONS,
     STATUSES,
+    Addition,
     LetterFilter,
     Requeue,
     Status,
@@ -34,11 +37,12 @@ from headrace.core.letters import (
     snapshot_of,
 )
 from headrace.core.limits import as_rate
-from headrace.core.model import DeadRow
+from headrace.core.model import DeadRow, ErrorInfo
 from headrace.core.option_times import check_moment, check_wait
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_text
 from headrace.core.promises import MARK
 from headrace.core.settings import Settings
+from headrace.core.states import State
 from headrace.core.story import Entry, last_words
 from headrace.core.words import short
 from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, InvalidJob, JobNotFound
@@ -102,6 +106,31 @@ class Dead:
     def stats(self) -> builtins.list[DeadStats]:
         """What there is for each reason."""
         return stats_of(self._hub.engine.letters.tallies())
+
+    # -- putting jobs there
+
+    def add(self, job_id: str, *, reason: str = BY_HAND, note: str | None = None, by: str | None = None) -> DeadLetter:
+        """Open a dead letter of a job by hand. A job that has not started is failed by it, with what waits for it.
+
+        A job that runs has to be cancelled first. One that is completed, or has a pending dead letter, is refused.
+        """
+        row = self._hub.row(check_text("job", job_id))
+        errors = self._hub.history_of(row)[1]
+        last = ErrorInfo(errors[-1].type, errors[-1].message, errors[-1].traceback) if errors else None
+        why = check_text("reason", reason)
+        order = Addition(row.id, why, fingerprint=fingerprint(row.task, last, why))
+        if last is not None:
+            order = replace(order, error_type=last.type, error_message=last.message)
+        verdict = self._hub.engine.letters.add(order, _who(by), _text(note))
+        if verdict == "missing":
+            raise JobNotFound(job_id)
+        if verdict == "pending":
+            raise InvalidJob(f"job {row.id} has a pending dead letter already; app.dead.note() adds to it")
+        if verdict == "busy":
+            state = self._hub.row(row.id).state
+            hint = "; cancel it first" if state is State.RUNNING else ""
+            raise InvalidJob(f"job {row.id} is {state}, so there is nothing to look into{hint}")
+        return self.get(row.id)
 
     # -- bringing jobs back
 
@@ -272,6 +301,7 @@ class Dead:
     acount = twin(count)
     agroups = twin(groups)
     astats = twin(stats)
+    aadd = twin(add)
     arequeue = twin(requeue)
     arequeue_where = twin(requeue_where)
     aresolve = twin(resolve)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
@@ -9,11 +10,24 @@ from typing import Any, overload
 import msgspec
 from msgspec import Struct
 
+from headrace.app.hub import AppHub
+from headrace.core import codec
 from headrace.core.clock import to_datetime
-from headrace.core.letters import LetterGroup, LetterTally, Requeue, Requeued, remarks_of, snapshot_of, stored_anew
-from headrace.core.model import DeadRow
+from headrace.core.letters import (
+    LetterGroup,
+    LetterTally,
+    Requeue,
+    Requeued,
+    first_failed_at,
+    next_requeue_at,
+    remarks_of,
+    snapshot_of,
+    stored_anew,
+    used_up_in_words,
+)
+from headrace.core.model import DeadRow, LogLine
 from headrace.errors import CorruptPayload
-from headrace.runtime.job import Hub, Job
+from headrace.runtime.job import Job, LogEntry
 
 
 class DeadNote(Struct, frozen=True):
@@ -29,7 +43,9 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
 
     `args` and `kwargs` have the secrets of the task starred out; of a payload that no longer decodes, `damage` tells
     why, and they are empty. `crashes` are the times and names of the workers that were lost under a job that was given
-    up for that reason. `requeues` is how often the job was requeued from the desk so far.
+    up for that reason. `progress`, the names of its `steps` and the last lines of its `logs` are those of the failure.
+    `requeues` is how often the job was requeued from the desk so far, `next_requeue_at` when a worker with the settings
+    of this app requeues it by itself.
     """
 
     id: str
@@ -58,7 +74,12 @@ class DeadLetter(Struct, frozen=True, kw_only=True):
     flow: str | None
     parents: tuple[str, ...]
     crashes: tuple[tuple[datetime, str], ...]
+    progress: Any
+    steps: tuple[str, ...]
+    logs: tuple[LogEntry, ...]
+    first_failed_at: datetime
     requeues: int
+    next_requeue_at: datetime | None
     notes: tuple[DeadNote, ...]
     resolved_at: datetime | None
     resolved_by: str | None
@@ -148,7 +169,7 @@ class BulkRequeue(Struct, frozen=True):
     until: datetime | None = None
 
 
-def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
+def letter_of(row: DeadRow, hub: AppHub) -> DeadLetter:
     """The record for users."""
     was = snapshot_of(row)
     job: Job[Any] = Job(hub, stored_anew(row, Requeue(row.id), row.entered_at))
@@ -180,7 +201,12 @@ def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
         flow=was.flow,
         parents=tuple(was.parents),
         crashes=tuple((moment(at), worker) for at, worker in was.crashes),
+        progress=_shown_progress(job, was.progress),
+        steps=tuple(was.steps),
+        logs=tuple(_shown_logs(job, hub, was.logs)),
+        first_failed_at=moment(first_failed_at(row)),
         requeues=row.requeues,
+        next_requeue_at=to_datetime(next_requeue_at(row, hub.settings)),
         notes=tuple(DeadNote(moment(note.at), note.text, note.by) for note in remarks_of(row.notes)),
         resolved_at=to_datetime(row.resolved_at),
         resolved_by=row.resolved_by,
@@ -192,6 +218,20 @@ def _shown_call(job: Job[Any]) -> tuple[tuple[Any, ...], dict[str, Any], str | N
         return *job.redacted_call(), None
     except CorruptPayload as error:  # an operator must be able to look at it
         return (), {}, str(error)
+
+
+def _shown_progress(job: Job[Any], stored: str | None) -> Any:
+    with contextlib.suppress(CorruptPayload):
+        return None if stored is None else job.redacted(codec.decode(job.opened("progress", stored)))
+    return None
+
+
+def _shown_logs(job: Job[Any], hub: AppHub, newest: Sequence[LogLine]) -> Iterator[LogEntry]:
+    """Oldest first, without what can't be read."""
+    for line in reversed(newest):
+        with contextlib.suppress(CorruptPayload):
+            told = hub.log_entry(job.id, line)
+            yield msgspec.structs.replace(told, fields=job.redacted(told.fields))
 
 
 def group_of(group: LetterGroup) -> DeadGroup:
@@ -228,8 +268,8 @@ def result_of(done: Requeued, most: int) -> RequeueResult:
     """The answer to one requeue that did something."""
     if done.verdict == "used_up":
         told = (
-            f"job {done.job_id} was requeued {done.requeues} times already, of {most} allowed (max_requeues); its "
-            "record is now permanently_failed and the job is left as it is"
+            f"job {done.job_id}: {used_up_in_words(done.requeues, most)}; its record is now permanently_failed and the "
+            "job is left as it is"
         )
         return RequeueResult(done.id, done.job_id, False, "permanently_failed", done.requeues, told)
     anew = " It was gone, and is stored anew." if done.verdict == "stored_anew" else ""

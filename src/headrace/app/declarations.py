@@ -43,12 +43,20 @@ class Declaration(Struct, frozen=True):
     timing: Timing
     task: Task[..., Any, Any]
     call: Call[Any]
+    immediate: bool = False
 
 
 class Declarations:
     """The schedules that the code of one app declares."""
 
-    def __init__(self, hub: AppHub, submitter: Submitter, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
+    def __init__(
+        self,
+        hub: AppHub,
+        submitter: Submitter,
+        tasks: Mapping[str, Task[..., Any, Any]],
+        run_now: Callable[[str], object],
+    ) -> None:
+        self._run_now = run_now
         self._hub = hub
         self._submitter = submitter
         self._tasks = tasks
@@ -59,6 +67,7 @@ class Declarations:
     ) -> Callable[[Any], Task[..., Any, Any]]:
         """The decorator. Mistakes are told where they stand, not when a worker starts."""
         args, kwargs = how.pop("args", ()), how.pop("kwargs", None)
+        immediate = is_immediate(how.pop("immediate", False))
         fields, options = split(_in_all(how))
         # Not the store's clock: at import no server need be there.
         when = timing(**fields, now=SystemClock().now())
@@ -75,7 +84,7 @@ class Declarations:
                     f"schedule {schedule_id!r} can't call its task: {error}; say args=(...) or kwargs={{...}} beside "
                     "its times"
                 ) from None
-            self.known[schedule_id] = Declaration(schedule_id, when, task, call)
+            self.known[schedule_id] = Declaration(schedule_id, when, task, call, immediate)
             return task
 
         return declare
@@ -125,6 +134,8 @@ class Declarations:
                 begin = now if since is None else min(since, now)
                 new = records.new_row(declaration.id, declaration.timing, template, "code", begin, said)
                 if timetable.put(new, new=True):
+                    if declaration.immediate:
+                        self._run_now(declaration.id)
                     return True
             elif row.declared == said:
                 return False
@@ -184,6 +195,12 @@ def schedule_id_of(value: Any) -> str:
         raise InvalidSchedule(
             f"id: {short(value)} can't name a schedule; use 1 to 100 characters without blanks", value=value
         ) from None
+
+
+def is_immediate(value: Any) -> bool:
+    if type(value) is not bool:
+        raise InvalidSchedule(f"immediate: expected True or False, got {short(value)}")
+    return value
 
 
 def split(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:

@@ -5,16 +5,15 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from msgspec import structs
 
 from headrace.app import archived
-from headrace.app.why import explain, explain_spooled, explain_stale
+from headrace.app.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
-from headrace.core.kinship import Bond, FlowTally
+from headrace.core.kinship import PARENT_FAILED, Bond, FlowTally
 from headrace.core.lifecycle import Lifecycle, Terms, TermsBook, TermsRow, with_declared
 from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
 from headrace.core.seal import Seal, opened
@@ -106,18 +105,26 @@ class AppHub:
     def _spooled(self, job_id: str) -> JobRow | None:
         return None if self._spool is None else self._spool.row(job_id)
 
-    def move(self, which: Filter, event: Event) -> list[str]:
-        """Apply the event once to each job that matches now, a bounded batch at a time.
+    def move(self, which: Filter, event: Event, *, without_parents: bool = False, most: int = 1 << 40) -> list[str]:
+        """Apply the event once to each job that matches now, a bounded batch at a time, and to `most` at most.
 
         They are found first, without holding up any writer, and then moved by id: a revived job that is finished
-        again meanwhile must not be revived a second time.
+        again meanwhile must not be revived a second time. A job that was cancelled because of a parent is revived with
+        that parent, and not by itself unless `without_parents`; if no other is meant, that is refused.
         """
+        alone = event is Event.REVIVE and not without_parents
+        if alone and which.ids:
+            held = self._held_by_parents(self.engine.desk.get(which.ids))
+            which = structs.replace(which, ids=tuple(job_id for job_id in which.ids if job_id not in held))
+            if not which.ids:
+                _refuse_without_parent(held)
         if which.ids:
-            done = self.engine.desk.move(which, event, len(which.ids))
+            done = self.engine.desk.move(which, event, min(len(which.ids), most))
             if not done:
                 self._refuse_if_spooled(which.ids)
             if event is Event.DELETE and len(done) < len(which.ids):
-                done += archived.delete(self.engine, self.archive, sorted({*which.ids} - {*done}))
+                rest = sorted({*which.ids} - {*done})[: most - len(done)]
+                done += archived.delete(self.engine, self.archive, rest)
             elif not done and event is Event.REVIVE:
                 self._refuse_if_archived(which.ids)
             return done
@@ -125,10 +132,20 @@ class AppHub:
         states = tuple(state for state in (which.states or sources(event)) if state in sources(event))
         page = Page([], None) if not states else self._matching(which, states, None)
         while page.jobs:
-            ids = tuple(row.id for row in page.jobs)
-            moved += self.engine.desk.move(Filter(ids=ids, states=states), event, len(ids))
-            page = self._matching(which, states, page.cursor) if page.cursor else Page([], None)
+            held = self._held_by_parents(page.jobs) if alone else {}
+            ids = tuple(row.id for row in page.jobs if row.id not in held)
+            moved += self.engine.desk.move(Filter(ids=ids, states=states), event, min(len(ids), most - len(moved)))
+            more = page.cursor if len(moved) < most else None
+            page = self._matching(which, states, more) if more else Page([], None)
         return moved
+
+    def _held_by_parents(self, rows: Sequence[JobRow]) -> dict[str, JobRow]:
+        """Those that were cancelled because of a parent that has not completed, each with that parent."""
+        ids = {row.id for row in rows if row.reason == PARENT_FAILED and row.state is State.CANCELLED}
+        bonds = [bond for bond in self.bonds(sorted(ids)) if bond.child in ids and bond.blocks] if ids else []
+        parents = self.rows([bond.parent for bond in bonds])
+        ended = {parent.id for parent in parents.values() if parent.state in (State.FAILED, State.CANCELLED)}
+        return {bond.child: parents[bond.parent] for bond in bonds if bond.parent in ended}
 
     def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> Page:
         return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor)
@@ -204,9 +221,12 @@ class AppHub:
             lines = [] if kept is None else kept.logs
         else:
             lines = self.engine.desk.logs(row.id)
-        return [self._log_entry(row.id, at, line) for line in lines if (at := to_datetime(line.at)) is not None]
+        return [self.log_entry(row.id, line) for line in lines]
 
-    def _log_entry(self, job_id: str, at: datetime, line: LogLine) -> LogEntry:
+    def log_entry(self, job_id: str, line: LogLine) -> LogEntry:
+        """A stored line in clear."""
+        at = to_datetime(line.at)
+        assert at is not None
         message = self.opened(line.message, "log", job_id)
         fields = codec.decode(self.opened(line.fields, "fields", job_id)) if line.fields else {}
         return LogEntry(at, line.attempt, line.level, message, fields)
@@ -215,6 +235,8 @@ class AppHub:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
             return explain_spooled(*self._spool.place(row.id))
         told = explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
+        if row.state in (State.FAILED, State.RETRYING):
+            told += explain_error(self.history_of(row)[1])
         if row.seq == ARCHIVED:
             return f"{told} It has left the store for the archive."
         if row.state is State.FAILED:
@@ -291,6 +313,15 @@ def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, Terms]:
         )
         for name, task in tasks.items()
     }
+
+
+def _refuse_without_parent(held: Mapping[str, JobRow]) -> None:
+    for job_id, parent in held.items():
+        how = "failed" if parent.state is State.FAILED else "was cancelled"
+        raise InvalidJob(
+            f"job {job_id} was cancelled because its parent {parent.id} (task {parent.task}) {how}; retry that one and "
+            "this one runs after it, or run this one alone with job.retry(without_parents=True)"
+        )
 
 
 def _left(timeout: float | None, started: float) -> float | None:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
+
+from msgspec.structs import replace
 
 from headrace.app import archived as archive
 from headrace.app.hub import AppHub
@@ -12,11 +15,15 @@ from headrace.core.count import JobCount
 from headrace.core.model import Filter
 from headrace.core.option_times import check_moment
 from headrace.core.options import check_limit, check_text
-from headrace.core.states import Event, State
+from headrace.core.retention import Finished
+from headrace.core.states import FINAL, Event, State
 from headrace.core.words import short
 from headrace.errors import InvalidJob
 from headrace.runtime.job import Job
 from headrace.runtime.twin import twin
+
+_AT_ONCE = 500
+_EVERYTHING = 1 << 40
 
 
 class JobPage(Sequence[Job[Any]]):
@@ -105,9 +112,31 @@ class Jobs:
         """Run the matching scheduled, retrying or waiting jobs now; how many."""
         return self._move(filters, Event.HURRY)
 
-    def delete(self, /, **filters: Any) -> int:
-        """Remove the matching jobs that are not running; how many. By their ids they leave the archive as well."""
-        return self._move(filters, Event.DELETE)
+    def delete(self, /, *, finished_before: datetime | None = None, limit: int | None = None, **filters: Any) -> int:
+        """Remove the matching jobs that are not running; how many. By their ids they leave the archive as well.
+
+        With `finished_before` only those that ended before that time, the oldest end first, and none of the archive.
+        At most `limit` are removed.
+        """
+        most = _EVERYTHING if limit is None else _most(limit)
+        if finished_before is None:
+            return self._move(filters, Event.DELETE, most)
+        return self._delete_finished(as_filter(filters), check_moment("finished_before", finished_before), most)
+
+    def _delete_finished(self, which: Filter, before: int, most: int) -> int:
+        if which.states and not set(which.states) <= FINAL:
+            raise InvalidJob("finished_before: only completed, failed and cancelled jobs have an end")
+        engine, removed = self._hub.engine, 0
+        names = [which.queue] if which.queue is not None else [queue.name for queue in engine.desk.queues()]
+        for queue, state in itertools.product(names, which.states or sorted(FINAL)):
+            after: Finished | None = None
+            while removed < most and (found := engine.sweeper.finished(queue, state, before, _AT_ONCE, after)):
+                after = found[-1]
+                # Of ids that were asked for, and whatever else was: the store looks once more when it removes them.
+                ids = tuple(job.id for job in found if not which.ids or job.id in which.ids)
+                some = replace(which, ids=ids, states=(state,))
+                removed += len(engine.desk.move(some, Event.DELETE, most - removed)) if ids else 0
+        return removed
 
     aget = twin(get)
     afind = twin(find)
@@ -118,11 +147,11 @@ class Jobs:
     apromote = twin(promote)
     adelete = twin(delete)
 
-    def _move(self, filters: dict[str, Any], event: Event) -> int:
+    def _move(self, filters: dict[str, Any], event: Event, most: int = _EVERYTHING) -> int:
         which = as_filter(filters)
         if which == Filter():  # also if every filter that was given is None
             raise InvalidJob("say which jobs are meant with at least one filter, for example queue='default'")
-        return len(self._hub.move(which, event))
+        return len(self._hub.move(which, event, most=most))
 
 
 _NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "until", "ids")
@@ -153,6 +182,12 @@ def as_filter(given: dict[str, Any]) -> Filter:
     if () in (values.get("ids"), values.get("states")):
         values["ids"] = ("",)  # none of these: no id is empty
     return Filter(**values)
+
+
+def _most(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidJob(f"limit: expected how many jobs at most, 1 or more, got {short(value)}")
+    return value
 
 
 def _reach(value: Any) -> int:

@@ -14,7 +14,7 @@ from typing import Any
 from msgspec import structs
 
 from headrace.app import schedule_records as records
-from headrace.app.declarations import Declarations, bound, schedule_id_of, split
+from headrace.app.declarations import Declarations, bound, is_immediate, schedule_id_of, split
 from headrace.app.hub import AppHub
 from headrace.app.schedule_records import Schedule, ScheduleRun
 from headrace.core import ids
@@ -53,7 +53,7 @@ class Schedules:
         self._hub = hub
         self._submitter = submitter
         self._as_task = as_task
-        self._declarations = Declarations(hub, submitter, tasks)
+        self._declarations = Declarations(hub, submitter, tasks, self.run_now)
         self.declaring = self._declarations.declaring
 
     # -- making
@@ -66,13 +66,16 @@ class Schedules:
         *,
         args: Sequence[Any] = (),
         kwargs: Mapping[str, Any] | None = None,
+        immediate: bool = False,
         **how: Any,
     ) -> Schedule:
         """Store a schedule for `task.bind(...)`, or for a task or its name and these arguments.
 
         When: exactly one of cron, every and at; then tz, start, end, limit, jitter, dst_gap, dst_overlap, catch_up,
-        catch_up_limit, catch_up_window and overlap. Anything else is an option of its jobs, as for using().
+        catch_up_limit, catch_up_window and overlap. Anything else is an option of its jobs, as for using(). With
+        `immediate` its job is enqueued once at once, as by run_now(), whatever its first time is.
         """
+        at_once = is_immediate(immediate)
         name = schedule_id_of(schedule_id)
         fields, options = split(how)
         now = self._hub.clock.now()
@@ -83,6 +86,9 @@ class Schedules:
             raise InvalidSchedule(
                 f"there is a schedule {name!r} already; change it with update(), or delete() it first"
             )
+        if at_once:
+            self.run_now(name)
+            return self.get(name)
         return self._shown(row)
 
     def _bound(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import msgspec
 
 from headrace.app.why_waiting import explain_end, explain_waiting
@@ -15,7 +17,10 @@ from headrace.core.rules import rate_in_words
 from headrace.core.staleness import Finding
 from headrace.core.states import FINAL, State
 from headrace.core.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
+from headrace.core.story import AttemptError
 from headrace.engines.parts import Desk
+
+_LONGEST_MESSAGE = 200  # characters
 
 
 def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> str:
@@ -52,6 +57,15 @@ def explain_stale(found: Finding) -> str:
         return f" It is stale: {found.in_words()}; its terms leave it to a person."
     becomes = "a dead letter" if found.action == "dead" else "failed"
     return f" It is stale: {found.in_words()}; the next check makes it {becomes}."
+
+
+def explain_error(errors: Sequence[AttemptError]) -> str:
+    """What to add for a job that has failed: its last error, which the store has without secrets."""
+    if not errors:
+        return ""
+    last = errors[-1]
+    message = last.message.strip().partition("\n")[0][:_LONGEST_MESSAGE]
+    return f" Its last error was {last.type}: {message}." if message else f" Its last error was {last.type}."
 
 
 def _over(row: JobRow) -> str:

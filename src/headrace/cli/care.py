@@ -8,6 +8,7 @@ from collections.abc import Callable
 import click
 import msgspec
 
+from headrace.app.backups import archived_in
 from headrace.cli.options import as_json_option, example, shared, yes_option
 from headrace.cli.session import Session, missing_file
 from headrace.cli.show import clean, confirm, paint, print_json, remark, say
@@ -33,20 +34,23 @@ def _progress(quiet: bool) -> Callable[[int, int], None]:
 @click.command("backup", epilog=example("headrace backup /backup/jobs.db", "headrace backup nightly.db --overwrite"))
 @click.argument("path", metavar="FILE")
 @click.option("--overwrite", is_flag=True, help="Put it in the place of a file that is there.")
+@click.option("--without-archive", is_flag=True, help="Leave out finished jobs that have gone to the archive.")
 @as_json_option
 @shared
 @click.pass_obj
-def backup(session: Session, path: str, overwrite: bool, as_json: bool) -> None:
+def backup(session: Session, path: str, overwrite: bool, without_archive: bool, as_json: bool) -> None:
     """Write the whole store into one SQLite file, while it is in use.
 
-    Every job that was accepted before is in it. The file is checked before it gets its name, so it is never a half one.
+    Every job that was accepted before is in it, archived ones included. The file is checked before it gets its name, so
+    it is never a half one.
     """
     admin = session.store().admin
-    taken = admin.backup(path, overwrite=overwrite, progress=_progress(as_json))
+    taken = admin.backup(path, archive=not without_archive, overwrite=overwrite, progress=_progress(as_json))
     if as_json:
         print_json(taken)
     else:
-        say(f"{taken.jobs:,} jobs are in {clean(taken.path)}, {taken.bytes / 1e6:,.1f} MB; it was checked")
+        kept = f"{taken.jobs:,} jobs and {taken.archived:,} archived ones"
+        say(f"{kept} are in {clean(taken.path)}, {taken.bytes / 1e6:,.1f} MB; it was checked")
 
 
 @click.command(
@@ -77,7 +81,7 @@ def restore(
     jobs = app.admin.examine(path)
     present = 0 if missing_file(app) else app.jobs.count()  # who only looks makes no store
     if dry_run:
-        _tell_plan(jobs, where, present, as_json)
+        _tell_plan(jobs, archived_in(path), where, present, as_json)
         return
     if replace and present and not yes:
         confirm(f"remove all {present:,} jobs of {where} and put the backup in their place")
@@ -85,16 +89,22 @@ def restore(
     if as_json:
         print_json({"url": where, **msgspec.structs.asdict(done)})
         return
-    say(f"{done.jobs:,} jobs are now in {where}")
+    say(f"{done.jobs:,} jobs are now in {where}, and {done.archived:,} archived ones in its archive")
+    if done.left_out:
+        say(
+            f"{done.left_out:,} archived jobs were left out: this store has no archive; set archive_url and restore "
+            "again"
+        )
     if done.released:
         say(f"{done.released:,} of them ran when the backup was taken; they begin anew")
 
 
-def _tell_plan(jobs: int, where: str, present: int, as_json: bool) -> None:
+def _tell_plan(jobs: int, archived: int, where: str, present: int, as_json: bool) -> None:
     if as_json:
-        print_json({"url": where, "jobs": jobs, "present": present})
+        print_json({"url": where, "jobs": jobs, "archived": archived, "present": present})
     else:
-        say(f"the backup is whole and has {jobs:,} jobs; {where} has {present:,} now. Nothing was changed")
+        kept = f"{jobs:,} jobs and {archived:,} archived ones"
+        say(f"the backup is whole and has {kept}; {where} has {present:,} jobs now. Nothing was changed")
 
 
 @click.command("checkpoint", epilog=example("headrace checkpoint"))

@@ -11,7 +11,7 @@ import msgspec
 
 from headrace.app.dead_records import DeadGroup, DeadLetter, DeadStats
 from headrace.cli import portrait
-from headrace.cli.dead_acts import letter_filters, note, purge, requeue, resolve, status_option
+from headrace.cli.dead_acts import add, letter_filters, note, purge, requeue, resolve, status_option
 from headrace.cli.options import as_json_option, chosen, example, shared
 from headrace.cli.session import Session
 from headrace.cli.show import Column, ago, print_facts, print_json, print_table, remark, stamp
@@ -137,7 +137,7 @@ def stats(session: Session, as_json: bool) -> None:
     print_table([*columns, Column("OLDEST"), Column("NEWEST")], [_stats_row(one) for one in found])
 
 
-for command in (requeue, resolve, note, purge):
+for command in (add, requeue, resolve, note, purge):
     dead.add_command(command)
 
 
@@ -175,26 +175,38 @@ def _facts(letter: DeadLetter) -> Iterator[tuple[str, str]]:
     yield "queue", letter.queue
     yield "reason", letter.reason
     yield "entered", stamp(letter.entered_at)
+    yield "first failed", stamp(letter.first_failed_at)
     yield "was", f"{letter.original_state}, attempt {letter.attempts} of {letter.max_attempts}"
     yield "priority", str(letter.priority)
     yield "requeues", str(letter.requeues)
+    if letter.next_requeue_at:
+        yield "next requeue", stamp(letter.next_requeue_at)
     yield "fingerprint", letter.fingerprint or "-"
     yield "args", letter.damage or repr(letter.args)
     yield "kwargs", repr(letter.kwargs)
-    if letter.tags:
-        yield "tags", ", ".join(letter.tags)
-    if letter.metadata:
-        yield "metadata", repr(letter.metadata)
-    if letter.flow:
-        yield "flow", letter.flow
-    if letter.parents:
-        yield "parents", ", ".join(letter.parents)
+    kept = {
+        "tags": ", ".join(letter.tags),
+        "metadata": repr(letter.metadata) if letter.metadata else "",
+        "flow": letter.flow,
+        "parents": ", ".join(letter.parents),
+    }
+    yield from ((name, told) for name, told in kept.items() if told)
     if letter.crashes:
         yield "crashes", "\n".join(f"{stamp(at)} {worker}" for at, worker in letter.crashes)
     if letter.worker:
         yield "worker", letter.worker
+    yield from _failure(letter)
+
+
+def _failure(letter: DeadLetter) -> Iterator[tuple[str, str]]:
     yield "error", _error(letter.error_type, letter.error_message)
     if letter.error_traceback:
         yield "traceback", letter.error_traceback
+    if letter.steps:
+        yield "steps", ", ".join(letter.steps)
+    if letter.progress is not None:
+        yield "progress", repr(letter.progress)
+    if letter.logs:
+        yield "logs", "\n".join(portrait.line_text(line) for line in letter.logs)
     for remark_ in letter.notes:
         yield "note", f"{stamp(remark_.at)}{f' {remark_.by}' if remark_.by else ''}: {remark_.text}"

@@ -14,7 +14,7 @@ from headrace.cli.options import as_json_option, chosen, duration, example, mome
 from headrace.cli.session import Session
 from headrace.cli.show import clean, confirm, print_json, say
 from headrace.core.clock import to_datetime
-from headrace.core.letters import STATUSES
+from headrace.core.letters import BY_HAND, STATUSES
 
 F = TypeVar("F", bound=Callable[..., Any])
 _ID = "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f"
@@ -111,6 +111,19 @@ def requeue(
             confirm(f"requeue {_letters(told.matched)}")
         told = desk.requeue_where(**many)
     _answer(msgspec.structs.asdict(told), _in_words(told), as_json)
+
+
+@click.command("add", epilog=example(f"headrace dead add {_ID} --reason wrong_total --note 'ask the shop' --by ann"))
+@click.argument("job_id", metavar="JOB")
+@click.option("--reason", default=BY_HAND, show_default=True, help="Why, in a word.")
+@_signed
+@as_json_option
+@shared
+@click.pass_obj
+def add(session: Session, job_id: str, reason: str, by: str | None, note: str | None, as_json: bool) -> None:
+    """Put a job on the desk by hand; one that has not started is failed by it."""
+    letter = session.store().dead.add(job_id, reason=reason, by=by, note=note)
+    _answer(msgspec.structs.asdict(letter), f"job {letter.job_id} has the dead letter {letter.id}", as_json)
 
 
 @click.command("resolve", epilog=example(f"headrace dead resolve {_ID} manually_resolved --by ann --note 'refunded'"))

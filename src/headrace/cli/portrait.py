@@ -87,7 +87,12 @@ def entry_row(entry: Entry) -> Sequence[str]:
 
 
 def log_text(line: LogEntry, job: Job[Any]) -> str:
-    fields = "".join(f" {name}={value!r}" for name, value in job.redacted(line.fields).items())
+    return line_text(msgspec.structs.replace(line, fields=job.redacted(line.fields)))
+
+
+def line_text(line: LogEntry) -> str:
+    """A line whose secrets are starred out already."""
+    fields = "".join(f" {name}={value!r}" for name, value in line.fields.items())
     return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
 
 

@@ -22,6 +22,7 @@ TYPES = (
     *("job.attempt_failed", "job.failed", "job.retry_scheduled", "job.cancelled", "job.stalled", "job.stale"),
     *("job.released", "job.amended", "job.lease_lost", "job.removed", "job.dependencies_met"),
     *("queue.paused", "queue.resumed", "worker.started", "worker.stopped", "worker.lost", "worker.error"),
+    "worker.drained",
     *("schedule.fired", "schedule.skipped", "dead.entered", "dead.resolved", "alert.raised", "alert.cleared"),
     *("archive.swept", "archive.failed", "stale.checked", "stale.failed"),
 )

@@ -12,9 +12,11 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from headrace.core.model import DeadRow, Filing, NewJob
+from headrace.core.clock import to_ms
+from headrace.core.model import DeadRow, Filing, LogLine, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
-from headrace.core.states import Event, State
+from headrace.core.settings import Settings
+from headrace.core.states import FINAL, NOT_STARTED, Event, State
 
 Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired"]
 STATUSES: tuple[Status, ...] = get_args(Status)
@@ -29,6 +31,7 @@ REASONS = (
 )
 MAX_REQUEUES = 3
 PRIORITY_BOOST = 10
+BY_HAND = "by_hand"  # the reason of a record that a person opened
 
 
 class LetterFilter(Struct, frozen=True, omit_defaults=True):
@@ -77,6 +80,22 @@ class Requeue(Struct, frozen=True, array_like=True):
     run_at: int | None = None
     payload: str | None = None
     checksum: int | None = None
+
+
+class Addition(Struct, frozen=True, array_like=True):
+    """The order to open a record by hand. The error is the job's last one, if it has any."""
+
+    job_id: str
+    reason: str
+    error_type: str | None = None
+    error_message: str | None = None
+    fingerprint: str = ""
+
+
+# What became of such an order: "added", or why not: there is no such job, it runs or is completed, or it has a pending
+# record.
+Added = Literal["added", "missing", "busy", "pending"]
+ADDABLE = NOT_STARTED | REQUEUABLE
 
 
 class Requeued(Struct, frozen=True, array_like=True):
@@ -146,7 +165,11 @@ class Snapshot(Struct, frozen=True):
     flow: str | None = None
     parents: list[str] = []
     crashes: list[tuple[int, str]] = []
-    history: list[Filing] = []  # of what came before, the newest first
+    history: list[Filing] = []  # of what came before, the newest first; and the first failure
+    version: int = 0
+    progress: str | None = None
+    steps: list[str] = []
+    logs: list[LogLine] = []  # the newest first
 
 
 _snapshots = msgspec.json.Decoder(Snapshot)
@@ -161,10 +184,45 @@ def kept_history(letter: DeadRow) -> list[Filing]:
     """What the record itself has of the job's history, oldest first, up to the failure."""
     job = snapshot_of(letter)
     before = job.history[::-1]
-    version = before[-1].version + 1 if before else 1
+    if job.state in FINAL:  # it was over before it was added
+        return before
+    version = job.version or (before[-1].version + 1 if before else 2)
     end = (job.attempt, job.worker, job.started_at, letter.entered_at, letter.reason)
     error = (job.error_type, job.error_message, job.error_traceback)
-    return [*before, Filing(letter.entered_at, Event.FAIL, job.state, State.FAILED, version, *end, *error)]
+    return [*before, Filing(letter.entered_at, Event.FAIL, job.state, State.FAILED, version + 1, *end, *error)]
+
+
+def history_anew(letter: DeadRow, job: NewJob, detail: str | None) -> list[Filing]:
+    """What is filed of a job that is stored anew: what the record has kept, and that it is to run again."""
+    before, was = kept_history(letter), snapshot_of(letter)
+    run = (was.attempt, was.worker, was.started_at, letter.entered_at)
+    source = State.CANCELLED if was.state == State.CANCELLED else State.FAILED
+    nothing = (None, None, None)
+    again = Filing(job.version, Event.REVIVE, source, job.state, job.version, *run, detail, *nothing)
+    return [*before, again]
+
+
+def first_failed_at(letter: DeadRow) -> int:
+    """When the job failed for the first time, as far as the record knows."""
+    return next((filing.at for filing in kept_history(letter) if filing.error_type is not None), letter.entered_at)
+
+
+def next_requeue_at(letter: DeadRow, settings: Settings) -> int | None:
+    """When a worker with these settings requeues it by itself; None if none does."""
+    after = settings.dead_requeue_after
+    if after is None or letter.status != "pending" or letter.requeues >= settings.dead_requeue_limit:
+        return None
+    return letter.entered_at + to_ms(requeued_after(settings, after, letter.requeues))
+
+
+def requeued_after(settings: Settings, after: float, requeues: int) -> float:
+    """How many seconds the record of a job waits that was requeued so often: with each requeue a multiple."""
+    return after * settings.dead_requeue_factor**requeues
+
+
+def used_up_in_words(requeues: int, most: int) -> str:
+    """Why a job is not requeued any more."""
+    return f"it was requeued {requeues} times already, of {most} allowed (max_requeues)"
 
 
 def remarks_of(notes: str | None) -> list[Remark]:

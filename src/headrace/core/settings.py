@@ -233,7 +233,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"alert_keep: {s.alert_keep} must be positive", is_span(s.alert_keep)),
         (
             "alert_channels: write NAME=URL with slack+https://, webhook+https:// or smtp://",
-            are_channels(s.alert_channels),
+            are_channels(*s.alert_channels),
         ),
         (complaint(s.encryption_keys) or "", complaint(s.encryption_keys) is None),
         (f"web_port: {s.web_port} must be from 0 to 65535", 0 <= s.web_port <= 65_535),

@@ -18,10 +18,9 @@ from headrace.core.fingerprint import fingerprint
 from headrace.core.lifecycle import Limit, OnStale, Terms, TermsBook, TermsRow, usual_terms
 from headrace.core.model import Filing
 from headrace.core.settings import Settings
-from headrace.core.states import OPEN, State
+from headrace.core.states import OPEN, Event, State
 
 REASON = "staleness_timeout"
-REVIEW = "review"  # the event of an entry in the history that tells that a job was found stale and left as it is
 WARNING_AT = 0.75
 _SEVERITY: dict[OnStale, int] = {"review": 0, "fail": 1, "dead": 2}
 LIMITED: dict[State, str] = {state: f"max_{state}" for state in OPEN}
@@ -172,7 +171,7 @@ def aged_of(job: Standing, filings: Sequence[Filing]) -> Aged:
     begun = moves[last_life].at if last_life >= 0 else 0
     runs = (f.started_at for f in moves[last_life + 1 :] if f.source == State.RUNNING and f.started_at is not None)
     due = max(created_at, begun, min(runs, default=job.run_at))
-    is_reviewed = any(filing.event == REVIEW and filing.version == job.version for filing in filings)
+    is_reviewed = any(filing.event == Event.REVIEW and filing.version == job.version for filing in filings)
     return Aged(job.id, job.task, job.queue, job.state, job.version, since, due, is_reviewed)
 
 

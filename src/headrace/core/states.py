@@ -25,6 +25,8 @@ class State(StrEnum):
 
 
 class Event(StrEnum):
+    """What happened to a job. An event equals its own text: `entry.event == "claim"`."""
+
     SUBMIT = "submit"
     PROMOTE = "promote"
     UNBLOCK = "unblock"
@@ -42,6 +44,12 @@ class Event(StrEnum):
     HURRY = "hurry"
     AMEND = "amend"
     DELETE = "delete"
+    # What a history tells and the table does not have, for it moves no job.
+    LEASE_LOST = "lease lost"
+    REVIEW = "review"
+    STEP = "step"
+    SLEEP = "sleep"
+    EVENT = "event"
 
 
 FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
@@ -94,9 +102,9 @@ TRANSITIONS: dict[Event, Transition] = {
         ),
         _row(
             Event.FAIL,
-            {_S.RUNNING, _S.WAITING},
+            OPEN,
             {_S.FAILED},
-            "attempts used up or permanent error; dead letter",
+            "attempts used up or permanent error, or given up by hand before it started; dead letter",
         ),
         _row(
             Event.EXPIRE,

@@ -13,20 +13,19 @@ from msgspec import Struct
 
 from headrace.core.clock import to_datetime
 from headrace.core.model import Filing, JobRow
-from headrace.core.staleness import REVIEW
-from headrace.core.states import Event, State
-from headrace.core.steps import KINDS as REMEMBERED
+from headrace.core.states import FINAL, Event, State
 
-_ASIDE = ("lease lost", REVIEW)  # what was filed and changed nothing
+_ASIDE = frozenset({Event.LEASE_LOST, Event.REVIEW})
+_MOVES_NOTHING = _ASIDE | {Event.STEP, Event.SLEEP, Event.EVENT}
 
 
 class Entry(Struct, frozen=True):
     """One step of a job's life."""
 
     at: datetime
-    event: str
-    from_state: str | None
-    to_state: str
+    event: Event
+    from_state: State | None
+    to_state: State
     version: int
     attempt: int
     worker: str | None = None
@@ -55,45 +54,54 @@ def errors_of(filings: Sequence[Filing]) -> list[AttemptError]:
 def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
     """All entries, oldest first."""
     entries: list[Entry] = []
-    remembered: list[Entry] = []
-    first = version = first_version(row)
-    state = None
+    notes: list[Entry] = []  # since the last move that was filed
+    first = version = _first_version(row, filings)
+    state: State | None = None
+    attempt = 0
     for filing in filings:
-        if filing.event in REMEMBERED:  # the job did not move
-            remembered.append(_filed(filing))
+        entry = _filed(filing)
+        if entry.event in _MOVES_NOTHING:  # so it tells nothing of what came before
+            notes.append(entry)
             continue
-        if filing.event not in _ASIDE:  # it changed nothing, so it tells nothing of what came before
-            entries += _before(filing, version, state)
-            version, state = filing.version, filing.target
-        entries.append(_filed(filing))
-    entries += _present(row, version, state)
-    submit = Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), first, 0)
-    return [submit, *_with_remembered(entries, remembered)]
+        if filing.attempt > attempt + 1 and entry.from_state is State.RUNNING:
+            version = filing.version - 2  # runs in between are kept no more: nothing but the claim is known
+        entries += _merged(_before(filing, version, state), notes)
+        entries.append(entry)
+        version, state, attempt, notes = filing.version, entry.to_state, filing.attempt, []
+    entries += _merged(_present(row, version, state), notes)
+    return [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), first, 0), *entries]
 
 
-def _with_remembered(entries: list[Entry], remembered: list[Entry]) -> Iterator[Entry]:
-    """What a run remembered stands behind its claim, which is told only by what was filed later."""
-    place = 0
-    for entry in entries:
-        if entry.event not in _ASIDE:
-            while place < len(remembered) and remembered[place].version < entry.version:
-                yield remembered[place]
-                place += 1
-        yield entry
-    yield from remembered[place:]
+def _merged(moves: Iterator[Entry], notes: list[Entry]) -> Iterator[Entry]:
+    """Notes, in the order they were filed, among the moves that nobody filed."""
+    move = next(moves, None)
+    for note in notes:
+        while move is not None and not _is_later(move, note):
+            yield move
+            move = next(moves, None)
+        yield note
+    if move is not None:
+        yield move
+    yield from moves
 
 
-def first_version(row: JobRow) -> int:
+def _is_later(move: Entry, note: Entry) -> bool:
+    """What a run remembered has its version. What came from another run is of any version, and stands by its time."""
+    return move.at > note.at if note.event in _ASIDE else move.version > note.version
+
+
+def _first_version(row: JobRow, filings: Sequence[Filing]) -> int:
     """Where the versions of this job began: at 1, or at its time of creation if the user gave its id."""
-    return row.created_at if row.version >= row.created_at else 1
+    known = min((filing.version for filing in filings), default=row.version)
+    return row.created_at if known >= row.created_at else 1
 
 
-def _first_state(row: JobRow, entries: list[Entry]) -> str:
-    first = next((entry.from_state for entry in entries if entry.event not in _ASIDE), row.state)
+def _first_state(row: JobRow, entries: list[Entry]) -> State:
+    first = next((entry.from_state for entry in entries if entry.event not in _MOVES_NOTHING), row.state)
     return State.PENDING if first is None or first == State.RUNNING else first
 
 
-def _before(filing: Filing, version: int, state: str | None) -> Iterator[Entry]:
+def _before(filing: Filing, version: int, state: State | None) -> Iterator[Entry]:
     """The claim, and the success, that led to what was filed; and what went before them unfiled."""
     if filing.version == version + 1:
         return  # all that went before was filed: a success, too, where jobs that it had to wait for were open
@@ -106,7 +114,7 @@ def _before(filing: Filing, version: int, state: str | None) -> Iterator[Entry]:
         yield from _unfiled(version, filing.version, _moment(filing.at), filing.attempt, state)
 
 
-def _present(row: JobRow, version: int, state: str | None) -> Iterator[Entry]:
+def _present(row: JobRow, version: int, state: State | None) -> Iterator[Entry]:
     """The claim and the success that the row itself tells."""
     if row.version == version:
         return  # as above
@@ -119,7 +127,7 @@ def _present(row: JobRow, version: int, state: str | None) -> Iterator[Entry]:
         yield from _unfiled(version, row.version + 1, _moment(row.run_at), row.attempt, state)
 
 
-def _claim(run: JobRow | Filing, before: int, version: int, state: str | None) -> Iterator[Entry]:
+def _claim(run: JobRow | Filing, before: int, version: int, state: State | None) -> Iterator[Entry]:
     at = _moment(run.started_at or 0)
     yield from _unfiled(before, version, at, run.attempt, state)
     yield Entry(at, Event.CLAIM, State.PENDING, State.RUNNING, version, run.attempt, run.worker)
@@ -130,9 +138,9 @@ def _success(run: JobRow | Filing, finished_at: int, version: int) -> Entry:
     return Entry(at, Event.SUCCEED, State.RUNNING, State.COMPLETED, version, run.attempt, run.worker)
 
 
-def _unfiled(before: int, after: int, at: datetime, attempt: int, state: str | None) -> Iterator[Entry]:
+def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State | None) -> Iterator[Entry]:
     """Promotions and unused claims, from the versions that are missing. `state` is where the job was, if known."""
-    missing = after - before - 1
+    missing = 0 if state in FINAL else after - before - 1  # an end is left by what is filed only
     if missing and (state in (State.SCHEDULED, State.RETRYING) or (state is None and missing % 2)):
         yield Entry(at, Event.PROMOTE, state or State.SCHEDULED, State.PENDING, before + 1, attempt)
         before, missing = before + 1, missing - 1
@@ -147,9 +155,9 @@ def _filed(filing: Filing) -> Entry:
     said = [part for part in (filing.detail, _error_line(filing)) if part]
     return Entry(
         _moment(filing.at),
-        filing.event,
-        filing.source,
-        filing.target,
+        Event(filing.event),
+        State(filing.source),
+        State(filing.target),
         filing.version,
         filing.attempt,
         filing.worker,

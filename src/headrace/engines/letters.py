@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 from typing import Protocol
 
-from headrace.core.letters import LetterFilter, LetterGroup, LetterTally, Requeue, Requeued, Status
+from headrace.core.letters import Added, Addition, LetterFilter, LetterGroup, LetterTally, Requeue, Requeued, Status
 from headrace.core.model import DeadRow
 
 
@@ -38,6 +38,13 @@ class Letters(Protocol):
 
     def tallies(self) -> list[LetterTally]:
         """How many records there are, for each reason and status that has any."""
+        ...
+
+    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+        """Open a record of this job by hand; what became of it.
+
+        A job that has not started fails by it, with what waits for it; a failed or a cancelled one stays as it is.
+        """
         ...
 
     def requeue(

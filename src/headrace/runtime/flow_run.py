@@ -229,12 +229,17 @@ class FlowRun:
         return list(TopologicalSorter(own).static_order())
 
     def _open_job(self) -> str | None:
-        """A job that is not over: the newest, since those that wait for others mostly come last."""
-        self.refresh()
-        if self.is_finished:
-            return None
-        row = self._hub.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
-        return None if row is None else row.id
+        """A job that is not over: the newest, since those that wait for others mostly come last; None if all are.
+
+        Jobs end between two readings, so only a tally that is read after none was found open can tell the end; one
+        that tells of an open job yet was read before that job had started, and is looked for again.
+        """
+        while True:
+            row = self._hub.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
+            if row is not None:
+                return row.id
+            if self.refresh().is_finished:
+                return None
 
     def _last_ones(self) -> Ends:
         if self._ends is None:

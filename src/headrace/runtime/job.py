@@ -48,7 +48,7 @@ class Hub(Protocol):
     @property
     def words(self) -> frozenset[str]: ...
     def row(self, job_id: str) -> JobRow: ...
-    def move(self, which: Filter, event: Event) -> Sequence[str]: ...
+    def move(self, which: Filter, event: Event, *, without_parents: bool = False) -> Sequence[str]: ...
     def amend(self, job_id: str, changes: Changes) -> bool: ...
     def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
     async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
@@ -69,10 +69,9 @@ class Hub(Protocol):
 class Job(Generic[R]):
     """A job in the store. Its attributes are as of the last refresh(); `state` never goes stale by itself."""
 
-    __slots__ = ("_hub", "_record", "id")
+    __slots__ = ("_hub", "_record")
 
     def __init__(self, hub: Hub, record: NewJob | JobRow) -> None:
-        self.id: str = record.id
         self._hub = hub
         self._record = record
 
@@ -84,6 +83,10 @@ class Job(Generic[R]):
         if isinstance(self._record, NewJob):
             self._record = as_row(self._record)
         return self._record
+
+    @property
+    def id(self) -> str:
+        return self._record.id
 
     @property
     def task(self) -> str:
@@ -136,6 +139,11 @@ class Job(Generic[R]):
     @property
     def finished_at(self) -> datetime | None:
         return to_datetime(self.row.finished_at)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When anything last happened to the job, by its history; read from the store."""
+        return max(entry.at for entry in self.history())
 
     @property
     def worker(self) -> str | None:
@@ -278,9 +286,15 @@ class Job(Generic[R]):
         """Cancel the job; a running attempt is told to stop and can't change it any more. False if it was over."""
         return self._apply(Event.CANCEL)
 
-    def retry(self) -> bool:
-        """Run a finished job again, with fresh attempts. False if it is not finished."""
-        return self._apply(Event.REVIVE)
+    def retry(self, *, without_parents: bool = False) -> bool:
+        """Run a finished job again, with fresh attempts. False if it is not finished.
+
+        One that was cancelled because a parent did not complete is refused with InvalidJob: retry that parent, and this
+        one runs after it. With `without_parents` it runs all the same.
+        """
+        moved = bool(self._hub.move(Filter(ids=(self.id,)), Event.REVIVE, without_parents=without_parents))
+        self.refresh()
+        return moved
 
     def promote(self) -> bool:
         """Run a scheduled, retrying or waiting job now, without those it waits for. False if it is none of these."""

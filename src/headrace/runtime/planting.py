@@ -61,6 +61,14 @@ def planting(
     return Planting([in_place(new) for new in news], bonds, flow, connection)
 
 
+def undecided(plants: Planting) -> list[str]:
+    """The new jobs whose state only the store can tell: those that wait, if any is to wait for a job that was there."""
+    own = {new.id for new in plants.news}
+    if all(bond.parent in own for bond in plants.bonds):
+        return []
+    return [new.id for new in plants.news if new.state is State.WAITING]
+
+
 def rows_of(desk: Desk, ids: Sequence[str]) -> dict[str, JobRow]:
     """The jobs that exist of these, by id."""
     pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))

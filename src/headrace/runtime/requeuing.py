@@ -9,7 +9,7 @@ from __future__ import annotations
 import logging
 
 from headrace.core.clock import to_ms
-from headrace.core.letters import LetterFilter, Requeue
+from headrace.core.letters import LetterFilter, Requeue, requeued_after
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
 
@@ -27,7 +27,7 @@ class Requeuing:
     def __init__(self, engine: Engine, settings: Settings, after: float) -> None:
         self._engine = engine
         self._after = after
-        self._factor = settings.dead_requeue_factor
+        self._settings = settings
         self._limit = settings.dead_requeue_limit
         self._more = False
         self._reached: dict[int, str | None] = {}
@@ -41,7 +41,7 @@ class Requeuing:
         """Requeue what is due; how many."""
         done, self._more = 0, False
         for count in range(self._limit):
-            found, requeued = self._requeue(count, self._after * self._factor**count)
+            found, requeued = self._requeue(count, requeued_after(self._settings, self._after, count))
             done, self._more = done + requeued, self._more or found == _AT_ONCE
         return done
 

@@ -1,7 +1,6 @@
 """From a call to a stored job: options resolved, arguments checked and encoded, committed with others.
 
-A call that may be the same as another one takes a way of its own (`admit`), and so does one that waits for others
-(`plant`), so that all the rest stay as cheap as they are.
+A call that may be the same as another one (`admit`), or waits for others (`plant`), takes a way of its own.
 """
 
 from __future__ import annotations
@@ -31,7 +30,7 @@ from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime import past_parents
 from headrace.runtime.job import SPOOLED, Hub, Job, as_row
 from headrace.runtime.lanes import lane_here
-from headrace.runtime.planting import Planting, bonds_of, planting
+from headrace.runtime.planting import Planting, bonds_of, planting, rows_of, undecided
 from headrace.runtime.recipe import Recipe, recipe_of
 from headrace.runtime.refusals import Wording, not_itself, refuse, refuse_too_many_results
 from headrace.runtime.sealing import is_same_call
@@ -258,11 +257,13 @@ class Submitter:
 
     def plant(self, plants: Planting) -> list[Job[Any]]:
         """Store jobs with their bonds in one commit. Never in the spool: what they wait for can't be asked there."""
+        stored: dict[str, JobRow] = {}
         if self._leads_here(plants.connection):
             self._engine.joined(plants.connection).plant(plants.news, plants.bonds, plants.flow)
         else:
             plants = past_parents.plant(self._engine, self._hub, plants)
-        jobs: list[Job[Any]] = [Job(self._hub, new) for new in plants.news]
+            stored = rows_of(self._engine.desk, undecided(plants))
+        jobs: list[Job[Any]] = [Job(self._hub, stored.get(new.id, new)) for new in plants.news]
         return [self._handed(job) for job in jobs]
 
     async def aplant(self, plants: Planting) -> list[Job[Any]]:

@@ -17,7 +17,6 @@ from headrace.core.clock import Clock
 from headrace.core.model import Claim, Lease, Note, WorkerRow
 from headrace.core.seal import Seal
 from headrace.core.settings import Settings
-from headrace.core.steps import Step
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
@@ -42,6 +41,7 @@ from headrace.runtime.threads import Threads
 from headrace.runtime.timekeeper import Timekeeper
 from headrace.runtime.trade import STALLED, Trade
 from headrace.runtime.wear import is_worn_out
+from headrace.runtime.worker_news import WorkerNews
 
 log = logging.getLogger("headrace.worker")
 _UPKEEP, _REAP_AT_ONCE = 1.0, 1000
@@ -78,18 +78,17 @@ class Worker:
         self._at_most = at_most
         self._find_task = find_task
         self._seal = seal
-        self._remembering = Remembering(engine, settings.lease, seal)
+        remembering = Remembering(engine, settings.lease, seal)
+        self.steps, self.remember = remembering.steps, remembering.remember
         self.largest = settings.max_payload
         self._started_at = clock.now()
         self._state = "starting"
         self._paused = False
         self._stop_at: float | None = None
-        self._next_upkeep = 0.0
-        self._ordered_at = 0.0
-        self._outage = 0.0
-        self._outage_ends = 0.0
+        self._next_upkeep = self._ordered_at = self._outage = self._outage_ends = 0.0
         self._rest = Rest(clock)
         self.leases_end = self._rest.leases_end
+        self._news = WorkerNews(engine, self.id, tells=settings.events)
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
         self.recycle = False
@@ -98,9 +97,11 @@ class Worker:
     # -- from outside
 
     def start(self) -> Worker:
-        """Sign on and begin to work, in threads of their own."""
+        """Sign on and begin to work, in threads of their own. One that works already goes on as it is."""
+        if self.stopped.is_set():
+            raise HeadraceError("this worker has stopped; make a new one")
         if self._thread is not None:
-            raise HeadraceError("this worker was started already; make a new one")
+            return self
         is_drain = self._drain or self._at_most is not None  # it ends by itself, and does not wait
         if not is_drain and not await_store(lambda: self._engine.sign_off(self.id), lambda: self._stop_at is not None):
             self.stopped.set()
@@ -125,7 +126,8 @@ class Worker:
         timekeepers = [] if is_drain else [Timekeeper(self._engine, self._declare)]
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [] if self._listener is None else [self._listener(self.id)]
-        self._start([Greeter(self._engine, described), *timekeepers, keeper, *listeners])
+        # Who listens comes first, and so hears that its own worker has started.
+        self._start([*listeners, Greeter(self._engine, described), *timekeepers, keeper])
         log.info("worker %s started: %s", self.id, what_it_serves(self._settings))
         return self
 
@@ -232,12 +234,6 @@ class Worker:
     def renew(self, claim: Claim) -> bool:
         return self._pulse.renew_one(claim)
 
-    def steps(self, claim: Claim) -> list[Step]:
-        return self._remembering.steps(claim)
-
-    def remember(self, claim: Claim, step: Step) -> bool:
-        return self._remembering.remember(claim, step)
-
     # -- the thread
 
     def _work(self) -> None:
@@ -261,13 +257,16 @@ class Worker:
             return left
         try:
             pause = self._turn()
+            self._news.worked()
             self._outage = 0.0
             return pause
         except EngineUnavailable as error:
             self._trade.recovery.lost()
+            self._news.failed(error)
             self._outage = min(max(self._outage * 2, OUTAGE_FIRST), OUTAGE_LONGEST)
             log.warning("the store is not available: %s; trying again in %.1f s", error, self._outage)
-        except Exception:
+        except Exception as error:
+            self._news.failed(error)
             self._outage = 1.0
             log.exception("a turn of worker %s failed; it goes on", self.id)
         self._outage_ends = time.monotonic() + self._outage
@@ -299,6 +298,7 @@ class Worker:
             if self._at_most is None and trade.sated:  # by max_jobs
                 log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, trade.claimed)
                 self.recycle = True
+            self._news.drained(trade)
             self.request_stop()
         return self._pause(next_at)
 
@@ -327,6 +327,7 @@ class Worker:
         for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=letters) if may_reap else ():
             log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
             self._trade.store_is_empty = False
+        self._news.drained(self._trade)
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
             self._make_way()
         if is_worn_out(self.id, self._settings):

@@ -323,6 +323,10 @@ def test_a_dead_letter_is_looked_into_requeued_and_resolved(app: Headrace, api: 
     assert api.refused("POST", "/dead/requeue", 422, json={})[0] == "invalid-job"
     assert api.ask("POST", "/dead/purge", json={"older_than": 0, "dry_run": True})["dry_run"] is True
     assert api.ask("GET", f"/dead/{second}/history")[0]["event"] == "submit"
+    added = api.ask("POST", "/dead", json={"job_id": letters[1]["job_id"], "reason": "wrong_total", "note": "again"})
+    assert (added["reason"], added["status"], added["notes"][0]["text"]) == ("wrong_total", "pending", "again")
+    assert api.refused("POST", "/dead", 422, json={"job_id": letters[1]["job_id"]})[0] == "invalid-job"
+    assert api.refused("POST", "/dead", 404, json={"job_id": "nowhere"})[0] == "job-not-found"
     api.ask("DELETE", f"/dead/{second}", 204)
     assert api.refused("DELETE", f"/dead/{second}", 404)[0] == "dead-letter-not-found"
 

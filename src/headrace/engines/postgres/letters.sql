@@ -27,10 +27,21 @@ SELECT lpad(to_hex(:now::bigint), 12, '0') || substr(replace(gen_random_uuid()::
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = job.seq),
                              'history', (
-                                 SELECT coalesce(json_agg(json_build_array({Filing})), '[]') FROM (
-                                     SELECT * FROM headrace_history AS filed
-                                     WHERE filed.job = job.seq AND filed.version <= job.version
-                                     ORDER BY filed.seq + 0 DESC LIMIT 10) AS newest))::text,
+                                 SELECT coalesce(json_agg(json_build_array({Filing}) ORDER BY seq DESC), '[]') FROM (
+                                     SELECT *, row_number() OVER (ORDER BY filed.seq + 0 DESC) AS place,
+                                            min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
+                                     FROM headrace_history AS filed
+                                     WHERE filed.job = job.seq AND filed.version <= job.version) AS kept
+                                 WHERE place <= 10 OR seq = first_failure),
+                             'version', job.version, 'progress', job.progress, 'steps', (
+                                 SELECT coalesce(json_agg(name ORDER BY seq), '[]') FROM (
+                                     SELECT name, seq FROM headrace_steps AS step
+                                     WHERE step.job = job.seq AND step.kind = 'step'
+                                     ORDER BY step.seq + 0 LIMIT 100) AS remembered),
+                             'logs', (
+                                 SELECT coalesce(json_agg(json_build_array({LogLine})), '[]') FROM (
+                                     SELECT * FROM headrace_logs AS line WHERE line.job = job.seq
+                                     ORDER BY line.seq + 0 DESC LIMIT 10) AS newest))::text,
        b.fingerprint,
        coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = job.id
                      ORDER BY before.id DESC LIMIT 1), 0)

@@ -122,6 +122,7 @@ WITH o AS MATERIALIZED (
     SELECT (o.job).seq, o.at, o.event, (o.job).state, o.state, (o.job).version + 1, (o.job).attempt, (o.job).worker,
            (o.job).started_at, o.reason, o.error_type, o.error_message, o.error_traceback
     FROM o WHERE NOT o.quiet
+    RETURNING job
 ), buried AS (
     INSERT INTO headrace_dead (id, job_id, task, queue, reason, entered_at, snapshot, fingerprint, requeues)
     SELECT lpad(to_hex(o.at), 12, '0') || substr(replace(gen_random_uuid()::text, '-', ''), 1, 20),
@@ -141,14 +142,25 @@ WITH o AS MATERIALIZED (
                                      SELECT id FROM headrace_jobs WHERE seq = bond.parent OFFSET 0) AS parent
                                  WHERE bond.child = (o.job).seq),
                              'history', (
-                                 SELECT coalesce(json_agg(json_build_array({Filing})), '[]') FROM (
-                                     SELECT * FROM headrace_history AS filed
-                                     WHERE filed.job = (o.job).seq AND filed.version <= (o.job).version
-                                     ORDER BY filed.seq + 0 DESC LIMIT 10) AS newest))::text,
+                                 SELECT coalesce(json_agg(json_build_array({Filing}) ORDER BY seq DESC), '[]') FROM (
+                                     SELECT *, row_number() OVER (ORDER BY filed.seq + 0 DESC) AS place,
+                                            min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
+                                     FROM headrace_history AS filed
+                                     WHERE filed.job = (o.job).seq AND filed.version <= (o.job).version) AS kept
+                                 WHERE place <= 10 OR seq = first_failure),
+                             'version', (o.job).version, 'progress', (o.job).progress, 'steps', (
+                                 SELECT coalesce(json_agg(name ORDER BY seq), '[]') FROM (
+                                     SELECT name, seq FROM headrace_steps AS step
+                                     WHERE step.job = (o.job).seq AND step.kind = 'step'
+                                     ORDER BY step.seq + 0 LIMIT 100) AS remembered),
+                             'logs', (
+                                 SELECT coalesce(json_agg(json_build_array({LogLine})), '[]') FROM (
+                                     SELECT * FROM headrace_logs AS line WHERE line.job = (o.job).seq
+                                     ORDER BY line.seq + 0 DESC LIMIT 10) AS newest))::text,
            coalesce(o.fingerprint, ''),
            coalesce((SELECT before.requeues FROM headrace_dead AS before WHERE before.job_id = (o.job).id
                      ORDER BY before.id DESC LIMIT 1), 0)
-    FROM o WHERE o.event = 'fail' AND o.letter
+    FROM o WHERE o.event = 'fail' AND o.letter AND (SELECT count(*) FROM filed) >= 0 -- told after what was filed
     ON CONFLICT (job_id) WHERE status = 'pending' DO UPDATE
     SET id = excluded.id, task = excluded.task, queue = excluded.queue, reason = excluded.reason,
         entered_at = excluded.entered_at, snapshot = excluded.snapshot, fingerprint = excluded.fingerprint

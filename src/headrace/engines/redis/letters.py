@@ -10,6 +10,8 @@ import msgspec
 
 from headrace.core.letters import (
     STATUSES,
+    Added,
+    Addition,
     LetterFilter,
     LetterGroup,
     LetterTally,
@@ -18,14 +20,17 @@ from headrace.core.letters import (
     Requeued,
     Status,
     bounds,
+    history_anew,
     id_at,
     snapshot_of,
     stored_anew,
+    used_up_in_words,
 )
-from headrace.core.model import DeadRow
+from headrace.core.model import DeadRow, Filing, NewJob
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
+from headrace.engines.rulings import signed
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -38,7 +43,7 @@ _EVERYTHING = 1 << 40
 
 _get, _find, _groups, _tallies = (load(f"letters_{name}") for name in ("get", "find", "groups", "tallies"))
 _requeue, _resolve, _note, _purge = (load(f"letters_{name}") for name in ("requeue", "resolve", "note", "purge"))
-_remove = load("letters_remove")
+_remove, _add = load("letters_remove"), load("letters_add")
 
 
 class RedisLetters:
@@ -127,6 +132,17 @@ class RedisLetters:
     def _by_id(self, ids: Sequence[str]) -> dict[str, DeadRow]:
         return {row.id: row for row in self.get(ids)}
 
+    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+        self._office.prepare()
+        if not records.encodable(order.job_id):
+            return "missing"
+        at = self._office.at(now)
+        told = [value or "" for value in msgspec.structs.astuple(order)]
+        call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + signed(by), *told)
+        answer = unless_closed(self._office.wire.run(_add, *call))
+        verdict: Added = msgspec.convert(answer.decode(), Added)
+        return verdict
+
     def requeue(
         self,
         orders: Sequence[Requeue],
@@ -140,7 +156,7 @@ class RedisLetters:
         # What a pending record holds never changes, so the job that may have to be stored can be made beforehand.
         letters = self._by_id([order.id for order in orders])
         at = self._office.at(now)
-        told = [_told(order, letters.get(order.id), at) for order in orders]
+        told = [_told(order, letters.get(order.id), detail, at) for order in orders]
         call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), records.encode(told))
         answer = unless_closed(self._office.wire.run(_requeue, *call))
         kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)
@@ -199,10 +215,15 @@ def _group(count: int, oldest: DeadRow, newest: DeadRow) -> LetterGroup:
     return LetterGroup(newest.fingerprint, newest.task, newest.reason, *error, count, *seen)
 
 
-def _remark(text: str | None, by: str | None, at: int) -> str | bytes:
-    return msgspec.json.encode(Remark(at, text, by)) if text else ""
+def _remark(text: str | None, by: str | None, at: int) -> str:
+    return msgspec.json.encode(Remark(at, text, by)).decode() if text else ""
 
 
-def _told(order: Requeue, letter: DeadRow | None, at: int) -> list[Any]:
-    job = False if letter is None or letter.status != "pending" else stored_anew(letter, order, at)
-    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job)]
+def _told(order: Requeue, letter: DeadRow | None, detail: str | None, at: int) -> list[Any]:
+    job: NewJob | bool = False
+    history: list[Filing] = []
+    if letter is not None and letter.status == "pending":
+        job = stored_anew(letter, order, at)
+        history = history_anew(letter, job, detail)
+    why = _remark(used_up_in_words(letter.requeues if letter else 0, order.most), None, at)
+    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history, why)]

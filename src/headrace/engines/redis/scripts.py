@@ -40,6 +40,7 @@ _PARTS = {
     "letters_tallies": ("letters",),
     "letters_resolve": ("letters",),
     "letters_note": ("letters",),
+    "letters_add": ("letters", "kinship"),
     "shelf_put": ("papers",),
     "shelf_remove": ("papers",),
     "shelf_drop": ("papers",),

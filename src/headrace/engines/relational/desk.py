@@ -234,12 +234,12 @@ def _move(ledger: Ledger, seqs: list[int], event: Event, by: str | None, at: int
 
 def _delete(ledger: Ledger, seqs: list[int], at: int) -> Effects:
     """To those who wait for a job, its disappearance is as if it had been cancelled."""
+    tell_moved(ledger, "job.removed", seqs, at)
     flows, kin, effects = ledger.ask("flows_of", seqs=as_json(seqs)), kinship.kin_among(ledger, seqs), Effects()
     if kin:
         open_ones = _numbers.decode(ledger.ask("open_among", seqs=as_json(kin)))
         ledger.run("move_cancel", seqs=as_json(open_ones), now=at, reason=DELETED)
         effects = run(kinship.follow([], open_ones, at), ledger)
-    tell_moved(ledger, "job.removed", seqs, at)
     ledger.run("move_delete", seqs=as_json(seqs))
     if flows != "[]":
         ledger.run("drop_flows", ids=flows)

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 
 from headrace.core.letters import (
+    ADDABLE,
     REQUEUABLE,
     STATUSES,
+    Added,
+    Addition,
     Closing,
     LetterFilter,
     LetterGroup,
@@ -19,14 +22,22 @@ from headrace.core.letters import (
     Requeued,
     Status,
     bounds,
+    history_anew,
     stored_anew,
+    used_up_in_words,
     with_note,
 )
 from headrace.core.model import DeadRow
-from headrace.core.states import Event, State
+from headrace.core.states import FINAL, Event, State
 from headrace.engines.relational import admission, steps
+from headrace.engines.relational.events import hushed
+from headrace.engines.relational.kinship import Effects, follow_lost
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.relational.porter import file_history
+from headrace.engines.relational.reaper import file_moves
+from headrace.engines.relational.records import Burial
 from headrace.engines.relational.reviving import revive
+from headrace.engines.rulings import signed
 from headrace.engines.sql import as_json
 
 _letters = msgspec.json.Decoder(list[DeadRow])
@@ -75,6 +86,12 @@ class SqlLetters:
 
     def tallies(self) -> list[LetterTally]:
         return _tallies.decode(self._office.read(lambda ledger: ledger.ask("letter_tallies")))
+
+    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+        at = self._office.at(now)
+        verdict, effects = self._office.write(lambda ledger: _add(ledger, order, by, note, at))
+        effects.ring(self._office.ring)
+        return verdict
 
     def requeue(
         self,
@@ -139,6 +156,30 @@ class SqlLetters:
         return self._office.write(forget)
 
 
+def _add(ledger: Ledger, order: Addition, by: str | None, note: str | None, at: int) -> tuple[Added, Effects]:
+    ledger.ask("alone_with_kin")
+    admission.hold_open(ledger)
+    ids, effects = as_json([order.job_id]), Effects()
+    for _, seq, state in _jobs.decode(ledger.ask("lock_jobs", ids=ids)):
+        if state not in ADDABLE:
+            return "busy", effects
+        if any(letter.status == "pending" for letter in _letters.decode(ledger.ask("letters_of", ids=ids))):
+            return "pending", effects
+        if state not in FINAL:
+            file_moves(ledger, [seq], Event.FAIL, State.FAILED, order.reason + signed(by), at)
+        burial = Burial(seq, order.reason, order.error_type, order.error_message, order.fingerprint)
+        ledger.run("bury", b=as_json([burial]), now=at)
+        (letter,) = _letters.decode(ledger.ask("letters_of", ids=ids))
+        noted = Closing(letter.id, letter.status, None, None, letter.requeues, with_note(None, note, by, at))
+        ledger.run("close_letters", c=as_json([noted]))
+        if state not in FINAL:
+            ledger.run("move_stale", seqs=as_json([seq]), now=at, reason=order.reason)
+            effects = follow_lost(ledger, [seq], at)
+            effects.done = effects.work = True  # a slot that a rule counts may be free
+        return "added", effects
+    return "missing", effects
+
+
 class _Requeuing:
     """One commit of orders. Jobs are locked before their records, as by a worker that settles."""
 
@@ -172,7 +213,9 @@ class _Requeuing:
         if letter.status != "pending":
             return Requeued(order.id, letter.job_id, "resolved", letter.requeues)
         if letter.requeues >= order.most:
-            self._closings.append(_closed(letter, "permanently_failed", self._by, self._note, self._at))
+            closing = _closed(letter, "permanently_failed", self._by, self._note, self._at)
+            why = with_note(closing.notes, used_up_in_words(letter.requeues, order.most), None, self._at)
+            self._closings.append(msgspec.structs.replace(closing, notes=why))
             return Requeued(order.id, letter.job_id, "used_up", letter.requeues)
         seq, state = jobs.get(letter.job_id, (0, State.FAILED))
         if state not in REQUEUABLE:
@@ -196,7 +239,20 @@ class _Requeuing:
             revive(self._ledger, seqs, self._detail, self._at, later)
             self._ledger.run("raise_revived", r=as_json(self._raises))
         if self._gone:
-            self._ledger.insert([stored_anew(letter, order, self._at) for letter, order in self._gone])
+            self._store_anew()
+
+    def _store_anew(self) -> None:
+        jobs = [stored_anew(letter, order, self._at) for letter, order in self._gone]
+        self._ledger.insert(jobs)
+        with hushed(self._ledger):
+            file_history(
+                self._ledger,
+                (
+                    (job.id, filing)
+                    for (letter, _), job in zip(self._gone, jobs, strict=True)
+                    for filing in history_anew(letter, job, self._detail)
+                ),
+            )
 
 
 def _closed(letter: DeadRow, status: Status, by: str | None, note: str | None, at: int) -> Closing:

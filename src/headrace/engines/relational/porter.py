@@ -94,9 +94,7 @@ class SqlPorter:
             if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if job.tags]:
                 ledger.run("unpack_tags", r=as_json(tagged))
             with hushed(ledger):
-                _file(
-                    ledger, "unpack_history", ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history)
-                )
+                file_history(ledger, ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history))
             _file(ledger, "unpack_logs", ((parcel.job.id, line) for parcel in fresh for line in parcel.logs))
             _file(ledger, "unpack_steps", ((parcel.job.id, step) for parcel in fresh for step in parcel.steps))
             return added
@@ -187,6 +185,11 @@ def _by_job(pairs: list[tuple[int, Any]]) -> dict[int, list[Any]]:
     for seq, record in pairs:
         grouped.setdefault(seq, []).append(record)
     return grouped
+
+
+def file_history(ledger: Ledger, filings: Iterable[tuple[str, Filing]]) -> None:
+    """File what happened to jobs elsewhere, or before they were stored, in this order."""
+    _file(ledger, "unpack_history", filings)
 
 
 def _file(ledger: Ledger, statement: str, records: Iterable[tuple[str, Filing | LogLine | Step]]) -> None:

@@ -69,8 +69,8 @@ class Burial(Struct, frozen=True, array_like=True):
 
     seq: int
     reason: str
-    error_type: str
-    error_message: str
+    error_type: str | None
+    error_message: str | None
     fingerprint: str
     crashes: str = "[]"
 

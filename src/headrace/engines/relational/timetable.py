@@ -107,14 +107,14 @@ def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
 
 
 def _carry_out(ledger: Ledger, firings: Sequence[Firing]) -> None:
+    if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
+        ledger.run("add_occurrences", c=as_json(occurrences))
+        tell(ledger, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
     if jobs := [job for firing in firings for job in firing.jobs]:
         rules = Regulations()
         rules.learn(ledger)
         admission.run(admission.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), ledger)
         ledger.insert(rules.placed(jobs))
-    if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
-        ledger.run("add_occurrences", c=as_json(occurrences))
-        tell(ledger, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
     for firing in firings:
         if firing.row.version % _TRIM_EVERY == 0:
             ledger.run("trim_occurrences", id=firing.row.id, keep=_KEPT)

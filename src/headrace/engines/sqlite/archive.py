@@ -12,7 +12,7 @@ import os
 import sqlite3
 import threading
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 from urllib.parse import quote
@@ -80,7 +80,7 @@ class SqliteArchive:
             for first in range(0, len(rows), _ROWS_AT_ONCE):
                 part = rows[first : first + _ROWS_AT_ONCE]
                 values = [value for row in part for value in msgspec.structs.astuple(row)]
-                db.execute(_insert_of(len(part)), values)
+                db.execute(insert_of(len(part)), values)
             db.execute("COMMIT")
 
     def _supersede(self, rows: Sequence[ArchiveRow]) -> None:
@@ -140,7 +140,7 @@ class SqliteArchive:
         for name in reversed(self._names()) if ids else ():
             if _end(name) <= made and len(newest) == len(set(ids)):
                 break
-            for row in self._read(name, lambda db: _rows(db.execute(SQL["archive_get"], values))) or ():
+            for row in self._read(name, lambda db: rows_in(db.execute(SQL["archive_get"], values))) or ():
                 known = newest.get(row.id)
                 if known is None or known.finished_at < row.finished_at:
                     newest[row.id] = row
@@ -157,7 +157,7 @@ class SqliteArchive:
             # Partitions of several kinds may overlap; those of one kind come one after the other.
             if len(rows) > limit and _end(name) <= rows[limit].finished_at:
                 break
-            rows += self._read(name, lambda db: _rows(db.execute(text, values))) or ()
+            rows += self._read(name, lambda db: rows_in(db.execute(text, values))) or ()
             rows = sorted(rows, key=lambda row: (row.finished_at, row.id), reverse=True)[: limit + 1]
         return page_of(rows, limit)
 
@@ -278,7 +278,8 @@ class SqliteArchive:
 
 
 @functools.lru_cache(4)
-def _insert_of(rows: int) -> str:
+def insert_of(rows: int) -> str:
+    """The statement that adds so many rows."""
     row = f"({', '.join('?' * len(ArchiveRow.__struct_fields__))})"
     return SQL["archive_add"].replace("{rows}", ", ".join([row] * rows))
 
@@ -293,7 +294,8 @@ def _end(name: str) -> int:
     return span[1] if span else 0
 
 
-def _rows(found: sqlite3.Cursor) -> list[ArchiveRow]:
+def rows_in(found: Iterable[Sequence[Any]]) -> list[ArchiveRow]:
+    """What was selected as {ArchiveRow}."""
     names = ArchiveRow.__struct_fields__
     rows = (dict(zip(names, values, strict=True)) for values in found)
     return [ArchiveRow(**{**row, "state": State(row["state"])}) for row in rows]

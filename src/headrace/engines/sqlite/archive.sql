@@ -1,4 +1,5 @@
--- The archive: each partition is a file of its own, with these tables. Nothing here is in the file of the jobs.
+-- The archive: each partition is a file of its own, with these tables. Nothing here is in the file of the jobs, but for
+-- a backup, which has the whole archive in its one file.
 
 -- name: archive_tables
 CREATE TABLE IF NOT EXISTS headrace_archive (
@@ -36,6 +37,15 @@ SET task = excluded.task, queue = excluded.queue, state = excluded.state, finish
     duration = excluded.duration, attempts = excluded.attempts, summary = excluded.summary, tags = excluded.tags,
     body = excluded.body, bytes = excluded.bytes
 WHERE excluded.finished_at >= headrace_archive.finished_at;
+
+-- name: archive_page
+SELECT seq, {ArchiveRow} FROM headrace_archive WHERE seq > :after ORDER BY seq LIMIT :limit;
+
+-- name: archive_of_copy
+SELECT count(*) FROM sqlite_master WHERE type = 'table' AND name = 'headrace_archive';
+
+-- name: archive_size
+SELECT count(*) FROM headrace_archive;
 
 -- name: archive_supersede
 DELETE FROM headrace_archive WHERE id = ? AND created_at = ? AND finished_at < ?;

@@ -209,6 +209,7 @@ class SqliteCare:
         with self._store.writing() as db:
             db.execute(SQL["forget_workers"])
             db.execute(SQL["forget_pressure"])
+            db.execute(SQL["forget_archive"])
         self._shorten_log()
 
     def clear(self) -> None:

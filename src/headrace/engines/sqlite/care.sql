@@ -134,3 +134,7 @@ DELETE FROM headrace_store WHERE name = 'pressure';
 -- name: emptied_tables
 SELECT json_group_array(name) FROM sqlite_master
 WHERE type = 'table' AND name LIKE 'headrace@_%' ESCAPE '@' AND name NOT IN ('headrace_schema', 'headrace_store');
+
+-- In a backup the archive is in the file itself; in a store it is not.
+-- name: forget_archive
+DROP TABLE IF EXISTS headrace_archive;

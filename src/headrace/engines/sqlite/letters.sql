@@ -15,9 +15,19 @@ SELECT printf('%012x', o.at) || lower(hex(randomblob(10))), job.id, job.task, jo
                        JOIN headrace_jobs AS parent ON parent.seq = bond.parent WHERE bond.child = job.seq)),
                    'history', json((
                        SELECT json_group_array(json_array({Filing})) FROM (
-                           SELECT * FROM headrace_history AS filed
-                           WHERE filed.job = job.seq AND filed.version <= job.version
-                           ORDER BY filed.seq DESC LIMIT 10) AS newest))),
+                           SELECT * FROM (
+                               SELECT *, row_number() OVER (ORDER BY filed.seq DESC) AS place,
+                                      min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
+                               FROM headrace_history AS filed WHERE filed.job = job.seq AND filed.version <= job.version)
+                           WHERE place <= 10 OR seq = first_failure ORDER BY seq DESC))),
+                   'version', job.version, 'progress', job.progress, 'steps', json((
+                       SELECT json_group_array(name) FROM (
+                           SELECT name FROM headrace_steps AS step WHERE step.job = job.seq AND step.kind = 'step'
+                           ORDER BY step.seq LIMIT 100))),
+                   'logs', json((
+                       SELECT json_group_array(json_array({LogLine})) FROM (
+                           SELECT * FROM headrace_logs AS line WHERE line.job = job.seq
+                           ORDER BY line.seq DESC LIMIT 10)))),
        coalesce(o.fingerprint, ''),
        coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = job.id
                  ORDER BY before.id DESC LIMIT 1), 0)
@@ -50,9 +60,19 @@ SELECT printf('%012x', :now) || lower(hex(randomblob(10))), headrace_jobs.id, ta
                        WHERE bond.child = headrace_jobs.seq)),
                    'history', json((
                        SELECT json_group_array(json_array({Filing})) FROM (
-                           SELECT * FROM headrace_history AS filed
-                           WHERE filed.job = headrace_jobs.seq AND filed.version <= headrace_jobs.version
-                           ORDER BY filed.seq DESC LIMIT 10) AS newest))),
+                           SELECT * FROM (
+                               SELECT *, row_number() OVER (ORDER BY filed.seq DESC) AS place,
+                                      min(filed.seq) FILTER (WHERE filed.error_type IS NOT NULL) OVER () AS first_failure
+                               FROM headrace_history AS filed WHERE filed.job = headrace_jobs.seq AND filed.version <= headrace_jobs.version)
+                           WHERE place <= 10 OR seq = first_failure ORDER BY seq DESC))),
+                   'version', headrace_jobs.version, 'progress', headrace_jobs.progress, 'steps', json((
+                       SELECT json_group_array(name) FROM (
+                           SELECT name FROM headrace_steps AS step WHERE step.job = headrace_jobs.seq AND step.kind = 'step'
+                           ORDER BY step.seq LIMIT 100))),
+                   'logs', json((
+                       SELECT json_group_array(json_array({LogLine})) FROM (
+                           SELECT * FROM headrace_logs AS line WHERE line.job = headrace_jobs.seq
+                           ORDER BY line.seq DESC LIMIT 10)))),
        b.fingerprint,
        coalesce((SELECT requeues FROM headrace_dead AS before WHERE before.job_id = headrace_jobs.id
                  ORDER BY before.id DESC LIMIT 1), 0)

@@ -6,7 +6,8 @@ import contextlib
 import re
 import sqlite3
 
-from headrace.engines.sql import Migration, load_migrations
+from headrace.engines.relational.records import RECORDS
+from headrace.engines.sql import Migration, load_migrations, load_statements
 from headrace.engines.sqlite.statements import SQL
 from headrace.errors import SchemaMismatch
 
@@ -66,6 +67,8 @@ def deviations(connection: sqlite3.Connection, version: int) -> list[str]:
         _apply(model, [migration for migration in MIGRATIONS if migration.version <= version], 0)
         expected = _described(model)
         model.execute(SQL["close_door"])
+        for statement in ("archive_tables", "archive_index_of_ids"):  # a backup has the archive beside the jobs
+            model.execute(load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))[statement])
         allowed = _described(model)
     changed = [what for what, text in found.items() if allowed.get(what) != text]
     return [

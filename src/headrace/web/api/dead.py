@@ -9,7 +9,7 @@ from msgspec import Meta, Struct, structs
 
 from headrace.app.dead_records import BulkRequeue, DeadGroup, DeadLetter, DeadStats, RequeueResult
 from headrace.app.job_records import lowered
-from headrace.core.letters import Status
+from headrace.core.letters import BY_HAND, Status
 from headrace.core.story import Entry
 from headrace.web.api.shapes import Changed, Cursor, Limit, Note, filters_of, lifted
 from headrace.web.api.table import Table
@@ -45,6 +45,14 @@ class DeadList(Struct, frozen=True):
 
     letters: list[DeadLetter]
     cursor: str | None
+
+
+class NewLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which job, and why, in a word."""
+
+    job_id: str
+    reason: Annotated[str, Meta(min_length=1, max_length=200)] = BY_HAND
+    note: Note | None = None
 
 
 class Requeue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -102,6 +110,12 @@ def find(visit: Visit, query: DeadQuery) -> DeadList:
     filters = filters_of(query, but=("status", "limit", "cursor"))
     page = visit.app.dead.list(status=_status(query.status), limit=query.limit, cursor=query.cursor, **filters)
     return DeadList([_shown(letter) for letter in page], page.cursor)
+
+
+@table.post("/dead", example={"job_id": "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f", "reason": "wrong_total"})
+def add(visit: Visit, body: NewLetter) -> DeadLetter:
+    """Put a job on the desk by hand; one that has not started is failed by it."""
+    return _shown(visit.app.dead.add(body.job_id, reason=body.reason, by=visit.caller.name, note=body.note))
 
 
 @table.get("/dead/groups")
@@ -190,4 +204,6 @@ def _status(status: AnyStatus) -> str | None:
 
 def _shown(letter: DeadLetter) -> DeadLetter:
     args, kwargs, metadata = lowered(letter.args), lowered(letter.kwargs), lowered(letter.metadata)
-    return structs.replace(letter, args=args, kwargs=kwargs, metadata=metadata)
+    logs = tuple(structs.replace(line, fields=lowered(line.fields)) for line in letter.logs)
+    told: dict[str, Any] = {"args": args, "kwargs": kwargs, "metadata": metadata, "logs": logs}
+    return structs.replace(letter, progress=lowered(letter.progress), **told)

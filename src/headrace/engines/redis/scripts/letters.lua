@@ -12,21 +12,50 @@ local function parents_in_json(member)
   return '[' .. table.concat(told, ',') .. ']'
 end
 
--- What was filed of the job before, the newest first; each the array of a Filing.
-local function history_in_json(member, j)
-  local told = {}
-  local newest = call('LRANGE', P .. ':h:' .. member, -10, -1)
-  for i = #newest, 1, -1 do
-    local _, at, event, source, target, version, attempt, worker, started_at, finished_at, detail, error_type,
-      error_message, error_traceback = take(newest[i], 13, 1)
-    if version <= j.version then
-      told[#told + 1] = '[' .. table.concat({
-        json(at), json(event), json(source), json(target), json(version), json(attempt), json(worker),
-        json(started_at), json(finished_at), json(detail), json(error_type), json(error_message),
-        json(error_traceback),
-      }, ',') .. ']'
+local function list_in_json(...)
+  local told, n = {...}, select('#', ...)
+  for i = 1, n do told[i] = json(told[i]) end
+  return '[' .. table.concat(told, ',') .. ']'
+end
+
+-- The place, from 0 on, of the first failure that was filed of the job; nothing if there is none among so many.
+local function first_failure(key, count)
+  for first = 0, count - 1, 50 do
+    for i, filing in ipairs(call('LRANGE', key, first, math.min(first + 49, count - 1))) do
+      if select(12, take(filing, 13, 1)) then return first + i - 1 end
     end
   end
+end
+
+-- What was filed of the job before, the newest first, and the first failure; each the array of a Filing.
+local function history_in_json(member, j)
+  local told, key = {}, P .. ':h:' .. member
+  local kept = call('LRANGE', key, -10, -1)
+  local older = call('LLEN', key) - #kept
+  local first = first_failure(key, older)
+  if first then table.insert(kept, 1, call('LINDEX', key, first)) end
+  for i = #kept, 1, -1 do
+    local version = select(6, take(kept[i], 13, 1))
+    if version <= j.version then told[#told + 1] = list_in_json(select(2, take(kept[i], 13, 1))) end
+  end
+  return '[' .. table.concat(told, ',') .. ']'
+end
+
+-- The names of the first hundred steps that the job remembers.
+local function steps_in_json(member)
+  local found, told = call('HVALS', P .. ':steps:' .. member), {}
+  table.sort(found)
+  for _, step in ipairs(found) do
+    local _, kind, name = take(step, 2, 13)
+    if kind == 'step' and #told < 100 then told[#told + 1] = json(name) end
+  end
+  return '[' .. table.concat(told, ',') .. ']'
+end
+
+-- The last lines of its log, the newest first; each the array of a LogLine.
+local function logs_in_json(member)
+  local lines, told = call('LRANGE', P .. ':l:' .. member, -10, -1), {}
+  for i = #lines, 1, -1 do told[#told + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
   return '[' .. table.concat(told, ',') .. ']'
 end
 
@@ -40,7 +69,8 @@ local function snapshot(member, j, o)
     'error_message', json(o.error_message), 'error_traceback', json(o.error_traceback),
     'lifo', j.rank < 0 and '1' or '0', 'lane', json(j.lane), 'unique_key', json(unique_key),
     'flow', json(call('HGET', ORIGINS, member) or nil), 'parents', parents_in_json(member),
-    'history', history_in_json(member, j),
+    'history', history_in_json(member, j), 'version', json(j.version), 'progress', json(j.progress),
+    'steps', steps_in_json(member), 'logs', logs_in_json(member),
     'crashes', o.crashes or '[]',
   }
   local parts = {}
@@ -124,7 +154,7 @@ local function bury(member, j, salt, o)
   local l = {
     id = string.format('%012x', o.at) .. redis.sha1hex(salt .. ':' .. member .. ':' .. j.version):sub(1, 20),
     job_id = j.id, task = j.task, queue = j.queue, reason = o.reason, entered_at = o.at, status = 'pending',
-    told = snapshot(member, j, o), fingerprint = o.fingerprint or '', requeues = 0,
+    told = snapshot(member, j, o), fingerprint = o.fingerprint or '', requeues = 0, notes = o.notes,
   }
   local latest = call('HGET', LATEST, j.id)
   local before = latest and call('HGET', LETTERS, latest)

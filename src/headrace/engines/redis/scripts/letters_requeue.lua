@@ -1,5 +1,6 @@
 -- Run the jobs of pending dead letters again; one that is gone is stored anew.
--- ARGV: now, by, remark, detail, mark, orders: each id, boost, most, run_at, payload, checksum, NewJob; absent is false
+-- ARGV: now, by, remark, detail, mark, orders: each id, boost, most, run_at, payload, checksum, NewJob, its history,
+-- what is noted if it was requeued too often; absent is false
 -- Answers: job id, verdict and requeues of each; or, in a list of its own, what `notice` says
 
 local now, by, remark, detail, mark = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -27,7 +28,7 @@ local function decide(order)
   local is_busy = member and not (j and (j.state == 'failed' or j.state == 'cancelled'))
   if l.requeues >= most then
     seen[id] = true
-    close_letter(l, 'permanently_failed', now, by, l.requeues, remark)
+    close_letter(l, 'permanently_failed', now, by, l.requeues, (remark ~= '' and remark .. ',' or '') .. order[9])
     return tell(l.job_id, 'used_up', l.requeues)
   end
   if is_busy or not member and not job then return tell(l.job_id, 'busy', l.requeues) end
@@ -38,7 +39,7 @@ local function decide(order)
     revived[#revived + 1] = j
     return tell(l.job_id, 'requeued', l.requeues)
   end
-  gone[#gone + 1] = job
+  gone[#gone + 1] = {job, order[8]}
   tell(l.job_id, 'stored_anew', l.requeues)
 end
 
@@ -71,8 +72,13 @@ local has_bonds = any_kin()
 for _, j in ipairs(revived) do requeue(j, has_bonds) end
 if #gone > 0 then
   local next_number = numbers(#gone)
-  for _, job in ipairs(gone) do
-    submit(next_number(), mark, unpack(job, 1, 19))
+  for _, anew in ipairs(gone) do
+    local job, member = anew[1], next_number()
+    submit(member, mark, unpack(job, 1, 19))
+    for _, filing in ipairs(anew[2]) do
+      local n = #filed
+      filed[n + 1], filed[n + 2] = P .. ':h:' .. member, '\157' .. pack(unpack(filing, 1, 13))
+    end
     coming[job[3]] = (coming[job[3]] or 0) + 1
   end
   flush_births()

@@ -229,7 +229,8 @@ local function json(value)
   return type(value) == 'number' and text(value) or cjson.encode(value)
 end
 
--- Events. What is told with this commit: groups in JSON, and jobs of which the same is told, by type, queue and task.
+-- Events. What is told with this commit: groups in JSON, and jobs of which the same is told, by type, queue and task and
+-- as they were met. The order is that of the other engines: letters that are dealt with, what was filed, all else.
 local groups, alike, latest = {}, {}, nil
 
 local function store_page(page, size, at, only)
@@ -241,8 +242,12 @@ local function tell_event(kind, at, queue, task, id, data)
   local group = latest
   if not group or group.task ~= task or group.queue ~= queue or group.kind ~= kind then
     local name = kind .. '\n' .. queue .. '\n' .. task -- a name has no line breaks
-    group = alike[name] or {kind = kind, at = at, queue = queue, task = task, n = 0}
-    alike[name], latest = group, group
+    group = alike[name]
+    if not group then
+      group = {kind = kind, at = at, queue = queue, task = task, n = 0}
+      alike[name], alike[#alike + 1] = group, group
+    end
+    latest = group
   end
   local n = group.n + 1
   group[n], group.n = id, n
@@ -255,13 +260,15 @@ end
 
 -- An id needs no escapes: see core/ids.py.
 local function store_told()
-  local size, at = #groups, 0
-  for _, group in pairs(alike) do
+  local size, at, resolved = #groups, 0, 0
+  for _, group in ipairs(alike) do
     local n, data = group.n, group.data or {}
     for i = #data + 1, group.data and n or 0 do data[i] = '{}' end
-    groups[#groups + 1] = '["' .. group.kind .. '",' .. json(group.at) .. ',' .. json(group.queue) .. ','
+    local told = '["' .. group.kind .. '",' .. json(group.at) .. ',' .. json(group.queue) .. ','
       .. json(group.task) .. ',null,["' .. table.concat(group, '","', 1, n) .. '"],[],[],[],[],['
       .. table.concat(data, ',') .. ']]'
+    if group.kind == 'dead.resolved' then resolved = resolved + 1 end
+    table.insert(groups, group.kind == 'dead.resolved' and resolved or #groups + 1, told)
     size, at = size + n, math.max(at, group.at)
   end
   store_page('[' .. table.concat(groups, ',') .. ']', text(size), text(math.max(at, groups.at or 0)))

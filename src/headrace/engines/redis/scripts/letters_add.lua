@@ -1,0 +1,39 @@
+-- Open a dead letter of a job by hand. One that has not started fails by it.
+-- ARGV: now, salt, remark or nothing, what its history says, then an Addition; absent is nothing
+-- Answers: "added", "missing", "busy" or "pending"; or, in a list of its own, what `notice` says
+
+local now, salt, remark, detail = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4]
+local id, reason, error_type, error_message, fingerprint = ARGV[5], ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local ADDABLE = {
+  scheduled = true, waiting = true, pending = true, retrying = true, failed = true, cancelled = true,
+}
+
+local door = notice()
+if door then return {door} end
+
+local member = call('HGET', IDS, id)
+local j = member and job_of(call('HGET', JOBS, member))
+if not j then return 'missing' end
+if not ADDABLE[j.state] then return 'busy' end
+if call('HEXISTS', UNRESOLVED, id) == 1 then return 'pending' end
+
+guard()
+local is_open, messages = not FINAL[j.state], {}
+if is_open then file(member, j, now, 'fail', 'failed', detail, j.finished_at) end
+bury(member, j, salt, {
+  at = now, reason = reason, error_type = error_type ~= '' and error_type or nil,
+  error_message = error_message ~= '' and error_message or nil, error_traceback = '', fingerprint = fingerprint,
+  notes = remark ~= '' and '[' .. remark .. ']' or nil,
+})
+if is_open then
+  move(member, j, function() j.state, j.finished_at, j.reason = 'failed', now, reason end)
+  j.member = member
+end
+flush()
+if is_open then
+  if any_kin() then follow({j}, now, messages) end
+  messages.done = true
+  if is_minded() then messages.work = true end
+end
+ring(messages)
+return 'added'

@@ -1,0 +1,22 @@
+"""What a store has told."""
+
+from __future__ import annotations
+
+from headrace.core.happenings import Happening
+from headrace.core.pages import events_of
+from headrace.engines.protocol import Engine
+
+
+def told(engine: Engine, after: str | None = None) -> list[Happening]:
+    """Everything behind the cursor. On PostgreSQL it may be held back while somebody else on the server writes."""
+    events: list[Happening] = []
+    while pages := engine.events.read(after, 50):
+        for cursor, groups in pages:
+            events += events_of(cursor, groups, after)
+        after = pages[-1][0]
+    return events
+
+
+def types_after(engine: Engine, cursor: str | None = None) -> list[str]:
+    """The types of what was told since."""
+    return [event.type for event in told(engine, cursor)]

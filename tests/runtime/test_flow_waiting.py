@@ -1,0 +1,56 @@
+"""Who waits for a flow is told its end, whenever its jobs end between two readings of the store."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from headrace import FlowRun, Headrace, group
+from headrace.app.hub import AppHub
+from headrace.testing import drain
+from tests.support.waiting import PATIENCE
+
+pytestmark = pytest.mark.every_engine
+
+
+def _wait(run: FlowRun) -> str:
+    return run.wait(PATIENCE)
+
+
+def _await(run: FlowRun) -> str:
+    return asyncio.run(run.await_(PATIENCE))
+
+
+@pytest.mark.parametrize("wait", [_wait, _await])
+@pytest.mark.parametrize("reading", ["tally", "newest"])
+def test_a_flow_that_ends_right_after_a_reading_is_told_as_it_ended(
+    app: Headrace, monkeypatch: pytest.MonkeyPatch, reading: str, wait: Callable[[FlowRun], str]
+) -> None:
+    @app.task(retry=0)
+    def fail() -> None:
+        raise OSError("away")
+
+    run = group(*[fail.bind() for _ in range(5)]).enqueue()
+    read = getattr(AppHub, reading)
+
+    def read_and_end(hub: AppHub, which: Any) -> Any:
+        found = read(hub, which)
+        drain(app)
+        return found
+
+    monkeypatch.setattr(AppHub, reading, read_and_end)
+    if reading == "tally":
+        monkeypatch.setattr(AppHub, "wait", lambda *_: drain(app))
+        monkeypatch.setattr(AppHub, "await_finish", _drained(app))
+    assert wait(run) == "failed"
+    assert (run.counts, run.progress) == ({"failed": 5}, (5, 5))
+
+
+def _drained(app: Headrace) -> Callable[..., Any]:
+    async def await_finish(*_: Any) -> bool:
+        return bool(await asyncio.to_thread(drain, app))
+
+    return await_finish
