@@ -19,13 +19,13 @@ from headrace.core.letters import (
     Requeue,
     Requeued,
     first_failed_at,
-    next_requeue_at,
     remarks_of,
     snapshot_of,
     stored_anew,
     used_up_in_words,
 )
 from headrace.core.model import DeadRow, LogLine
+from headrace.core.requeue_times import next_requeue_at
 from headrace.errors import CorruptPayload
 from headrace.runtime.job import Job, LogEntry
 

@@ -12,10 +12,8 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from headrace.core.clock import to_ms
 from headrace.core.model import DeadRow, Filing, LogLine, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
-from headrace.core.settings import Settings
 from headrace.core.states import FINAL, NOT_STARTED, Event, State
 
 Status = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired"]
@@ -205,19 +203,6 @@ def history_anew(letter: DeadRow, job: NewJob, detail: str | None) -> list[Filin
 def first_failed_at(letter: DeadRow) -> int:
     """When the job failed for the first time, as far as the record knows."""
     return next((filing.at for filing in kept_history(letter) if filing.error_type is not None), letter.entered_at)
-
-
-def next_requeue_at(letter: DeadRow, settings: Settings) -> int | None:
-    """When a worker with these settings requeues it by itself; None if none does."""
-    after = settings.dead_requeue_after
-    if after is None or letter.status != "pending" or letter.requeues >= settings.dead_requeue_limit:
-        return None
-    return letter.entered_at + to_ms(requeued_after(settings, after, letter.requeues))
-
-
-def requeued_after(settings: Settings, after: float, requeues: int) -> float:
-    """How many seconds the record of a job waits that was requeued so often: with each requeue a multiple."""
-    return after * settings.dead_requeue_factor**requeues
 
 
 def used_up_in_words(requeues: int, most: int) -> str:

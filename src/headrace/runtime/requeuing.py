@@ -9,7 +9,8 @@ from __future__ import annotations
 import logging
 
 from headrace.core.clock import to_ms
-from headrace.core.letters import LetterFilter, Requeue, requeued_after
+from headrace.core.letters import LetterFilter, Requeue
+from headrace.core.requeue_times import requeued_after
 from headrace.core.settings import Settings
 from headrace.engines.protocol import Engine
 
