@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
 
-import msgspec
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
+from headrace.core.damage import read_or
 from headrace.core.letters import LetterGroup, LetterTally, Requeue, Requeued, remarks_of, snapshot_of, stored_anew
 from headrace.core.model import DeadRow
 from headrace.errors import CorruptPayload
-from headrace.runtime.job import Hub, Job
+from headrace.runtime.job import Hub, Job, tags_of
 
 
 class DeadNote(Struct, frozen=True):
@@ -168,8 +168,8 @@ def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
         args=args,
         kwargs=kwargs,
         damage=damage,
-        tags=tuple(msgspec.json.decode(was.tags)) if was.tags else (),
-        metadata=job.redacted(job.metadata),
+        tags=tags_of(was.tags),
+        metadata=read_or(lambda job: job.redacted(job.metadata), job, {}),
         created_at=moment(was.created_at),
         started_at=to_datetime(was.started_at),
         worker=was.worker,

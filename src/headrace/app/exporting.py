@@ -15,6 +15,7 @@ from headrace.core.model import JobRow, LogLine
 from headrace.core.story import errors_of, tell
 from headrace.core.trail import plain
 from headrace.errors import ConfigError
+from headrace.runtime.job import tags_of
 
 _AT_ONCE = 5000
 
@@ -90,7 +91,7 @@ def record_of(row: ArchiveRow, job: JobRow) -> dict[str, Any]:
         "summary": row.summary,
         "reason": job.reason,
         "worker": job.worker,
-        "tags": msgspec.json.decode(row.tags) if row.tags else [],
+        "tags": list(tags_of(row.tags)),
         "metadata": msgspec.Raw(given.encode()) if (given := plain(job.metadata)) else None,
         "args": msgspec.Raw(job.payload.encode()),
         "result": msgspec.Raw(job.result.encode()) if job.result else None,

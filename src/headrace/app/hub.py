@@ -14,6 +14,7 @@ from headrace.app import archived
 from headrace.app.why import explain, explain_spooled, explain_stale
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
+from headrace.core.damage import read
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.lifecycle import TermsBook
 from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
@@ -203,8 +204,9 @@ class AppHub:
 
     def _log_entry(self, job_id: str, at: datetime, line: LogLine) -> LogEntry:
         message = self.opened(line.message, "log", job_id)
-        fields = codec.decode(self.opened(line.fields, "fields", job_id)) if line.fields else {}
-        return LogEntry(at, line.attempt, line.level, message, fields)
+        stored = self.opened(line.fields, "fields", job_id) if line.fields else "{}"
+        fields = read(codec.decode, stored)
+        return LogEntry(at, line.attempt, line.level, message, fields if isinstance(fields, dict) else {})
 
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:

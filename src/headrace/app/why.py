@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import msgspec
-
 from headrace.app.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
 from headrace.core.kinship import PARENT_FAILED
 from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
-from headrace.core.regulation import QueueRules, Strategy, TaskRules
+from headrace.core.regulation import QueueRules, Strategy, TaskRules, queue_rules
 from headrace.core.rules import rate_in_words
 from headrace.core.staleness import Finding
 from headrace.core.states import FINAL, State
@@ -152,9 +150,7 @@ def _willing(row: JobRow, alive: list[WorkerRow]) -> list[WorkerRow] | str:
 
 
 def _rules(queue: QueueRow | None) -> QueueRules:
-    if queue is None or queue.rules is None:
-        return QueueRules()
-    return msgspec.json.decode(queue.rules, type=QueueRules)
+    return queue_rules(None if queue is None else queue.rules)
 
 
 def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> str:
@@ -198,11 +194,12 @@ def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRu
 
 
 def _capabilities(worker: WorkerRow) -> list[str]:
-    return msgspec.json.decode(worker.capabilities, type=list[str])
+    found: list[str] = worker.listed("capabilities")
+    return found
 
 
 def _knows(worker: WorkerRow, task: str) -> bool:
-    return task in msgspec.json.decode(worker.tasks, type=list[str]) or "." in task
+    return task in worker.listed("tasks") or "." in task
 
 
 def _span(ms: int) -> str:

@@ -54,9 +54,9 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
         return cls(
             **{
                 **known,
-                "queues": msgspec.json.decode(row.queues),
-                "tasks": msgspec.json.decode(row.tasks),
-                "capabilities": msgspec.json.decode(row.capabilities),
+                "queues": row.listed("queues"),
+                "tasks": row.listed("tasks"),
+                "capabilities": row.listed("capabilities"),
                 "started_at": to_datetime(row.started_at),
                 "seen_at": to_datetime(row.seen_at),
                 "heartbeat": row.heartbeat / 1000,

@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from headrace.core.damage import read, read_or
 from headrace.core.model import DeadRow, Filing, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from headrace.core.states import Event, State
@@ -142,12 +143,14 @@ class Snapshot(Struct, frozen=True):
     history: list[Filing] = []  # of what came before, the newest first
 
 
+DAMAGED = Snapshot(payload="")  # which is no payload at all
 _snapshots = msgspec.json.Decoder(Snapshot)
 _remarks = msgspec.json.Decoder(list[Remark])
 
 
 def snapshot_of(letter: DeadRow) -> Snapshot:
-    return _snapshots.decode(letter.snapshot)
+    """The job as it failed; of one that is damaged nothing is known but what the record itself tells."""
+    return read_or(_snapshots.decode, letter.snapshot, DAMAGED)
 
 
 def kept_history(letter: DeadRow) -> list[Filing]:
@@ -161,7 +164,7 @@ def kept_history(letter: DeadRow) -> list[Filing]:
 
 
 def remarks_of(notes: str | None) -> list[Remark]:
-    return _remarks.decode(notes) if notes else []
+    return (read(_remarks.decode, notes) or []) if notes else []
 
 
 def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> str | None:

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from typing import Literal
 
+import msgspec
 from msgspec import Struct
+
+from headrace.core.damage import read_or
 
 Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 
@@ -34,6 +37,14 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
         return QueueRules(max_length=self.max_length, weight=self.weight) != self
 
 
+_queue_rules = msgspec.json.Decoder(QueueRules)
+
+
+def queue_rules(stored: str | bytes | None) -> QueueRules:
+    """The rules of a queue as they are stored; those that are damaged are none, lest the queue stand still."""
+    return read_or(_queue_rules.decode, stored, QueueRules()) if stored else QueueRules()
+
+
 class TaskRules(Struct, frozen=True, omit_defaults=True):
     """What an operator asks of all jobs of a task, whatever their queue."""
 
@@ -46,6 +57,14 @@ class TaskRules(Struct, frozen=True, omit_defaults=True):
     def limit_starts(self) -> bool:
         """Whether its jobs have to be looked for wherever they wait. An order of its own is minded in its lanes."""
         return TaskRules(strategy=self.strategy) != self
+
+
+_task_rules = msgspec.json.Decoder(TaskRules)
+
+
+def task_rules(stored: str | bytes) -> TaskRules:
+    """The rules of a task as they are stored; those that are damaged are none."""
+    return read_or(_task_rules.decode, stored, TaskRules())
 
 
 class TaskRow(Struct, frozen=True, array_like=True):

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
+from headrace.core.damage import read_or
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
@@ -22,6 +23,8 @@ from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailab
 from headrace.runtime.twin import twin
 
 R = TypeVar("R")
+_options = msgspec.json.Decoder(JobOptions)
+_tags = msgspec.json.Decoder(tuple[str, ...])
 LOST_RESULT = "$lost"
 SPOOLED = -1  # the `seq` of a job that no store has numbered yet: it waits in the spool
 
@@ -152,7 +155,8 @@ class Job(Generic[R]):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        return tuple(msgspec.json.decode(self._record.tags)) if self._record.tags else ()
+        """What it is found by; none if they are damaged."""
+        return tags_of(self._record.tags)
 
     @property
     def metadata(self) -> dict[str, Any]:
@@ -195,7 +199,9 @@ class Job(Generic[R]):
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
         args, kwargs = self._call()
-        options = _options(self._record)
+        options = self._options()
+        if options is None:  # nobody knows what was to be hidden
+            return (MASK,) * len(args), dict.fromkeys(kwargs, MASK)
         rest = min((~place for place in options.redact_args if place < 0), default=len(args))
         hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
         names = self._hub.parameter_names(self.task)
@@ -207,7 +213,13 @@ class Job(Generic[R]):
 
     def redacted(self, value: Any) -> Any:
         """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
-        return redact(value, self._secrets(_options(self._record)), self._hub.words)
+        options = self._options()
+        return MASK if options is None else redact(value, self._secrets(options), self._hub.words)
+
+    def _options(self) -> JobOptions | None:
+        """What its call asked for; None if that is damaged."""
+        stored = self._record.options
+        return read_or(_options.decode, stored, None) if stored else JobOptions()
 
     def _secrets(self, options: JobOptions) -> frozenset[str]:
         return frozenset((*options.redact, *self._hub.secrets(self.task)))
@@ -365,8 +377,9 @@ def _moment(ms: int) -> datetime:
     return moment
 
 
-def _options(record: NewJob | JobRow) -> JobOptions:
-    return msgspec.json.decode(record.options, type=JobOptions) if record.options else JobOptions()
+def tags_of(stored: str | None) -> tuple[str, ...]:
+    """The tags of a job as they are stored; none if they are damaged."""
+    return read_or(_tags.decode, stored, ()) if stored else ()
 
 
 _FRESH: dict[str, Any] = dict.fromkeys(

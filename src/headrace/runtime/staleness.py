@@ -14,6 +14,7 @@ from collections import Counter
 import msgspec
 from msgspec import Struct, structs
 
+from headrace.core.damage import read_or, readable
 from headrace.core.lifecycle import TermsBook
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
@@ -39,10 +40,13 @@ class Surveyed(Struct, frozen=True):
     error: str | None = None
 
 
+_surveyed = msgspec.json.Decoder(Surveyed)
+
+
 def last_survey(engine: Engine) -> Surveyed | None:
     """What was last recorded of one."""
     papers = engine.shelf.get(_SURVEY, ["stale"])
-    return msgspec.json.decode(papers[0].value, type=Surveyed) if papers else None
+    return next(readable(_surveyed.decode, (paper.value for paper in papers)), None)
 
 
 class Survey:
@@ -117,7 +121,7 @@ class Staleness:
             known = next(iter(shelf.get(_SURVEY, ["stale"])), None)
             told = Surveyed(now, self._counts["stale"], self._counts["nearly stale"])
             if error is not None:
-                before = Surveyed(now) if known is None else msgspec.json.decode(known.value, type=Surveyed)
+                before = Surveyed(now) if known is None else read_or(_surveyed.decode, known.value, Surveyed(now))
                 told = structs.replace(before, at=now, error=why(error))
             text = msgspec.json.encode(told).decode()
             shelf.put([Paper(_SURVEY, "stale", 0 if known is None else known.version, text)])
