@@ -1,13 +1,16 @@
-"""Damages one stored value behind an engine's back: a few of its bytes, or its end, as a bad disk or a wrong tool does."""
+"""Damages one stored value behind an engine's back: some of its bits, or its end, as a bad disk or a wrong tool does."""
 
 from __future__ import annotations
 
 import random
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
+from functools import partial
 from typing import Any, NamedTuple
 from urllib.parse import parse_qs, urlsplit
+
+import msgspec
 
 # What makes a store one, and so no record of it: its layout, its name, its last number.
 _NO_RECORDS = {"schema", "store", "seq", "headrace_schema", "headrace_store", "headrace_migrations"}
@@ -19,6 +22,7 @@ class Value(NamedTuple):
     kind: str
     held: Any
     put: Callable[[Any], None]
+    job: str | None = None  # the id of the job whose own record it is of
 
 
 def values_of(url: str) -> list[Value]:
@@ -69,7 +73,8 @@ def _of_sqlite(path: str) -> Iterator[Value]:
                 for name, held in record.items():
                     if held is not None:
                         key = {key: record[key] for key in keys}
-                        yield Value(f"{table}.{name}", held, _sqlite_writer(path, table, name, key))
+                        job = record["id"] if table == "headrace_jobs" else None
+                        yield Value(f"{table}.{name}", held, _sqlite_writer(path, table, name, key), job)
 
 
 def _sqlite_writer(path: str, table: str, column: str, key: dict[str, Any]) -> Callable[[Any], None]:
@@ -98,9 +103,11 @@ def _of_postgres(url: str) -> Iterator[Value]:
         found = db.execute(f'SELECT ctid::text, * FROM "{schema}"."{table}"')
         names = [column.name for column in found.description or ()]
         for place, *row in found.fetchall():
+            job = row[names[1:].index("id")] if table == "headrace_jobs" else None
             for name, held in zip(names[1:], row, strict=True):
                 if isinstance(held, bool | int | str | bytes):
-                    yield Value(f"{table}.{name}", held, _postgres_writer(db, f'"{schema}"."{table}"', name, place))
+                    put = _postgres_writer(db, f'"{schema}"."{table}"', name, place)
+                    yield Value(f"{table}.{name}", held, put, job)
 
 
 def _postgres_writer(db: Any, table: str, column: str, place: str) -> Callable[[Any], None]:
@@ -119,40 +126,77 @@ def _of_redis(url: str) -> Iterator[Value]:
 
     [prefix] = parse_qs(urlsplit(url).query)["prefix"]
     client = servers.redis_connection(url)
+    names = {number: job_id.decode() for job_id, number in client.hgetall(f"{{{prefix}}}:ids").items()}
     for key in sorted(client.scan_iter(match=f"{{{prefix}}}:*", count=1000)):
         kind = key.decode()[len(prefix) + 3 :].partition(":")[0]
         if kind not in _NO_RECORDS:
-            yield from _of_key(client, key, kind)
+            yield from _of_key(client, key, kind, names if kind in ("jobs", "bodies") else {})
 
 
-def _of_key(client: Any, key: bytes, kind: str) -> Iterator[Value]:
-    match client.type(key):
-        case b"hash":
-            for field, held in client.hgetall(key).items():
-                yield Value(kind, held, lambda new, field=field: client.hset(key, field, new))
-        case b"list":
-            for place, held in enumerate(client.lrange(key, 0, -1)):
-                yield Value(kind, held, lambda new, place=place: client.lset(key, place, new))
-        case b"zset":
-            for held, score in client.zrange(key, 0, -1, withscores=True):
-                yield Value(kind, held, lambda new, held=held, score=score: _replace(client, key, held, new, score))
-        case b"set":
-            for held in client.smembers(key):
-                yield Value(kind, held, lambda new, held=held: (client.srem(key, held), client.sadd(key, new)))
-        case b"stream":
-            for place, fields in client.xrange(key):
-                yield Value(kind, fields[b"page"], lambda new, place=place: _rewrite(client, key, place, new))
-        case b"string":
-            yield Value(kind, client.get(key), lambda new: client.set(key, new))
+def _of_key(client: Any, key: bytes, kind: str, names: dict[bytes, str]) -> Iterator[Value]:
+    read, write = _ACCESS[client.type(key)]
+    for place, held in read(client, key):
+        yield Value(kind, held, partial(write, client, key, place, held), names.get(place))
 
 
-def _replace(client: Any, key: bytes, held: bytes, new: bytes, score: float) -> None:
+def _put_field(client: Any, key: bytes, field: Any, _: bytes, new: bytes) -> None:
+    client.hset(key, field, new)
+
+
+def _put_item(client: Any, key: bytes, place: Any, _: bytes, new: bytes) -> None:
+    client.lset(key, place, new)
+
+
+def _put_scored(client: Any, key: bytes, score: Any, held: bytes, new: bytes) -> None:
     client.zrem(key, held)
     client.zadd(key, {new: score})
 
 
-def _rewrite(client: Any, key: bytes, place: bytes, new: bytes) -> None:
+def _put_member(client: Any, key: bytes, _: Any, held: bytes, new: bytes) -> None:
+    client.srem(key, held)
+    client.sadd(key, new)
+
+
+def _put_text(client: Any, key: bytes, _: Any, __: bytes, new: bytes) -> None:
+    client.set(key, new)
+
+
+def _put_page(client: Any, key: bytes, place: Any, _: bytes, new: bytes) -> None:
     entries = client.xrange(key)
     client.delete(key)
     for entry, fields in entries:
         client.xadd(key, {**fields, b"page": new} if entry == place else fields, id=entry)
+
+
+# By the type of a key: its values, each with its place, and how to write one.
+_ACCESS: dict[bytes, tuple[Callable[..., Iterable[tuple[Any, bytes]]], Callable[..., None]]] = {
+    b"hash": (lambda client, key: client.hgetall(key).items(), _put_field),
+    b"list": (lambda client, key: enumerate(client.lrange(key, 0, -1)), _put_item),
+    b"zset": (lambda client, key: [each[::-1] for each in client.zrange(key, 0, -1, withscores=True)], _put_scored),
+    b"set": (lambda client, key: [(None, held) for held in client.smembers(key)], _put_member),
+    b"stream": (lambda client, key: [(at, fields[b"page"]) for at, fields in client.xrange(key)], _put_page),
+    b"string": (lambda client, key: [(None, client.get(key))], _put_text),
+}
+
+
+# -- one field of one job
+
+_OF_BODY = ("payload", "checksum", "options", "tags", "metadata", "mark", "unique_key")
+
+
+def put_field(url: str, job_id: str, field: str, new: Any) -> None:
+    """Give a job this value in place of what is stored."""
+    if url.startswith(("redis", "unix")):
+        [body] = [value for value in values_of(url) if value.kind == "bodies" and value.job == job_id]
+        fields = msgspec.msgpack.decode(b"\x97" + body.held)
+        fields[_OF_BODY.index(field)] = new
+        body.put(msgspec.msgpack.encode(fields)[1:])
+    elif url.startswith("postgres"):
+        from tests.support import servers
+
+        [schema] = parse_qs(urlsplit(url).query)["schema"]
+        statement = f'UPDATE "{schema}".headrace_jobs SET {field} = %s WHERE id = %s'
+        servers.postgres_connection(url).execute(statement, [new, job_id])
+    else:
+        with closing(sqlite3.connect(url.removeprefix("sqlite:///"), isolation_level=None)) as file:
+            file.execute(f"UPDATE headrace_jobs SET {field} = ? WHERE id = ?", [new, job_id])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
 import msgspec
 from msgspec import Struct
@@ -15,8 +15,8 @@ Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 class Rate(Struct, frozen=True):
     """So many starts in so many microseconds, and up to `burst` at once after a rest."""
 
-    every: int  # microseconds between two starts at the steady rate
-    burst: int
+    every: Annotated[int, msgspec.Meta(ge=1)]  # microseconds between two starts at the steady rate
+    burst: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class QueueRules(Struct, frozen=True, omit_defaults=True):
@@ -37,12 +37,12 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
         return QueueRules(max_length=self.max_length, weight=self.weight) != self
 
 
-_queue_rules = msgspec.json.Decoder(QueueRules)
+decode_queue_rules = msgspec.json.Decoder(QueueRules).decode
 
 
 def queue_rules(stored: str | bytes | None) -> QueueRules:
     """The rules of a queue as they are stored; those that are damaged are none, lest the queue stand still."""
-    return read_or(_queue_rules.decode, stored, QueueRules()) if stored else QueueRules()
+    return read_or(decode_queue_rules, stored, QueueRules()) if stored else QueueRules()
 
 
 class TaskRules(Struct, frozen=True, omit_defaults=True):
@@ -59,12 +59,12 @@ class TaskRules(Struct, frozen=True, omit_defaults=True):
         return TaskRules(strategy=self.strategy) != self
 
 
-_task_rules = msgspec.json.Decoder(TaskRules)
+decode_task_rules = msgspec.json.Decoder(TaskRules).decode
 
 
 def task_rules(stored: str | bytes) -> TaskRules:
     """The rules of a task as they are stored; those that are damaged are none."""
-    return read_or(_task_rules.decode, stored, TaskRules())
+    return read_or(decode_task_rules, stored, TaskRules())
 
 
 class TaskRow(Struct, frozen=True, array_like=True):

@@ -13,7 +13,7 @@ from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.pages import Group, page
 from headrace.core.promises import Ending
-from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules, task_rules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.core.steps import Step
 from headrace.engines.relational import finding, kinship, steps
@@ -179,7 +179,8 @@ class SqlDesk:
         self._office.write(lambda ledger: ledger.run("gather", task=task, gate=gate, after=after, until=until))
 
     def tasks(self) -> list[TaskRow]:
-        return msgspec.json.decode(self._ask("tasks"), type=list[TaskRow])
+        found = msgspec.json.decode(self._ask("tasks"), type=list[tuple[str, str]])
+        return [TaskRow(name, task_rules(rules)) for name, rules in found]
 
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         told = self._ask("running", now=self._office.at(now))

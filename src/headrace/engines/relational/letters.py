@@ -19,6 +19,7 @@ from headrace.core.letters import (
     Requeued,
     Status,
     bounds,
+    group_of,
     stored_anew,
     with_note,
 )
@@ -30,7 +31,7 @@ from headrace.engines.relational.reviving import revive
 from headrace.engines.sql import as_json
 
 _letters = msgspec.json.Decoder(list[DeadRow])
-_groups = msgspec.json.Decoder(list[LetterGroup])
+_groups = msgspec.json.Decoder(list[tuple[str, str, str, str, int, int, int]])
 _tallies = msgspec.json.Decoder(list[LetterTally])
 _jobs = msgspec.json.Decoder(list[tuple[str, int, State]])
 _EQUAL = ("reason", "task", "queue", "fingerprint", "requeues")
@@ -64,7 +65,8 @@ class SqlLetters:
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[LetterGroup]:
         where = _of(statuses or STATUSES)
-        return _groups.decode(self._office.read(lambda ledger: ledger.ask("letter_groups", where, limit=limit)))
+        found = _groups.decode(self._office.read(lambda ledger: ledger.ask("letter_groups", where, limit=limit)))
+        return [group_of(*fields) for fields in found]
 
     def tallies(self) -> list[LetterTally]:
         return _tallies.decode(self._office.read(lambda ledger: ledger.ask("letter_tallies")))

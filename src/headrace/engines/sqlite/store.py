@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import sqlite3
 import threading
@@ -27,6 +28,8 @@ from headrace.errors import ConfigError, EngineUnavailable
 Durability = Literal["normal", "full", "off"]
 OLDEST_SQLITE = (3, 38, 0)
 _READERS_KEPT = 8
+# A text that is no UTF-8 is damaged. Who reads a thousand records must not be kept from the others by one of them.
+_as_text = functools.partial(str, encoding="utf-8", errors="replace")
 _READS_AWAITED = 1.0  # how long a fork waits for reads under way
 
 
@@ -189,6 +192,7 @@ class Store:
             check_same_thread=False,
             cached_statements=256,
         )
+        connection.text_factory = _as_text
         try:
             for setting in (
                 "page_size=4096",

@@ -17,9 +17,9 @@ local function history_in_json(member, j)
   local told = {}
   local newest = call('LRANGE', P .. ':h:' .. member, -10, -1)
   for i = #newest, 1, -1 do
-    local _, at, event, source, target, version, attempt, worker, started_at, finished_at, detail, error_type,
-      error_message, error_traceback = take(newest[i], 13, 1)
-    if version <= j.version then
+    local is_whole, _, at, event, source, target, version, attempt, worker, started_at, finished_at, detail, error_type,
+      error_message, error_traceback = pcall(take, newest[i], 13, 1)
+    if is_whole and all_are(is_whole_number, at, version, attempt) and version <= j.version then
       told[#told + 1] = '[' .. table.concat({
         json(at), json(event), json(source), json(target), json(version), json(attempt), json(worker),
         json(started_at), json(finished_at), json(detail), json(error_type), json(error_message),
@@ -31,7 +31,7 @@ local function history_in_json(member, j)
 end
 
 local function snapshot(member, j, o)
-  local _, payload, checksum, options, tags, metadata, _, unique_key = take(call('HGET', BODIES, member), 7)
+  local payload, checksum, options, tags, metadata, _, unique_key = body_of(call('HGET', BODIES, member))
   local fields = {
     'state', json(j.state), 'payload', json(payload), 'checksum', json(checksum), 'options', json(options),
     'tags', json(tags), 'metadata', json(metadata), 'priority', json(j.priority), 'attempt', json(j.attempt),
@@ -48,13 +48,29 @@ local function snapshot(member, j, o)
   return '{' .. table.concat(parts, ',') .. '}'
 end
 
-local function read_letter(packed)
-  local _, id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told, fingerprint, requeues,
-    notes = take(packed, 13, 1)
+-- The status of a letter by where it is found.
+local function status_of(id)
+  for _, status in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled'}) do
+    if call('ZSCORE', named('desk', status), id) then return status end
+  end
+  return 'pending'
+end
+
+-- A letter. What can't be read of one that is damaged is empty, so that it can be closed and removed like any other.
+-- `id` is that of one that is stored; what it is found by tells its status.
+local function read_letter(packed, id)
+  local own_id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told, fingerprint, requeues,
+    notes = unpack(salvage(packed, 13, 1), 1, 13)
+  local function either(is_right, value, otherwise)
+    return is_right(value) and value or otherwise
+  end
   return {
-    id = id, job_id = job_id, task = task, queue = queue, reason = reason, entered_at = entered_at, status = status,
-    resolved_at = resolved_at, resolved_by = resolved_by, told = told, fingerprint = fingerprint, requeues = requeues,
-    notes = notes,
+    id = id or own_id, job_id = either(is_text, job_id, ''), task = either(is_text, task, ''), queue = either(is_text, queue, ''),
+    reason = either(is_text, reason, ''), entered_at = either(is_whole_number, entered_at, 0),
+    status = (not id or call('ZSCORE', named('desk', either(is_text, status, '')), id)) and status or status_of(id),
+    resolved_at = either(is_whole_number, resolved_at), resolved_by = either(is_text, resolved_by),
+    told = either(is_text, told, ''), fingerprint = either(is_text, fingerprint, ''),
+    requeues = either(is_whole_number, requeues, 0), notes = either(is_text, notes),
   }
 end
 
@@ -128,10 +144,11 @@ local function bury(member, j, salt, o)
   }
   local latest = call('HGET', LATEST, j.id)
   local before = latest and call('HGET', LETTERS, latest)
-  if before then l.requeues = read_letter(before).requeues end
+  if before then l.requeues = read_letter(before, latest).requeues end
   local open = call('HGET', UNRESOLVED, j.id)
-  if open then
-    local old = read_letter(call('HGET', LETTERS, open))
+  local opened = open and call('HGET', LETTERS, open)
+  if opened then
+    local old = read_letter(opened, open)
     l.notes = old.notes
     unshelve(old)
     drop(DEAD, open)
@@ -147,8 +164,9 @@ end
 -- Whoever revives a job has dealt with its letter.
 local function requeue_letter(job_id, now, by)
   local id = call('HGET', UNRESOLVED, job_id)
-  if id then
-    local l = read_letter(call('HGET', LETTERS, id))
+  local packed = id and call('HGET', LETTERS, id)
+  if packed then
+    local l = read_letter(packed, id)
     close_letter(l, 'requeued', now, by, l.requeues)
   end
 end
