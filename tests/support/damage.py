@@ -1,4 +1,4 @@
-"""Damages one stored value behind an engine's back: some of its bits, or its end, as a bad disk or a wrong tool does."""
+"""Damages one stored value behind an engine's back: some of its bits or its end, as a bad disk or a wrong tool does."""
 
 from __future__ import annotations
 
@@ -125,7 +125,7 @@ def _of_redis(url: str) -> Iterator[Value]:
     from tests.support import servers
 
     [prefix] = parse_qs(urlsplit(url).query)["prefix"]
-    client = servers.redis_connection(url)
+    client: Any = servers.redis_connection(url)
     names = {number: job_id.decode() for job_id, number in client.hgetall(f"{{{prefix}}}:ids").items()}
     for key in sorted(client.scan_iter(match=f"{{{prefix}}}:*", count=1000)):
         kind = key.decode()[len(prefix) + 3 :].partition(":")[0]
