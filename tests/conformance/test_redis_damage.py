@@ -53,7 +53,7 @@ def test_a_record_that_is_cut_anywhere_fails_its_job_alone(redis_engine: RedisEn
     assert {(letter.job_id, letter.reason) for letter in letters} == {(name, "corrupt_record") for name in names}
     assert engine.desk.count(Filter(states=(State.FAILED,))) == len(names)
     assert sorted(engine.desk.move(Filter(ids=tuple(names)), Event.DELETE, 1000, now=NOW)) == sorted(names)
-    assert engine.care.inspect(NOW) == []
+    assert _damage(engine) == []
 
 
 def test_a_body_that_is_cut_anywhere_costs_no_other_claim(redis_engine: RedisEngine, inside: Inside) -> None:
