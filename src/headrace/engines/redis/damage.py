@@ -10,14 +10,14 @@ import re
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar, get_args
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 import msgspec
 from msgspec import Struct
 
 from headrace.core.damage import DAMAGE
-from headrace.core.states import State
 from headrace.engines.redis.scripts import load
+from headrace.engines.salvage import made_of, types_of, whole_values
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -41,7 +41,6 @@ _NUMBERS = {
 }
 _PLAIN = {0xC0: None, 0xC2: False, 0xC3: True}
 _TEXTS = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
-_NOTHING = (None, 0, "", False, State.FAILED)  # what stands for a value that is lost: the first that fits
 
 
 class Salvage(Generic[T]):
@@ -68,20 +67,14 @@ class Salvage(Generic[T]):
         while place < len(stored):
             record = stored[place:]
             found.append(self.salvage(record)[0])
-            place += _length(record, len(_hints(self._kind)))
+            place += _length(record, len(types_of(self._kind)))
         return found
 
     def salvage(self, stored: bytes) -> tuple[T, int]:
-        """The record, and how many of its values were read."""
-        found: list[Any] = []
-        for hint, value in zip(_hints(self._kind), values_in(stored), strict=False):
-            try:
-                found.append(msgspec.convert(value, hint))
-            except DAMAGE:
-                break
-        whole = len(found)
-        found += map(_empty, _hints(self._kind)[whole:])
-        return self._kind(**dict(zip(self._kind.__struct_fields__, found, strict=True))), whole
+        """The record, and how many of its first values are as they should be."""
+        found = whole_values(self._kind, list(values_in(stored)))
+        whole = next(place for place in range(len(found) + 1) if place not in found)
+        return made_of(self._kind, {place: value for place, value in found.items() if place < whole}), whole
 
 
 def values_in(stored: bytes) -> Iterator[Any]:
@@ -128,19 +121,6 @@ def _value(stored: bytes, place: int) -> tuple[Any, int]:
     if place + length > len(stored):
         raise ValueError("its end is missing")
     return stored[place : place + length].decode("utf-8", "replace"), place + length
-
-
-def _hints(kind: type[Struct]) -> list[Any]:
-    return [field.type for field in msgspec.structs.fields(kind)]
-
-
-def _empty(hint: Any) -> Any:
-    for value in (*_NOTHING, *get_args(hint)):
-        try:
-            return msgspec.convert(value, hint)
-        except DAMAGE:
-            continue
-    raise TypeError(f"nothing stands for a {hint}")
 
 
 class Damaged:

@@ -12,13 +12,14 @@ import msgspec
 from headrace.core.care import GONE, KEPT_AT_START, LATE, Capped, Census, Filed, Finding, is_gone, judge
 from headrace.core.model import WorkerRow
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
 _numbers = msgspec.json.Decoder(list[int])
 _names = msgspec.json.Decoder(list[str])
 _counts = msgspec.json.Decoder(tuple[int, int, int, int])
 _newly = msgspec.json.Decoder(tuple[int, int, list[int]])
-_workers = msgspec.json.Decoder(list[WorkerRow])
+_workers = Rows(WorkerRow)
 _OF_JOBS = ("history", "logs", "steps", "tags", "bonds")
 _MOST_COUNTED = 10_000
 _DROPPED_AT_ONCE = 1000

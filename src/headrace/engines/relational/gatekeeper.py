@@ -28,10 +28,11 @@ from headrace.core.regulation import (
 )
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.turns import Turns
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_claims = msgspec.json.Decoder(list[Claim])
-_heads = msgspec.json.Decoder(list[Head])
+_claims = Rows(Claim)
+_heads = Rows(Head)
 _summits = msgspec.json.Decoder(list[tuple[str, int]])
 _numbers = msgspec.json.Decoder(list[int])
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])

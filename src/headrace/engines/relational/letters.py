@@ -28,9 +28,10 @@ from headrace.core.states import Event, State
 from headrace.engines.relational import admission, steps
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reviving import revive
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_letters = msgspec.json.Decoder(list[DeadRow])
+_letters = Rows(DeadRow)
 _groups = msgspec.json.Decoder(list[tuple[str, str, str, str, int, int, int]])
 _tallies = msgspec.json.Decoder(list[LetterTally])
 _jobs = msgspec.json.Decoder(list[tuple[str, int, State]])

@@ -14,12 +14,13 @@ from headrace.engines.relational import admission
 from headrace.engines.relational.events import tell
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
 _rows = msgspec.json.Decoder(list[tuple[str, int, int | None, str]])
 _row = msgspec.json.Decoder(ScheduleRow)
 _names = msgspec.json.Decoder(list[str])
-_occurrences = msgspec.json.Decoder(list[Occurrence])
+_occurrences = Rows(Occurrence)
 _KEPT = 1000
 _TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
 
