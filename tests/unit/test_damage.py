@@ -7,6 +7,7 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
+from headrace.core.archive import ArchiveRow, keepsake_of, shown
 from headrace.core.clock import to_datetime
 from headrace.core.damage import read, read_or, readable
 from headrace.core.letters import DAMAGED, remarks_of, snapshot_of
@@ -14,9 +15,11 @@ from headrace.core.limits import Gate, gates_of, needs_of
 from headrace.core.model import DeadRow, Filing
 from headrace.core.pages import read as read_page
 from headrace.core.regulation import QueueRules, TaskRules, queue_rules, task_rules
+from headrace.core.states import State
 from headrace.core.timetable import damaged
 from headrace.engines.redis.damage import Salvage
 from headrace.engines.salvage import Rows
+from headrace.errors import CorruptPayload
 from tests.support.builders import worker_row
 
 _numbers = msgspec.json.Decoder(list[int]).decode
@@ -97,3 +100,24 @@ def test_a_list_of_redis_is_read_past_a_text_that_is_none() -> None:
 def test_a_row_of_sql_is_read_past_a_text_in_the_place_of_a_number() -> None:
     told = msgspec.json.encode([FILING, FILING]).decode().replace("[1,", '["x",', 1)
     assert [(filing.at, filing.detail) for filing in Rows(Filing).decode(told)] == [(0, "d"), (1, "d")]
+
+
+def test_a_job_of_the_archive_whose_body_is_damaged_is_told_by_its_row() -> None:
+    row = ArchiveRow(
+        id="job",
+        task="add",
+        queue="default",
+        state=State.COMPLETED,
+        created_at=1,
+        finished_at=9,
+        duration=3,
+        attempts=2,
+        summary=None,
+        tags='["red"]',
+        body=b"\x01garbage",
+        bytes=8,
+    )
+    with pytest.raises(CorruptPayload):
+        keepsake_of(row)
+    job = shown(row).job
+    assert (job.id, job.state, job.finished_at, job.reason) == ("job", State.COMPLETED, 9, "corrupt_record")
