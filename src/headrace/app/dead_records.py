@@ -9,7 +9,6 @@ from typing import Any, overload
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
-from headrace.core.damage import read_or
 from headrace.core.letters import LetterGroup, LetterTally, Requeue, Requeued, remarks_of, snapshot_of, stored_anew
 from headrace.core.model import DeadRow
 from headrace.errors import CorruptPayload
@@ -169,7 +168,7 @@ def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
         kwargs=kwargs,
         damage=damage,
         tags=tags_of(was.tags),
-        metadata=read_or(lambda job: job.redacted(job.metadata), job, {}),
+        metadata=job.redacted(job.metadata),
         created_at=moment(was.created_at),
         started_at=to_datetime(was.started_at),
         worker=was.worker,

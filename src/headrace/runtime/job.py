@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
-from headrace.core.damage import read_or
+from headrace.core.damage import read, read_or
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.options import check_patience, check_priority, check_queue, check_run_at
@@ -160,7 +160,9 @@ class Job(Generic[R]):
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return decoded(self._record.metadata)
+        """What was given with it; nothing if that is damaged."""
+        found = read(decoded, self._record.metadata)
+        return found if isinstance(found, dict) else {}
 
     @property
     def correlation_id(self) -> str:
@@ -214,7 +216,9 @@ class Job(Generic[R]):
     def redacted(self, value: Any) -> Any:
         """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
         options = self._options()
-        return MASK if options is None else redact(value, self._secrets(options), self._hub.words)
+        if options is None:  # as above
+            return dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
+        return redact(value, self._secrets(options), self._hub.words)
 
     def _options(self) -> JobOptions | None:
         """What its call asked for; None if that is damaged."""
