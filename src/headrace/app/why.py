@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from headrace.app.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
+from headrace.core.damage import items_of
 from headrace.core.kinship import PARENT_FAILED
 from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
@@ -194,12 +195,12 @@ def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRu
 
 
 def _capabilities(worker: WorkerRow) -> list[str]:
-    found: list[str] = worker.listed("capabilities")
+    found: list[str] = items_of(worker.capabilities, list)
     return found
 
 
 def _knows(worker: WorkerRow, task: str) -> bool:
-    return task in worker.listed("tasks") or "." in task
+    return task in items_of(worker.tasks, list) or "." in task
 
 
 def _span(ms: int) -> str:

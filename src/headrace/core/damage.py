@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from typing import TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
 from headrace.errors import CorruptPayload
 
+_json = msgspec.json.Decoder()
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -29,6 +30,12 @@ def read_or(decode: Callable[[S], T], stored: S, otherwise: T) -> T:
 def read(decode: Callable[[S], T], stored: S) -> T | None:
     """What is stored, None if it is damaged."""
     return next(readable(decode, (stored,)), None)
+
+
+def items_of(stored: str, *kinds: type) -> Any:
+    """What is stored in JSON, if it is one of these kinds of containers; an empty one of the first if it is not."""
+    found = read(_json.decode, stored)
+    return found if isinstance(found, kinds) else kinds[0]()
 
 
 def readable(decode: Callable[[S], T], stored: Iterable[S]) -> Iterator[T]:

@@ -7,12 +7,12 @@ Their field order is therefore part of the seam; statements name the fields, nev
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType, json
+from msgspec import UNSET, Struct, UnsetType
 
 from headrace.core.clock import to_datetime
-from headrace.core.damage import read_or
+from headrace.core.damage import items_of
 from headrace.core.kinship import Bond
 from headrace.core.regulation import Strategy
 from headrace.core.states import Event, State
@@ -334,13 +334,7 @@ class WorkerRow(Struct, frozen=True, array_like=True):
 
     def serves(self, queue: str) -> bool:
         """Whether it takes jobs from this queue."""
-        names = self.listed("queues")
-        return not names or queue in names
-
-    def listed(self, field: Literal["queues", "tasks", "capabilities"]) -> Any:
-        """What it reported under this name; nothing if that is damaged."""
-        found = read_or(json.decode, getattr(self, field), None)
-        return found if isinstance(found, dict if field == "queues" else list) else {} if field == "queues" else []
+        return queue in (names := items_of(self.queues, dict, list)) or not names
 
     def is_silent(self, now: int) -> bool:
         """Whether it has missed more than a few of its own heartbeats, or of usual ones if it has not told its own."""

@@ -10,7 +10,7 @@ import re
 import secrets
 import struct
 from collections.abc import Iterable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -20,7 +20,7 @@ from headrace.engines.redis.scripts import load
 from headrace.engines.salvage import made_of, types_of, whole_values
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.desk import Office
+    from headrace.engines.redis.wire import Wire
 
 T = TypeVar("T", bound=Struct)
 _fail = load("fail_damaged")
@@ -121,6 +121,15 @@ def _value(stored: bytes, place: int) -> tuple[Any, int]:
     if place + length > len(stored):
         raise ValueError("its end is missing")
     return stored[place : place + length].decode("utf-8", "replace"), place + length
+
+
+class Office(Protocol):
+    """What is needed of the engine."""
+
+    wire: Wire
+    prefix: str
+
+    def at(self, now: int | None) -> int: ...
 
 
 class Damaged:
