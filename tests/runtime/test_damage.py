@@ -284,3 +284,12 @@ def test_a_text_that_is_no_text_keeps_nobody_from_the_others(shop: Headrace, fil
     with shop.worker():
         assert [job.wait(PATIENCE) for job in jobs] == ["completed"] * 3
     assert len(shop.jobs.find()) == 3
+
+
+@pytest.mark.engines("sqlite")
+def test_a_letter_of_a_status_that_is_none_is_pending(shop: Headrace, folder: Path) -> None:
+    job = shop.task(name="bad", retry=0)(lambda: 1 / 0).enqueue()
+    drain(shop)
+    with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
+        db.execute("UPDATE headrace_dead SET status = 'pendinf'")
+    assert shop.dead.get(job.id).status == "pending"

@@ -9,7 +9,16 @@ from typing import Any, overload
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
-from headrace.core.letters import LetterGroup, LetterTally, Requeue, Requeued, remarks_of, snapshot_of, stored_anew
+from headrace.core.letters import (
+    STATUSES,
+    LetterGroup,
+    LetterTally,
+    Requeue,
+    Requeued,
+    remarks_of,
+    snapshot_of,
+    stored_anew,
+)
 from headrace.core.model import DeadRow
 from headrace.errors import CorruptPayload
 from headrace.runtime.job import Hub, Job, tags_of
@@ -157,7 +166,7 @@ def letter_of(row: DeadRow, hub: Hub) -> DeadLetter:
         task=row.task,
         queue=row.queue,
         reason=row.reason,
-        status=row.status,
+        status=row.status if row.status in STATUSES else "pending",  # what is damaged is not dealt with
         entered_at=moment(row.entered_at),
         fingerprint=row.fingerprint,
         original_state=was.state,
