@@ -233,7 +233,8 @@ def attempt(engine_name: str, folder: Path, chance: random.Random, kinds: Sequen
     with store(engine_name, folder) as (app, url):
         furnish(app)
         ids = [job.id for job in app.jobs.find(limit=1000)]
-        values = values_of(url)
+        # A name of SQLite that is no text can be read, but not asked for.
+        values = [value for value in values_of(url) if value.kind != "headrace_schedules.id"]
         kind = chance.choice(kinds or sorted({value.kind for value in values}))
         value = chance.choice([value for value in values if value.kind == kind])
         new = spoil(value.held, chance)
