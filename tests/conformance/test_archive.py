@@ -13,7 +13,7 @@ from headrace.core.model import Filter, Parcel
 from headrace.core.states import State
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
-from headrace.runtime.job import as_row
+from headrace.runtime.job_rows import as_row
 from tests.support.builders import HOUR, NOW, new_job
 from tests.support.engines import StoreUnderTest
 

@@ -16,7 +16,7 @@ from headrace.core.model import Parcel
 from headrace.core.states import State
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.job import as_row
+from headrace.runtime.job_rows import as_row
 from tests.support import servers
 from tests.support.builders import new_job
 from tests.support.engines import KINDS

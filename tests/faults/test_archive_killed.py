@@ -20,7 +20,7 @@ from headrace.core import codec, outcomes
 from headrace.core.archive import row_of
 from headrace.core.model import Filter, Parcel, Want
 from headrace.core.states import State
-from headrace.runtime.job import as_row
+from headrace.runtime.job_rows import as_row
 from tests.faults.conftest import ROOT
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually

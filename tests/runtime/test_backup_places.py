@@ -12,7 +12,7 @@ import pytest
 
 from headrace import Headrace
 from headrace.engines.sqlite.care import SqliteCare
-from headrace.engines.sqlite.store import explained
+from headrace.engines.sqlite.trouble import explained
 from headrace.errors import ConfigError, EngineUnavailable
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sqlite3
 import zlib
 from collections.abc import Iterator
@@ -12,6 +13,10 @@ from typing import Any
 import pytest
 
 from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed
+from headrace.core.regulation import TaskRules
+from headrace.testing import adrain, drain
+from tests.support.damage import put_field, values_of
+from tests.support.engines import KINDS
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -174,3 +179,132 @@ def test_a_worker_tells_that_its_file_was_deleted(tmp_path: Path, caplog: pytest
         with pytest.raises(EngineUnavailable, match="deleted or replaced"):
             app.enqueue("add", 1, 2)
         worker.request_stop(0)
+
+
+# -- what else may be damaged, on every engine
+
+
+@pytest.fixture
+def address(engine_name: str, folder: Path) -> Iterator[str]:
+    kind = KINDS[engine_name]
+    address = kind.create(folder)
+    yield kind.url(address)
+    kind.discard(address)
+
+
+@pytest.fixture
+def shop(address: str) -> Iterator[Headrace]:
+    with Headrace(address, shutdown_timeout=5.0) as app:
+        app.task(name="run", retry=0)(lambda: "ran")
+        yield app
+
+
+BAD = '{"x'
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("field", ["options", "tags", "metadata", "payload"])
+def test_a_damaged_field_of_a_job_breaks_no_list(shop: Headrace, address: str, field: str) -> None:
+    task = shop.task_by_name("run").using(tags=["red"], metadata={"a": 1}, timeout=9)
+    jobs = [task.enqueue() for _ in range(3)]
+    put_field(address, jobs[1].id, field, BAD)
+    with shop.worker(concurrency=1):
+        assert [job.wait(PATIENCE) for job in (jobs[0], jobs[2])] == ["completed", "completed"]
+        jobs[1].wait(PATIENCE)
+    fails = field in ("options", "payload")
+    assert (jobs[1].state, jobs[1].reason) == (("failed", f"corrupt_{field}") if fails else ("completed", None))
+    assert {job.id for job in shop.jobs.find()} == {job.id for job in jobs}
+    assert all(isinstance(job.tags, tuple) for job in shop.jobs.find())
+    assert [letter.job_id for letter in shop.dead.list()] == ([jobs[1].id] if fails else [])
+    assert jobs[1].refresh().why()
+    assert jobs[1].history()
+    if fails:
+        assert shop.dead.resolve(jobs[1].id, "manually_resolved").status == "manually_resolved"
+    found = {finding.code: finding for finding in shop.admin.check(deep=True)}
+    code = "damaged_payloads" if field == "payload" else "damaged_values"
+    assert any(jobs[1].id in example for example in found[code].examples)
+    assert jobs[1].delete()
+
+
+@pytest.mark.engines("sqlite")
+def test_arguments_are_hidden_if_nobody_can_tell_which_are_secret(shop: Headrace, address: str) -> None:
+    task = shop.task(name="sign", redact=("word",))(lambda word, other: None)
+    job = task.enqueue("open sesame", other="me")
+    put_field(address, job.id, "options", BAD)
+    assert job.refresh().redacted_call() == (("***",), {"other": "***"})
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("drains", [drain, lambda app: asyncio.run(adrain(app))])
+def test_drain_fails_a_job_with_damaged_options_like_a_worker(shop: Headrace, address: str, drains: Any) -> None:
+    jobs = [shop.task_by_name("run").using(timeout=9).enqueue() for _ in range(3)]
+    put_field(address, jobs[1].id, "options", BAD)
+    assert drains(shop) == 2
+    assert [job.refresh().state for job in jobs] == ["completed", "failed", "completed"]
+    assert jobs[1].reason == "corrupt_options"
+
+
+@pytest.mark.engines("sqlite", "postgres")
+def test_a_damaged_lane_stops_nobody_else(shop: Headrace, address: str) -> None:
+    keyed = shop.task_by_name("run").using(concurrency_key="ann")
+    bad, good, plain = keyed.enqueue(), keyed.enqueue(), shop.task_by_name("run").enqueue()
+    put_field(address, bad.id, "lane", '["c:ann')
+    with shop.worker():
+        assert [good.wait(PATIENCE), plain.wait(PATIENCE)] == ["completed", "completed"]
+    assert bad.refresh().state == "pending"
+    assert bad.why()
+    assert shop.queue("default").peek(5)[0].id == bad.id
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("rules", ["{bad", '{"rate":1}', '{"rate":{"every":0,"burst":1}}', '["concurrency"]'])
+def test_damaged_rules_stop_no_queue(shop: Headrace, address: str, rules: str) -> None:
+    shop.queue("ruled").configure(concurrency=5)
+    shop.configure_task("other", concurrency=1)
+    for value in values_of(address):
+        if value.kind in ("headrace_queues.rules", "headrace_tasks.rules", "tasks"):
+            value.put(rules.encode() if isinstance(value.held, bytes) else rules)
+        elif value.kind == "queues" and b" " in value.held:
+            value.put(b"1 " + rules.encode())
+    jobs = [shop.task_by_name("run").using(queue=queue).enqueue() for queue in ("ruled", "plain")]
+    with shop.worker():
+        assert [job.wait(PATIENCE) for job in jobs] == ["completed", "completed"]
+    assert [stats.queue for stats in shop.queues()] == ["plain", "ruled"]
+    assert shop.task_rules() == {"other": TaskRules()}
+    assert "damaged_values" in {finding.code for finding in shop.admin.check(deep=True)}
+
+
+@pytest.mark.every_engine
+def test_a_damaged_schedule_is_told_and_can_be_deleted(shop: Headrace, address: str) -> None:
+    for name in ("bad", "good"):
+        shop.schedules.create(name, "run", every=3600)
+    for value in values_of(address):
+        if value.kind in ("headrace_schedules.body", "schedules"):
+            text = value.held if isinstance(value.held, bytes) else value.held.encode()
+            if b"bad" in text:
+                value.put(text[:20] if isinstance(value.held, bytes) else value.held[:20])
+    assert [(one.id, bool(one.error)) for one in shop.schedules.list()] == [("bad", True), ("good", False)]
+    assert shop.schedules.get("bad").error
+    assert "damaged_values" in {finding.code for finding in shop.admin.check(deep=True)}
+    assert shop.schedules.delete("bad")
+    assert [one.id for one in shop.schedules.list()] == ["good"]
+
+
+@pytest.mark.engines("sqlite")
+def test_a_text_that_is_no_text_keeps_nobody_from_the_others(shop: Headrace, file: Path, folder: Path) -> None:
+    task = shop.task_by_name("run").using(metadata={"a": "b"})
+    jobs = [task.enqueue() for _ in range(3)]
+    with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
+        db.execute("UPDATE headrace_jobs SET metadata = CAST(x'7bff7d' AS TEXT) WHERE id = ?", [jobs[1].id])
+    with shop.worker():
+        assert [job.wait(PATIENCE) for job in jobs] == ["completed"] * 3
+    assert len(shop.jobs.find()) == 3
+
+
+@pytest.mark.engines("sqlite")
+def test_a_letter_of_a_status_that_is_none_is_pending(shop: Headrace, folder: Path) -> None:
+    job = shop.task(name="bad", retry=0)(lambda: 1 / 0).enqueue()
+    drain(shop)
+    with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
+        db.execute("UPDATE headrace_dead SET status = 'pendinf'")
+    assert shop.dead.get(job.id).status == "pending"

@@ -472,11 +472,14 @@ def test_nothing_is_minded_where_nobody_made_rules(told: str) -> None:
 
 
 def test_a_rulebook_tells_which_queues_ask_for_care() -> None:
-    book = rulebook('[[["a",{"weight":3}],["b",{"concurrency":2,"weight":1}]], ["c"], []]')
+    book = rulebook(r'[[["a","{\"weight\":3}"],["b","{\"concurrency\":2,\"weight\":1}"]], ["c"], []]')
     assert book.is_minded
     assert [queue for queue in "abcd" if book.asks_care(queue, Want("w", 1, 1))] == ["b", "c"]
     assert book.weights == {"a": 3, "b": 1}
-    assert rulebook('[[],[],[["work",{"paused":true}]]]').asks_care("any", Want("w", 1, 1))
+    assert rulebook(r'[[],[],[["work","{\"paused\":true}"]]]').asks_care("any", Want("w", 1, 1))
+    assert rulebook('[[["a","{"]],[],[]]').asks_care("any", Want("w", 1, 1)), (
+        "a statement may see more in what is damaged"
+    )
 
 
 @pytest.mark.parametrize(

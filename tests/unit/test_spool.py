@@ -28,7 +28,7 @@ from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable, QueueFull, SchemaMismatch, StoreMoved
 from headrace.runtime import forwarder, spool_marks
-from headrace.runtime.job import as_row
+from headrace.runtime.job_rows import as_row
 from headrace.runtime.spool import Spool
 from headrace.runtime.spool_file import SpoolFile, address_of
 from tests.support.waiting import PATIENCE, eventually

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from headrace.engines.sqlite.locks import is_written_here
-from headrace.engines.sqlite.store import translated
+from headrace.engines.sqlite.trouble import translated
 
 pytestmark = pytest.mark.skipif(not Path("/proc/locks").exists(), reason="this system does not tell its locks")
 _BEGIN = "import sqlite3, sys; db = sqlite3.connect(sys.argv[1], isolation_level=None); db.execute('BEGIN IMMEDIATE'); "

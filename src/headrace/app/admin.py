@@ -9,6 +9,7 @@ from pathlib import Path
 
 from headrace.app import backups
 from headrace.app.backups import Backup, Progress, Restored
+from headrace.app.damage import damage_beside_jobs, damage_of
 from headrace.app.hub import AppHub
 from headrace.core import codec, stalls
 from headrace.core.care import REPAIRS, Finding, Sizes, judge_size
@@ -91,7 +92,8 @@ class Admin:
     def check(self, *, deep: bool = False) -> list[Finding]:
         """What looks wrong with the store and what is in it, each with what to do about it; nothing is changed.
 
-        With `deep` every job is read and its checksums are compared, and the largest ones are told.
+        With `deep` every job is read, its checksums are compared, and the largest ones are told; and whatever else no
+        longer decodes.
         """
         engine = self._hub.engine
         found = engine.care.inspect()
@@ -131,10 +133,12 @@ class Admin:
 
     def _read_all(self) -> list[Finding]:
         damaged: list[str] = []
+        unreadable: list[str] = []
         heaviest: list[tuple[int, str]] = []
         for row in self._hub.rows_where(Filter()):
             if not _is_whole(row):
                 damaged.append(row.id)
+            unreadable += [f"job {row.id}: {what}" for what in damage_of(row)]
             heaviest = heapq.nlargest(_SHOWN, [*heaviest, (_weight(row), row.id)])
         found = []
         if damaged:
@@ -145,6 +149,18 @@ class Admin:
                     advice="delete them and enqueue them again, or restore a backup",
                     count=len(damaged),
                     examples=tuple(damaged[:_SHOWN]),
+                )
+            )
+        unreadable += damage_beside_jobs(self._hub.engine)
+        if unreadable:
+            found.append(
+                Finding(
+                    code="damaged_values",
+                    sentence=f"{len(unreadable)} stored values can't be read, such as {unreadable[0]}",
+                    advice="a job with damaged options fails; what else is damaged is taken for empty: write it anew, "
+                    "or restore a backup",
+                    count=len(unreadable),
+                    examples=tuple(unreadable[:_SHOWN]),
                 )
             )
         if heavy := [(size, job) for size, job in heaviest if size >= _HEAVY]:

@@ -13,7 +13,7 @@ from headrace.core.conditions import Readings
 from headrace.core.shipped_rules import SHIPPED
 from headrace.core.words import nearest
 from headrace.errors import AlertRuleNotFound, EngineUnavailable, InvalidAlert
-from headrace.runtime.alert_desk import RULE, AlertDesk, readable
+from headrace.runtime.alert_desk import RULE, AlertDesk, rule_on
 from headrace.runtime.alerting import open_alerts
 from headrace.runtime.twin import twin
 
@@ -60,7 +60,7 @@ class AlertRules:
         """Change fields of a rule, also of a shipped one; the others stay. `enabled=False` switches it off."""
         for _ in range(_ATTEMPTS):
             paper = self._desk.get(RULE, check_rule_name(name))
-            before = self._known(name) if paper is None else readable(paper)
+            before = self._known(name) if paper is None else rule_on(paper)
             after = rule(name, fields, before)
             self._desk.ensure_channels(after.notify)
             if self._desk.put(RULE, name, 0 if paper is None else paper.version, after):

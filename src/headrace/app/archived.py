@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from msgspec.structs import replace
 
-from headrace.core.archive import ArchiveRow, Keepsake, keepsake_of, key_of
+from headrace.core.archive import ArchiveRow, Keepsake, key_of, shown
 from headrace.core.model import Filter, JobRow, Page
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
@@ -29,7 +29,7 @@ def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = N
         return None
     rows = archive.get([job_id]) if created_at is None else archive.find(Filter(ids=(job_id,)), 100).rows
     found = next((row for row in rows if created_at in (None, row.created_at)), None)
-    return None if found is None else keepsake_of(found)
+    return None if found is None else shown(found)
 
 
 def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cursor: str | None) -> Page:
@@ -38,7 +38,7 @@ def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cur
     if archive is None:
         return Page([], None)
     page = archive.find(which, limit, cursor)
-    return Page([replace(keepsake_of(row).job, seq=ARCHIVED) for row in only_archived(engine, page.rows)], page.cursor)
+    return Page([replace(shown(row).job, seq=ARCHIVED) for row in only_archived(engine, page.rows)], page.cursor)
 
 
 def only_archived(engine: Engine, rows: Sequence[ArchiveRow]) -> list[ArchiveRow]:

@@ -8,6 +8,7 @@ from typing import Any
 
 from headrace.app.hub import AppHub
 from headrace.core.audit import KIND, AuditEntry, entry_of, key_of, paper_of
+from headrace.core.damage import readable
 from headrace.core.options import check_limit, check_text
 from headrace.core.redact import redact
 from headrace.runtime.twin import twin
@@ -33,7 +34,7 @@ class Audit:
         """The newest entries, or those before the entry of this cursor."""
         last = None if before is None else check_text("before", before)
         papers = self._hub.engine.shelf.browse(KIND, "", last, check_limit("limit", limit), newest_first=True)
-        return [entry_of(paper) for paper in papers]
+        return list(readable(entry_of, papers))
 
     arecord = twin(record)
     alist = twin(list)

@@ -7,13 +7,13 @@ from collections.abc import Iterator, Sequence
 from datetime import datetime
 from typing import Any, overload
 
-import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headrace.app.hub import AppHub
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.letters import (
+    STATUSES,
     LetterGroup,
     LetterTally,
     Requeue,
@@ -28,6 +28,7 @@ from headrace.core.model import DeadRow, LogLine
 from headrace.core.requeue_times import next_requeue_at
 from headrace.errors import CorruptPayload
 from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job_rows import tags_of
 
 
 class DeadNote(Struct, frozen=True):
@@ -180,7 +181,7 @@ def letter_of(row: DeadRow, hub: AppHub) -> DeadLetter:
         task=row.task,
         queue=row.queue,
         reason=row.reason,
-        status=row.status,
+        status=row.status if row.status in STATUSES else "pending",  # what is damaged is not dealt with
         entered_at=moment(row.entered_at),
         fingerprint=row.fingerprint,
         original_state=was.state,
@@ -190,7 +191,7 @@ def letter_of(row: DeadRow, hub: AppHub) -> DeadLetter:
         args=args,
         kwargs=kwargs,
         damage=damage,
-        tags=tuple(msgspec.json.decode(was.tags)) if was.tags else (),
+        tags=tags_of(was.tags),
         metadata=job.redacted(job.metadata),
         created_at=moment(was.created_at),
         started_at=to_datetime(was.started_at),
@@ -231,7 +232,7 @@ def _shown_logs(job: Job[Any], hub: AppHub, newest: Sequence[LogLine]) -> Iterat
     for line in reversed(newest):
         with contextlib.suppress(CorruptPayload):
             told = hub.log_entry(job.id, line)
-            yield msgspec.structs.replace(told, fields=job.redacted(told.fields))
+            yield structs.replace(told, fields=job.redacted(told.fields))
 
 
 def group_of(group: LetterGroup) -> DeadGroup:

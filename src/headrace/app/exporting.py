@@ -9,12 +9,13 @@ from typing import Any
 
 import msgspec
 
-from headrace.core.archive import ArchiveRow, keepsake_of
+from headrace.core.archive import ArchiveRow, shown
 from headrace.core.clock import to_datetime
 from headrace.core.model import JobRow, LogLine
 from headrace.core.story import errors_of, tell
 from headrace.core.trail import plain
 from headrace.errors import ConfigError
+from headrace.runtime.job_rows import tags_of
 
 _AT_ONCE = 5000
 
@@ -24,7 +25,7 @@ def write_json_lines(path: Path, rows: Iterable[ArchiveRow]) -> int:
     count = 0
     with path.open("wb") as out:
         for row in rows:
-            kept = keepsake_of(row)
+            kept = shown(row)
             record = {
                 **record_of(row, kept.job),
                 "history": tell(kept.job, kept.history),
@@ -69,7 +70,7 @@ def write_parquet(path: Path, rows: Iterable[ArchiveRow]) -> int:
 def _records(rows: Iterable[ArchiveRow], names: Iterable[str]) -> Iterator[dict[str, Any]]:
     wanted = tuple(names)
     for row in rows:
-        record = record_of(row, keepsake_of(row).job)
+        record = record_of(row, shown(row).job)
         told = {**record, "args": _text(record["args"]), "result": _text(record["result"])}
         yield {name: told[name] for name in wanted}
 
@@ -90,7 +91,7 @@ def record_of(row: ArchiveRow, job: JobRow) -> dict[str, Any]:
         "summary": row.summary,
         "reason": job.reason,
         "worker": job.worker,
-        "tags": msgspec.json.decode(row.tags) if row.tags else [],
+        "tags": list(tags_of(row.tags)),
         "metadata": msgspec.Raw(given.encode()) if (given := plain(job.metadata)) else None,
         "args": msgspec.Raw(job.payload.encode()),
         "result": msgspec.Raw(job.result.encode()) if job.result else None,

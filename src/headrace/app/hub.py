@@ -13,6 +13,7 @@ from headrace.app import archived
 from headrace.app.why import explain, explain_error, explain_spooled, explain_stale
 from headrace.core import codec
 from headrace.core.clock import Clock, to_datetime
+from headrace.core.damage import read
 from headrace.core.kinship import PARENT_FAILED, Bond, FlowTally
 from headrace.core.lifecycle import Lifecycle, Terms, TermsBook, TermsRow, with_declared
 from headrace.core.model import Changes, Filter, JobRow, LogLine, Page
@@ -228,8 +229,9 @@ class AppHub:
         at = to_datetime(line.at)
         assert at is not None
         message = self.opened(line.message, "log", job_id)
-        fields = codec.decode(self.opened(line.fields, "fields", job_id)) if line.fields else {}
-        return LogEntry(at, line.attempt, line.level, message, fields)
+        stored = self.opened(line.fields, "fields", job_id) if line.fields else "{}"
+        fields = read(codec.decode, stored)
+        return LogEntry(at, line.attempt, line.level, message, fields if isinstance(fields, dict) else {})
 
     def explain(self, row: JobRow) -> str:
         if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:

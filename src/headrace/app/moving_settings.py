@@ -9,11 +9,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Literal
 
-from msgspec import Struct, json
+from msgspec import Struct
 
 from headrace.core.lifecycle import TermsRow
 from headrace.core.model import QueueRow
-from headrace.core.regulation import QueueRules, TaskRules
+from headrace.core.regulation import QueueRules, TaskRules, queue_rules
 from headrace.core.rules import in_words
 from headrace.core.shelf import STAYS, Paper
 from headrace.core.timetable import Occurrence, ScheduleRow
@@ -151,7 +151,7 @@ def _unlike_queue(ours: QueueRow, theirs: QueueRow | None) -> str | None:
 
 
 def _rules_of(queue: QueueRow) -> QueueRules:
-    return json.decode(queue.rules, type=QueueRules) if queue.rules else QueueRules()
+    return queue_rules(queue.rules)
 
 
 def _unlike_terms(source: View, target: Engine, merged: bool) -> Iterator[Unlike]:

@@ -6,7 +6,6 @@ from collections.abc import Iterator, Mapping
 from datetime import datetime
 from typing import Any
 
-import msgspec
 from msgspec import Struct
 
 from headrace.app.hub import AppHub
@@ -14,15 +13,13 @@ from headrace.core.clock import to_datetime
 from headrace.core.limits import allows
 from headrace.core.model import Filter, QueueRow
 from headrace.core.options import check_limit, check_queue
-from headrace.core.regulation import QueueRules
+from headrace.core.regulation import QueueRules, queue_rules
 from headrace.core.rules import changed
 from headrace.core.states import FINAL, NOT_STARTED, OPEN, Event, State
 from headrace.errors import QueueNotEmpty
 from headrace.runtime.deleted_queues import deleted_queues, mark_deleted
 from headrace.runtime.job import Job
 from headrace.runtime.twin import twin
-
-_rules = msgspec.json.Decoder(QueueRules)
 
 
 class QueueStats(Struct, frozen=True, kw_only=True):
@@ -81,7 +78,7 @@ def _starts_left(hub: AppHub, rules: Mapping[str, QueueRules]) -> Iterator[tuple
 
 
 def _rules_of(row: QueueRow) -> QueueRules:
-    return _rules.decode(row.rules) if row.rules else QueueRules()
+    return queue_rules(row.rules)
 
 
 class Queue:

@@ -19,6 +19,7 @@ from msgspec import Struct, structs
 from headrace.app.hub import AppHub
 from headrace.app.jobs import Jobs
 from headrace.core.clock import to_datetime
+from headrace.core.damage import readable
 from headrace.core.happenings import Happening, Interest, interest
 from headrace.core.options import check_limit, check_name, check_text
 from headrace.core.retry import Retry
@@ -230,7 +231,7 @@ class Webhooks:
     # -- on the shelf
 
     def _stored(self) -> builtins.list[Hook]:
-        return [_hook.decode(paper.value) for paper in self._hub.engine.shelf.browse(_KIND)]
+        return list(readable(_hook.decode, (paper.value for paper in self._hub.engine.shelf.browse(_KIND))))
 
     def _read(self, webhook_id: str) -> tuple[Paper, Hook]:
         found = self._hub.engine.shelf.get(_KIND, [check_name("webhook", check_text("webhook", webhook_id))])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
 from headrace.app.why_waiting import explain_end, explain_waiting
 from headrace.core.clock import to_datetime
+from headrace.core.damage import items_of
 from headrace.core.kinship import PARENT_FAILED
 from headrace.core.known_tasks import knows
 from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
-from headrace.core.regulation import QueueRules, Strategy, TaskRules
+from headrace.core.regulation import QueueRules, Strategy, TaskRules, queue_rules
 from headrace.core.rules import rate_in_words
 from headrace.core.staleness import Finding
 from headrace.core.states import FINAL, State
@@ -164,9 +163,7 @@ def _willing(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[Wor
 
 
 def _rules(queue: QueueRow | None) -> QueueRules:
-    if queue is None or queue.rules is None:
-        return QueueRules()
-    return msgspec.json.decode(queue.rules, type=QueueRules)
+    return queue_rules(None if queue is None else queue.rules)
 
 
 def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> str:
@@ -215,12 +212,13 @@ def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRu
 
 
 def _capabilities(worker: WorkerRow) -> list[str]:
-    return msgspec.json.decode(worker.capabilities, type=list[str])
+    found: list[str] = items_of(worker.capabilities, list)
+    return found
 
 
 def _knows(worker: WorkerRow, task: str, was_unknown: bool) -> bool:
     """Whether it knows the task. What could be imported counts until a worker has found that it can't."""
-    names: list[str] = msgspec.json.decode(worker.tasks)
+    names: list[str] = items_of(worker.tasks, list)
     return task in names if was_unknown else knows(names, task)
 
 

@@ -10,6 +10,7 @@ from msgspec import Struct
 
 from headrace.core import stalls
 from headrace.core.clock import to_datetime
+from headrace.core.damage import items_of
 from headrace.core.known_tasks import knows
 from headrace.core.model import WorkerRow
 from headrace.core.vitals import KIND, Vitals, key_of, told
@@ -59,9 +60,9 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
         return cls(
             **{
                 **known,
-                "queues": msgspec.json.decode(row.queues),
-                "tasks": msgspec.json.decode(row.tasks),
-                "capabilities": msgspec.json.decode(row.capabilities),
+                "queues": items_of(row.queues, dict),
+                "tasks": items_of(row.tasks, list),
+                "capabilities": items_of(row.capabilities, list),
                 "started_at": to_datetime(row.started_at),
                 "seen_at": to_datetime(row.seen_at),
                 "heartbeat": row.heartbeat / 1000,

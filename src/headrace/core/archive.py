@@ -16,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 from msgspec import Struct
 
+from headrace.core.damage import CORRUPT_RECORD, DAMAGE, read
 from headrace.core.kinship import Bond
 from headrace.core.model import Filing, JobRow, LogLine, Parcel
 from headrace.core.seal import MARK as SEALED
@@ -185,8 +186,42 @@ def keepsake_of(row: ArchiveRow) -> Keepsake:
     try:
         unpacker = zlib.decompressobj(-zlib.MAX_WBITS, zdict=_COMMON)
         return _decode(unpacker.decompress(row.body[1:]) + unpacker.flush())
-    except (zlib.error, msgspec.DecodeError) as error:
+    except (zlib.error, *DAMAGE) as error:
         raise CorruptPayload(f"job {row.id} in the archive no longer decodes: {error}; restore a backup") from error
+
+
+def shown(row: ArchiveRow) -> Keepsake:
+    """The whole job of a row, to be looked at; of one whose body is damaged, what the row itself tells."""
+    return read(keepsake_of, row) or Keepsake(_outline_of(row), [], [])
+
+
+def _outline_of(row: ArchiveRow) -> JobRow:
+    empty: dict[str, Any] = dict.fromkeys(
+        ("expires_at", "started_at", "worker", "lease_until", "result", "result_checksum", "progress", "options")
+    )
+    return JobRow(
+        seq=0,
+        id=row.id,
+        task=row.task,
+        queue=row.queue,
+        state=row.state,
+        priority=0,
+        rank=0,
+        version=1,
+        attempt=row.attempts,
+        max_attempts=row.attempts,
+        crashes=0,
+        releases=0,
+        payload="",
+        checksum=-1,
+        created_at=row.created_at,
+        run_at=row.created_at,
+        finished_at=row.finished_at,
+        reason=CORRUPT_RECORD,
+        tags=row.tags,
+        metadata=None,
+        **empty,
+    )
 
 
 def revived(keepsake: Keepsake, now: int) -> Parcel:

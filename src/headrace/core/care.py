@@ -93,8 +93,10 @@ _ORPHANS = {
     "bonds": ("bond lacks a job at one end", "bonds lack a job at one end"),
     "flows": ("flow has no job", "flows have no job"),
     "index": ("index entry leads to no job", "index entries lead to no job"),
+    "times": ("time to fire belongs to no schedule", "times to fire belong to no schedule"),
 }
-REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed")  # codes of what can be put right
+# Codes of what can be put right.
+REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records")
 
 
 def _of_zombies(census: Census, now: int) -> Iterator[Finding]:

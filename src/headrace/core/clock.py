@@ -6,6 +6,9 @@ import time
 from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
+# The earliest and the latest time that are told; a day from the ends, for those who tell them in another zone.
+_FIRST, _LAST = datetime(1, 1, 2, tzinfo=UTC), datetime(9999, 12, 30, tzinfo=UTC)
+
 
 class Clock(Protocol):
     """Gives the wall-clock time as milliseconds since the epoch, in UTC."""
@@ -22,7 +25,12 @@ class SystemClock:
 
 def to_datetime(ms: int | None) -> datetime | None:
     """Milliseconds, as the store keeps them, to an aware datetime in UTC."""
-    return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
+    if ms is None:
+        return None
+    try:
+        return datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # no such time was ever stored: the record is damaged
+        return _LAST if ms > 0 else _FIRST
 
 
 def to_ms(seconds: float | timedelta) -> int:

@@ -12,6 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
+from headrace.core.damage import read, read_or
 from headrace.core.model import DeadRow, Filing, LogLine, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from headrace.core.states import FINAL, NOT_STARTED, Event, State
@@ -170,12 +171,32 @@ class Snapshot(Struct, frozen=True):
     logs: list[LogLine] = []  # the newest first
 
 
+DAMAGED = Snapshot(payload="")  # which is no payload at all
 _snapshots = msgspec.json.Decoder(Snapshot)
+_tags = msgspec.json.Decoder(list[str])
 _remarks = msgspec.json.Decoder(list[Remark])
 
 
 def snapshot_of(letter: DeadRow) -> Snapshot:
-    return _snapshots.decode(letter.snapshot)
+    """The job as it failed; of one that is damaged nothing is known but what the record itself tells."""
+    return read_or(_snapshots.decode, letter.snapshot, DAMAGED)
+
+
+class _Error(Struct, frozen=True):
+    error_type: str | None = None
+    error_message: str | None = None
+
+
+_errors = msgspec.json.Decoder(_Error)
+
+
+def group_of(
+    fingerprint: str, task: str, reason: str, snapshot: str | bytes, count: int, first_seen: int, last_seen: int
+) -> LetterGroup:
+    """A group, told by the snapshot of its newest record."""
+    error = read_or(_errors.decode, snapshot, _Error())
+    told = (error.error_type, error.error_message, count, first_seen, last_seen)
+    return LetterGroup(fingerprint, task, reason, *told)
 
 
 def kept_history(letter: DeadRow) -> list[Filing]:
@@ -211,7 +232,7 @@ def used_up_in_words(requeues: int, most: int) -> str:
 
 
 def remarks_of(notes: str | None) -> list[Remark]:
-    return _remarks.decode(notes) if notes else []
+    return (read(_remarks.decode, notes) or []) if notes else []
 
 
 def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> str | None:
@@ -265,7 +286,7 @@ def stored_anew(letter: DeadRow, order: Requeue, now: int) -> NewJob:
         run_at=run_at,
         max_attempts=was.max_attempts,
         options=was.options,
-        tags=was.tags,
+        tags=None if was.tags is None or read(_tags.decode, was.tags) is None else was.tags,
         metadata=was.metadata,
         version=now,  # above every version that a worker of the job before may hold
         unique_key=was.unique_key,

@@ -16,6 +16,7 @@ from typing import Literal, NamedTuple
 import msgspec
 from msgspec import Struct
 
+from headrace.core.damage import DAMAGE
 from headrace.core.regulation import Rate, Strategy
 from headrace.core.words import short
 from headrace.errors import ConfigError
@@ -99,8 +100,13 @@ def lane_of(gates: Iterable[Gate]) -> str:
 
 
 def gates_of(lane: str) -> list[Gate]:
-    """The gates of a lane."""
-    return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)] if lane else []
+    """The gates of a lane. One that is damaged needs what no worker has: nobody knows what it may be behind."""
+    if not lane:
+        return []
+    try:
+        return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)]
+    except (*DAMAGE, LookupError):
+        return [Gate("needs", lane)]
 
 
 def behind_task(lane: str, task: str) -> str:

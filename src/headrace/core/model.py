@@ -9,9 +9,10 @@ from __future__ import annotations
 
 from typing import Literal
 
-from msgspec import UNSET, Struct, UnsetType, json
+from msgspec import UNSET, Struct, UnsetType
 
 from headrace.core.clock import to_datetime
+from headrace.core.damage import items_of
 from headrace.core.kinship import Bond
 from headrace.core.regulation import Strategy
 from headrace.core.states import Event, State
@@ -332,8 +333,7 @@ class WorkerRow(Struct, frozen=True, array_like=True):
 
     def serves(self, queue: str) -> bool:
         """Whether it takes jobs from this queue."""
-        names = json.decode(self.queues)
-        return not names or queue in names
+        return queue in (names := items_of(self.queues, dict, list)) or not names
 
     def is_silent(self, now: int) -> bool:
         """Whether it has missed more than a few of its own heartbeats, or of usual ones if it has not told its own."""

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace.core import damage
 from headrace.core.clock import to_datetime
 from headrace.core.filed import ENDS_A_RUN, happened, run_of
 from headrace.core.happenings import Happening, Interest, page_of
@@ -103,10 +104,16 @@ def _in_full(group: Group) -> Group:
 def read(text: str | bytes, only: str | bytes | None = None) -> list[Group]:
     """The groups of a page as it is stored, written out, in the order in which they happened."""
     told: list[Group] = []
-    true_of = None if only is None else frozenset(_names.decode(only))
-    for group in _groups.decode(text):
-        told += _written_out(_in_full(group), true_of)
+    true_of = None if only is None else frozenset(damage.read(_names.decode, only) or ())
+    for group in damage.read(_groups.decode, text) or ():
+        if _is_whole(group):
+            told += _written_out(_in_full(group), true_of)
     return told
+
+
+def _is_whole(group: Group) -> bool:
+    """Whether each of its columns tells of each of its jobs; it may have been damaged."""
+    return all(not column or len(column) == group.size for name in _COLUMNS if (column := getattr(group, name)))
 
 
 def _written_out(group: Group, only: frozenset[str] | None) -> Iterable[Group]:

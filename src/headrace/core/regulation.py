@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Annotated, Literal
 
+import msgspec
 from msgspec import Struct
+
+from headrace.core.damage import read_or
 
 Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 
@@ -12,8 +15,8 @@ Strategy = Literal["priority", "fifo", "lifo", "weighted_random", "fresh_first"]
 class Rate(Struct, frozen=True):
     """So many starts in so many microseconds, and up to `burst` at once after a rest."""
 
-    every: int  # microseconds between two starts at the steady rate
-    burst: int
+    every: Annotated[int, msgspec.Meta(ge=1)]  # microseconds between two starts at the steady rate
+    burst: Annotated[int, msgspec.Meta(ge=1)]
 
 
 class QueueRules(Struct, frozen=True, omit_defaults=True):
@@ -34,6 +37,14 @@ class QueueRules(Struct, frozen=True, omit_defaults=True):
         return QueueRules(max_length=self.max_length, weight=self.weight) != self
 
 
+decode_queue_rules = msgspec.json.Decoder(QueueRules).decode
+
+
+def queue_rules(stored: str | bytes | None) -> QueueRules:
+    """The rules of a queue as they are stored; those that are damaged are none, lest the queue stand still."""
+    return read_or(decode_queue_rules, stored, QueueRules()) if stored else QueueRules()
+
+
 class TaskRules(Struct, frozen=True, omit_defaults=True):
     """What an operator asks of all jobs of a task, whatever their queue."""
 
@@ -46,6 +57,14 @@ class TaskRules(Struct, frozen=True, omit_defaults=True):
     def limit_starts(self) -> bool:
         """Whether its jobs have to be looked for wherever they wait. An order of its own is minded in its lanes."""
         return TaskRules(strategy=self.strategy) != self
+
+
+decode_task_rules = msgspec.json.Decoder(TaskRules).decode
+
+
+def task_rules(stored: str | bytes) -> TaskRules:
+    """The rules of a task as they are stored; those that are damaged are none."""
+    return read_or(decode_task_rules, stored, TaskRules())
 
 
 class TaskRow(Struct, frozen=True, array_like=True):

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
 
+from headrace.core.damage import read_or
 from headrace.core.lifecycle import Terms
 from headrace.core.states import State
 
@@ -70,7 +71,7 @@ def removal_of(job: Finished, terms: Terms) -> bool | int:
         return False
     said = getattr(terms, name)
     if job.options is not None and name in job.options:
-        called = getattr(_asked.decode(job.options), name)
+        called = getattr(read_or(_asked.decode, job.options, _Asked()), name)
         said = said if called is UNSET else called
     return False if said is UNSET else said
 

@@ -8,6 +8,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.care import Finding
+from headrace.core.damage import read_or, readable
 from headrace.core.shelf import STAYS, Paper
 
 KIND = f"{STAYS}stalls"
@@ -22,6 +23,7 @@ class Stall(Struct, frozen=True):
 
 
 _decode = msgspec.json.Decoder(Stall).decode
+_OF_NOBODY = Stall("", "", 0)
 
 
 def paper_of(stall: Stall) -> Paper:
@@ -29,12 +31,12 @@ def paper_of(stall: Stall) -> Paper:
 
 
 def told(papers: Iterable[Paper]) -> list[Stall]:
-    return [_decode(paper.value) for paper in papers]
+    return list(readable(_decode, (paper.value for paper in papers)))
 
 
 def left_behind(papers: Iterable[Paper], workers: Collection[str]) -> list[Paper]:
     """The papers of workers that are no more."""
-    return [paper for paper in papers if _decode(paper.value).worker not in workers]
+    return [paper for paper in papers if read_or(_decode, paper.value, _OF_NOBODY).worker not in workers]
 
 
 def judge_stalls(stalls: Iterable[Stall], now: int) -> list[Finding]:

@@ -40,6 +40,27 @@ class ScheduleRow(Struct, frozen=True, array_like=True):
     error: str | None = None
 
 
+def damaged(schedule_id: str, stored: str) -> ScheduleRow:
+    """What stands for a schedule that no longer decodes: it can be seen and deleted, and never fires."""
+    times: dict[str, None] = dict.fromkeys(("occurrence", "due_at", "last_fired", "last_job"))
+    told = "it can't be read any more: delete it, and create it again"
+    return ScheduleRow(
+        id=schedule_id,
+        version=1,
+        task="",
+        queue="",
+        paused=False,
+        fired=0,
+        created_at=0,
+        updated_at=0,
+        origin="api",
+        timing=stored,
+        call="",
+        error=told,
+        **times,
+    )
+
+
 class Occurrence(Struct, frozen=True, array_like=True):
     """What became of one time of a schedule, or of several that were skipped together (`skipped` of them)."""
 

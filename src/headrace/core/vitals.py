@@ -7,6 +7,7 @@ from collections.abc import Iterable
 import msgspec
 from msgspec import Struct
 
+from headrace.core.damage import read_or
 from headrace.core.shelf import STAYS, Paper
 
 KIND = f"{STAYS}vitals"
@@ -22,7 +23,12 @@ class Vitals(Struct, frozen=True, array_like=True):
     memory: int
 
 
-_decode = msgspec.json.Decoder(Vitals).decode
+_decoder = msgspec.json.Decoder(Vitals)
+_NEVER = Vitals(0, 0.0, 0)
+
+
+def _decode(stored: str) -> Vitals:
+    return read_or(_decoder.decode, stored, _NEVER)  # so that what is damaged is outdated
 
 
 def key_of(host: str, pid: int) -> str:

@@ -20,13 +20,14 @@ from msgspec import Struct, structs
 
 from headrace.core import ids
 from headrace.core.alerts import Alert, Change, News, Rule, Silence, Step, key_of
+from headrace.core.damage import DAMAGE, readable
 from headrace.core.pages import Group
 from headrace.core.seal import Seal, opened
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
 from headrace.core.shipped_rules import SHIPPED
 from headrace.engines.protocol import Engine
-from headrace.errors import CorruptPayload, InvalidAlert
+from headrace.errors import InvalidAlert
 from headrace.runtime.channels import BUILT_IN, Channel, from_setting, unusable
 
 RULE, CHANNEL, SILENCE = "alert.rule", "alert.channel", "alert.silence"
@@ -70,7 +71,7 @@ class AlertDesk:
         return {**SHIPPED, **self.own_rules()}
 
     def own_rules(self) -> dict[str, Rule]:
-        return {paper.key: readable(paper) for paper in self.browse(RULE)}
+        return {paper.key: rule_on(paper) for paper in self.browse(RULE)}
 
     # -- channels
 
@@ -97,7 +98,7 @@ class AlertDesk:
         try:
             text = opened(self._seal, paper.value, "channel", paper.key)
             stored = msgspec.json.decode(text, type=Channel)
-        except (CorruptPayload, msgspec.MsgspecError) as error:
+        except DAMAGE as error:
             return unusable(paper.key, str(error))
         # Who may store a channel need not be who may reach the inner network; whoever writes the settings is.
         return msgspec.structs.replace(stored, networks=self._settings.webhook_networks)
@@ -106,18 +107,18 @@ class AlertDesk:
 
     def alerts(self) -> Iterator[tuple[Paper, Alert]]:
         """Every alert that is open or remembered, with its paper."""
-        return ((paper, decoded(paper, Alert)) for paper in self.browse(ALERT))
+        return readable(_alert, self.browse(ALERT))
 
     def alert(self, rule: str, series: dict[str, str]) -> tuple[Paper, Alert] | None:
         found = self._shelf.get(ALERT, [key_of(rule, series)])
-        return (found[0], decoded(found[0], Alert)) if found else None
+        return next(readable(_alert, found), None)
 
     def keep(self, before: Paper | None, step: Step, by: str | None = None, note: str | None = None) -> bool:
         """Store what became of an alert, in one commit with its history and with who is to be told; False if late."""
         if step.alert is None:
             return before is None or self._shelf.remove([before])
         now = self._clock.now()
-        paper = before or Paper(ALERT, key_of(step.alert.rule, step.alert.series), 0, "")
+        paper = before or self._blank(key_of(step.alert.rule, step.alert.series))
         papers = [rewritten(paper, step.alert)]
         if before is not None and papers[0].value == before.value:
             return True
@@ -130,6 +131,11 @@ class AlertDesk:
             return False
         self._tell_all(before, step.alert, now)
         return True
+
+    def _blank(self, key: str) -> Paper:
+        """The paper of a new alert; it takes the place of one that is damaged."""
+        damaged = [paper for paper in self._shelf.get(ALERT, [key]) if not any(readable(_alert, [paper]))]
+        return damaged[0] if damaged else Paper(ALERT, key, 0, "")
 
     def _tell_all(self, before: Paper | None, alert: Alert, now: int) -> None:
         """Tell it as an event, if it began or ended. Who dies just before has told his channels all the same."""
@@ -154,7 +160,7 @@ class AlertDesk:
     def history(self, limit: int, last: str | None = None) -> list[tuple[str, Change]]:
         """What happened before this cursor, the newest first, each with its own."""
         papers = self._shelf.browse(HISTORY, last=last, limit=limit, newest_first=True)
-        return [(paper.key, decoded(paper, Change)) for paper in papers]
+        return list(readable(lambda paper: (paper.key, decoded(paper, Change)), papers))
 
     def trim(self, before: int) -> bool:
         """Forget some of what happened before; whether that was all."""
@@ -163,17 +169,17 @@ class AlertDesk:
     # -- silences
 
     def silences(self) -> list[tuple[Paper, Silence]]:
-        return [(paper, decoded(paper, Silence)) for paper in self.browse(SILENCE)]
+        return list(readable(lambda paper: (paper, decoded(paper, Silence)), self.browse(SILENCE)))
 
     # -- what is wrong
 
     def health(self) -> dict[str, Health]:
-        return {paper.key: decoded(paper, Health) for paper in self.browse(HEALTH)}
+        return dict(readable(lambda paper: (paper.key, decoded(paper, Health)), self.browse(HEALTH)))
 
     def tell_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
         """Keep what is wrong with a rule or channel, or that nothing is; whether it is something new."""
         found = self._shelf.get(HEALTH, [key])
-        known = decoded(found[0], Health) if found else None
+        known = next(readable(lambda paper: decoded(paper, Health), found), None)
         if state is None:
             return bool(found) and self._shelf.remove(found)
         is_same = known is not None and (known.state, known.error) == (state, error)
@@ -224,12 +230,16 @@ def _said(text: str) -> Channel:
         return unusable(text.partition("=")[0], str(error))
 
 
-def readable(paper: Paper) -> Rule:
+def rule_on(paper: Paper) -> Rule:
     """The rule on a paper; one that can't be read is a rule that can't be evaluated, and holds up no other."""
     try:
         return decoded(paper, Rule)
-    except msgspec.MsgspecError:
+    except DAMAGE:
         return Rule(name=paper.key, when="")
+
+
+def _alert(paper: Paper) -> tuple[Paper, Alert]:
+    return paper, decoded(paper, Alert)
 
 
 def decoded(paper: Paper, kind: type[T]) -> T:

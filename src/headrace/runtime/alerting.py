@@ -17,6 +17,7 @@ from headrace.core import ids
 from headrace.core.alerts import Alert, Rule, Silence, Step, is_forgotten, look, resolve, step
 from headrace.core.clock import to_ms
 from headrace.core.conditions import Answer, Readings
+from headrace.core.damage import read_or
 from headrace.core.seal import Seal
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
@@ -194,7 +195,7 @@ class Alerting:
     def _take_turn(self, now: int) -> float | None:
         """Seconds until the next turn; None if it is ours, now."""
         paper = self._desk.get(TURN, TURN)
-        last = Turn(0) if paper is None else decoded(paper, Turn)
+        last = Turn(0) if paper is None else read_or(lambda text: decoded(text, Turn), paper, Turn(0))
         wait = last.at + to_ms(self._every) - now
         if 0 < wait <= to_ms(self._every):  # beyond that it would be a clock that was wrong
             return wait / 1000

@@ -17,6 +17,7 @@ from msgspec import Struct
 
 from headrace.core import buckets
 from headrace.core.buckets import ALL, MARKS, Width
+from headrace.core.damage import read, read_or
 from headrace.core.folding import Folded, fold, widened
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper
@@ -70,7 +71,7 @@ class Folder:
 
     def _read_mark(self) -> tuple[int, Mark]:
         for paper in self._engine.shelf.get(MARKS, ["fold"]):
-            return paper.version, _mark_of(paper.value)
+            return paper.version, read_or(_mark_of, paper.value, Mark())
         return 0, Mark()
 
     def _adapt(self, took: float) -> None:
@@ -94,6 +95,6 @@ class Folder:
         known = {paper.key: paper for paper in self._engine.shelf.get(width.kind, list(fresh))} if fresh else {}
         for key, cells in fresh.items():
             paper = known.get(key)
-            before = {} if paper is None else _cells_of(paper.value)
+            before = {} if paper is None else read(_cells_of, paper.value) or {}
             text = msgspec.json.encode(added(before, cells)).decode()
             yield Paper(width.kind, key, 0 if paper is None else paper.version, text)

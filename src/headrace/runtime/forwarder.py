@@ -19,7 +19,7 @@ from headrace.core.archive import ArchiveRow
 from headrace.core.model import JobRow, NewJob
 from headrace.core.words import why
 from headrace.engines.protocol import Engine
-from headrace.engines.sqlite.store import explained
+from headrace.engines.sqlite.trouble import explained
 from headrace.engines.sqlite.turnstile import Turnstile
 from headrace.errors import ConfigError, CorruptPayload, EngineUnavailable, QueueFull, StoreMoved
 from headrace.runtime.spool_file import Spooled, SpoolFile, address_of

@@ -10,6 +10,7 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
+from headrace.core.damage import read, read_or
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.option_times import check_patience, check_run_at
@@ -20,9 +21,11 @@ from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
 from headrace.core.trail import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
+from headrace.runtime.job_rows import as_row, moment_of, tags_of
 from headrace.runtime.twin import twin
 
 R = TypeVar("R")
+_options = msgspec.json.Decoder(JobOptions)
 LOST_RESULT = "$lost"
 SPOOLED = -1  # the `seq` of a job that no store has numbered yet: it waits in the spool
 
@@ -122,11 +125,11 @@ class Job(Generic[R]):
 
     @property
     def created_at(self) -> datetime:
-        return _moment(self._record.created_at)
+        return moment_of(self._record.created_at)
 
     @property
     def run_at(self) -> datetime:
-        return _moment(self._record.run_at)
+        return moment_of(self._record.run_at)
 
     @property
     def expires_at(self) -> datetime | None:
@@ -161,11 +164,14 @@ class Job(Generic[R]):
 
     @property
     def tags(self) -> tuple[str, ...]:
-        return tuple(msgspec.json.decode(self._record.tags)) if self._record.tags else ()
+        """What it is found by; none if they are damaged."""
+        return tags_of(self._record.tags)
 
     @property
     def metadata(self) -> dict[str, Any]:
-        return decoded(self._record.metadata)
+        """What was given with it; nothing if that is damaged."""
+        found = read(decoded, self._record.metadata)
+        return found if isinstance(found, dict) else {}
 
     @property
     def correlation_id(self) -> str:
@@ -204,7 +210,9 @@ class Job(Generic[R]):
     def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
         args, kwargs = self._call()
-        options = _options(self._record)
+        options = self._options()
+        if options is None:  # nobody knows what was to be hidden
+            return (MASK,) * len(args), dict.fromkeys(kwargs, MASK)
         rest = min((~place for place in options.redact_args if place < 0), default=len(args))
         hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
         names = self._hub.parameter_names(self.task)
@@ -216,7 +224,15 @@ class Job(Generic[R]):
 
     def redacted(self, value: Any) -> Any:
         """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
-        return redact(value, self._secrets(_options(self._record)), self._hub.words)
+        options = self._options()
+        if options is None:  # as above
+            return dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
+        return redact(value, self._secrets(options), self._hub.words)
+
+    def _options(self) -> JobOptions | None:
+        """What its call asked for; None if that is damaged."""
+        stored = self._record.options
+        return read_or(_options.decode, stored, None) if stored else JobOptions()
 
     def _secrets(self, options: JobOptions) -> frozenset[str]:
         return frozenset((*options.redact, *self._hub.secrets(self.task)))
@@ -373,24 +389,3 @@ class Job(Generic[R]):
 
     def __repr__(self) -> str:
         return f"<Job {self.id} {self.task} {self.state}>"
-
-
-def _moment(ms: int) -> datetime:
-    moment = to_datetime(ms)
-    assert moment is not None
-    return moment
-
-
-def _options(record: NewJob | JobRow) -> JobOptions:
-    return msgspec.json.decode(record.options, type=JobOptions) if record.options else JobOptions()
-
-
-_FRESH: dict[str, Any] = dict.fromkeys(
-    ("started_at", "finished_at", "worker", "lease_until", "result", "result_checksum", "progress", "reason")
-)
-
-
-def as_row(new: NewJob, seq: int = 0) -> JobRow:
-    """The row of a job that was only just enqueued."""
-    known: dict[str, Any] = {**msgspec.structs.asdict(new), **_FRESH}
-    return JobRow(seq=seq, attempt=0, crashes=0, releases=0, **known)

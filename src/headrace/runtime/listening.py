@@ -20,6 +20,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.clock import Clock
+from headrace.core.damage import read_or
 from headrace.core.happenings import Happening, Interest
 from headrace.core.pages import Group
 from headrace.core.shelf import STAYS, Paper
@@ -186,7 +187,7 @@ class _Seat:
             return True
         found = self._engine.shelf.get(KIND, [self.name])
         paper = found[0] if found else Paper(KIND, self.name, 0, _text(Place(self._engine.events.last())))
-        place = _place.decode(paper.value)
+        place = read_or(_place.decode, paper.value, None) or Place(self._engine.events.last())
         # Beyond a whole term it would be a clock that was wrong.
         if place.holder not in ("", self._who) and now < place.until <= now + _TERM:
             self._paper = None
@@ -217,7 +218,7 @@ class _Seat:
             return True
         if self._paper is None:
             return False
-        if _place.decode(self._paper.value).cursor == self._place.cursor:
+        if _place.decode(self._paper.value).cursor == self._place.cursor:  # as we have put it there
             return True
         self._place = structs.replace(self._place, until=self._clock.now() + _TERM)
         return self._put()

@@ -8,6 +8,7 @@ import msgspec
 
 from headrace.core import buckets
 from headrace.core.buckets import Width
+from headrace.core.damage import read, readable
 from headrace.core.gauges import Gauges
 from headrace.core.shelf import Paper
 from headrace.core.tally import SUM, Cell, total
@@ -40,21 +41,22 @@ def sums_in(shelf: Shelf, width: Width, since: int, until: int, queue: str | Non
 def _queues(shelf: Shelf, width: Width, since: int, until: int, queue: str | None) -> Iterator[tuple[int, str, str]]:
     papers = _browse(shelf, width, since, until) if queue is None else _named(shelf, width, since, until, "q", queue)
     for paper in papers:
-        start, section, name = buckets.parsed(paper.key)
-        if section == "q":
-            yield start, name, paper.value
+        for start, section, name in readable(buckets.parsed, [paper.key]):
+            if section == "q":
+                yield start, name, paper.value
 
 
 def _each(text: str) -> dict[str, Cell]:
-    cells = _cells(text)
+    cells = read(_cells, text) or {}
     cells.pop(SUM, None)
     return cells
 
 
 def _one(text: str, name: str) -> dict[str, Cell]:
     """Only the cell that is wanted: to pass over a thousand others takes a small part of the time of reading them."""
-    found = _unread(text).get(name)
-    return {} if found is None else {name: _cell(found)}
+    found = (read(_unread, text) or {}).get(name)
+    cell = None if found is None else read(_cell, found)
+    return {} if cell is None else {name: cell}
 
 
 def workers_in(shelf: Shelf, width: Width, since: int, until: int) -> Iterator[tuple[int, dict[str, Cell]]]:

@@ -15,6 +15,7 @@ from msgspec import UNSET, Struct
 
 from headrace.core import codec, outcomes
 from headrace.core.clock import to_ms
+from headrace.core.damage import read_or
 from headrace.core.model import Claim, ErrorInfo, Isolation, JobOptions, Outcome
 from headrace.core.promises import Ending, giver_in
 from headrace.core.retry import Retry, from_policy
@@ -201,7 +202,7 @@ class Planner:
 
     def keeps_result(self, job: Ending) -> bool:
         """Whether what this job returns is to be stored, as far as is known here."""
-        asked = _options.decode(job.options).keep_result if job.options else UNSET
+        asked = read_or(_options.decode, job.options, JobOptions()).keep_result if job.options else UNSET
         task = self._find(job.task)
         return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
 

@@ -9,18 +9,15 @@ from __future__ import annotations
 import logging
 from collections.abc import Collection
 
-import msgspec
-
 from headrace.core import outcomes
 from headrace.core.model import JobRow, QueueRow
-from headrace.core.regulation import QueueRules
+from headrace.core.regulation import queue_rules
 from headrace.engines.parts import Desk
 from headrace.runtime.crew import Crew, Run
 from headrace.runtime.pulse import end_run
 from headrace.runtime.threads import Threads
 
 log = logging.getLogger("headrace.worker")
-_rules = msgspec.json.Decoder(QueueRules)
 
 
 def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tuple[Run, JobRow] | None:
@@ -39,7 +36,7 @@ def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tu
 
 
 def _is_free(queue: QueueRow) -> bool:
-    return not queue.paused and not (queue.rules and _rules.decode(queue.rules).shape_claims)
+    return not queue.paused and not queue_rules(queue.rules).shape_claims
 
 
 def make_way(crew: Crew, threads: Threads, run: Run, urgent: JobRow) -> str:

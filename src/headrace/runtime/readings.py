@@ -8,7 +8,6 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from functools import cached_property
 
-import msgspec
 from msgspec import structs
 
 from headrace.core import stalls
@@ -16,7 +15,7 @@ from headrace.core.care import Strain
 from headrace.core.expressions import USUAL_WINDOW
 from headrace.core.letters import LetterFilter
 from headrace.core.model import Depth, WorkerRow
-from headrace.core.regulation import QueueRules
+from headrace.core.regulation import QueueRules, queue_rules
 from headrace.core.settings import Settings
 from headrace.core.states import NOT_STARTED, OPEN, State
 from headrace.engines.protocol import Engine
@@ -24,7 +23,6 @@ from headrace.runtime.measured import Measured
 from headrace.runtime.meter import Meter
 from headrace.runtime.staleness import last_survey
 
-_rules = msgspec.json.Decoder(QueueRules)
 _MOST_LETTERS = 200
 
 
@@ -70,7 +68,7 @@ class StoreReadings:
     @cached_property
     def _queues(self) -> dict[str, QueueRules]:
         rows = self._engine.desk.queues()
-        known = {row.name: _rules.decode(row.rules) if row.rules else QueueRules() for row in rows}
+        known = {row.name: queue_rules(row.rules) for row in rows}
         return {**{depth.queue: QueueRules() for depth in self._depths}, **known}
 
     @cached_property

@@ -14,6 +14,7 @@ from msgspec import Struct
 
 from headrace.core import buckets
 from headrace.core.buckets import MARKS, TEN_SECONDS, TIMED
+from headrace.core.damage import read_or
 from headrace.core.gauges import STORE, Gauges, Sample, as_gauges, sample_of_jobs, then
 from headrace.core.letters import LetterFilter
 from headrace.core.shelf import Paper
@@ -25,7 +26,7 @@ from headrace.runtime.staleness import last_survey
 # somebody else has read, up to two minutes ago.
 _REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
 
-gauges_of = msgspec.json.Decoder(Gauges).decode
+_gauges = msgspec.json.Decoder(Gauges)
 _PENDING = LetterFilter(statuses=("pending",))
 
 
@@ -42,6 +43,11 @@ class Mark(Struct, frozen=True, array_like=True):
 
 
 _mark_of = msgspec.json.Decoder(Mark).decode
+
+
+def gauges_of(stored: str) -> Gauges:
+    """The gauges of a bucket; none if they are damaged."""
+    return read_or(_gauges.decode, stored, {})
 
 
 class Sampler:
@@ -65,7 +71,7 @@ class Sampler:
 
     def _read_mark(self) -> tuple[int, Mark]:
         for paper in self._engine.shelf.get(MARKS, ["sample"]):
-            return paper.version, _mark_of(paper.value)
+            return paper.version, read_or(_mark_of, paper.value, Mark(0, 0))
         return 0, Mark()
 
     def _read(self, now: int) -> Sample:

@@ -23,7 +23,8 @@ from headrace.engines.bell import PollBell
 from headrace.engines.protocol import Bell, Engine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.forwarder import Forwarder
-from headrace.runtime.job import SPOOLED, as_row
+from headrace.runtime.job import SPOOLED
+from headrace.runtime.job_rows import as_row
 from headrace.runtime.spool_desk import Refusal, SpoolDesk, SpoolStats
 from headrace.runtime.spool_file import SpoolFile, address_of
 

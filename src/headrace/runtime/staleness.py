@@ -15,6 +15,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 from msgspec import Struct, structs
 
+from headrace.core.damage import read_or, readable
 from headrace.core.letters import opens_letter
 from headrace.core.lifecycle import TermsBook, TermsRow
 from headrace.core.pages import Group
@@ -41,10 +42,13 @@ class Surveyed(Struct, frozen=True):
     error: str | None = None
 
 
+_surveyed = msgspec.json.Decoder(Surveyed)
+
+
 def last_survey(engine: Engine) -> Surveyed | None:
     """What was last recorded of one."""
     papers = engine.shelf.get(_SURVEY, ["stale"])
-    return msgspec.json.decode(papers[0].value, type=Surveyed) if papers else None
+    return next(readable(_surveyed.decode, (paper.value for paper in papers)), None)
 
 
 class Survey:
@@ -117,7 +121,7 @@ def _record(engine: Engine, told: Callable[[Surveyed | None], Surveyed]) -> None
     # A store that is away takes no word either.
     with contextlib.suppress(EngineUnavailable):
         known = next(iter(engine.shelf.get(_SURVEY, ["stale"])), None)
-        last = None if known is None else msgspec.json.decode(known.value, type=Surveyed)
+        last = None if known is None else read_or(_surveyed.decode, known.value, None)
         text = msgspec.json.encode(told(last)).decode()
         engine.shelf.put([Paper(_SURVEY, "stale", 0 if known is None else known.version, text)])
 

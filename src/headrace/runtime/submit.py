@@ -1,7 +1,4 @@
-"""From a call to a stored job: options resolved, arguments checked and encoded, committed with others.
-
-A call that may be the same as another one (`admit`), or waits for others (`plant`), takes a way of its own.
-"""
+"""From a call to a stored job: options resolved, arguments checked and encoded, committed with others."""
 
 from __future__ import annotations
 
@@ -28,7 +25,8 @@ from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
 from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime import past_parents
-from headrace.runtime.job import SPOOLED, Hub, Job, as_row
+from headrace.runtime.job import SPOOLED, Hub, Job
+from headrace.runtime.job_rows import as_row
 from headrace.runtime.lanes import lane_here
 from headrace.runtime.planting import Planting, bonds_of, planting, rows_of, undecided
 from headrace.runtime.recipe import Recipe, recipe_of

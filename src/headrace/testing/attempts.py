@@ -25,7 +25,7 @@ from headrace.errors import UnknownTask
 from headrace.runtime.context import JobContext, current
 from headrace.runtime.firing import fire_due
 from headrace.runtime.fulfilling import Fulfiller, MissingResult, is_promised
-from headrace.runtime.plan import Plan, Planner, conclude
+from headrace.runtime.plan import Plan, Planner, conclude, describe
 from headrace.runtime.planting import in_their_flows
 from headrace.runtime.sealing import opened_steps, sealed_note, sealed_step
 from headrace.runtime.steps import Suspended
@@ -69,9 +69,21 @@ class Shift:
         while True:
             answer = self._engine.exchange([], Want(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
             if answer.claims:
-                return self._taken(answer.claims[0])
-            if answer.next_at is None or answer.next_at > self.clock.now():
+                claim = self._taken(answer.claims[0])
+                if self._is_runnable(claim):
+                    return claim
+            elif answer.next_at is None or answer.next_at > self.clock.now():
                 return None
+
+    def _is_runnable(self, claim: Claim) -> bool:
+        """Whether its options can be read; if not it fails, as with a worker."""
+        try:
+            self._planner.plan(claim)
+        except Exception as error:
+            now = self.clock.now()
+            self.settle(outcomes.fail(claim, "corrupt_options", describe(error), claim.max_attempts, now))
+            return False
+        return True
 
     def claim_this(self, job: Job[Any]) -> Claim | None:
         """This very job, if it can run now; what stands before it in line is put back there."""

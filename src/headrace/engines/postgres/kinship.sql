@@ -59,7 +59,7 @@ SELECT count(*) FROM held;
 
 -- name: kin_among
 SELECT coalesce(json_agg(seq), '[]')::text FROM headrace_jobs
-WHERE kin = 1 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
+WHERE kin <> 0 AND seq = ANY (ARRAY(SELECT jsonb_array_elements(:seqs::jsonb)::bigint));
 
 -- name: kin_outcomes (each o: Question)
 SELECT coalesce(json_agg(json_build_array(kin.key - 1, kin.seq)), '[]')::text
@@ -67,7 +67,7 @@ FROM (
     SELECT o.key, job.seq
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
     JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
-    WHERE (job.kin = 1 OR o.spawned) AND jsonb_typeof(o.value) = 'array'
+    WHERE (job.kin <> 0 OR o.spawned) AND jsonb_typeof(o.value) = 'array'
     ORDER BY job.seq
     FOR UPDATE OF job) AS kin;
 

@@ -106,9 +106,7 @@ FROM (SELECT id FROM headrace_dead WHERE status = :status ORDER BY id LIMIT :lim
 SELECT count(*) FROM headrace_dead AS letter WHERE {where};
 
 -- name: letter_groups
-SELECT coalesce(json_agg(json_build_array(fingerprint, task, reason, snapshot::json ->> 'error_type',
-                                          snapshot::json ->> 'error_message', letters, first_seen, last_seen)),
-                '[]')::text
+SELECT coalesce(json_agg(json_build_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen)), '[]')::text
 FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
       FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last

@@ -188,7 +188,7 @@ ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
 DELETE FROM headrace_tasks WHERE name = :name;
 
 -- name: tasks
-SELECT coalesce(json_agg(json_build_array(name, rules::json) ORDER BY name), '[]')::text FROM headrace_tasks;
+SELECT coalesce(json_agg(json_build_array(name, rules) ORDER BY name), '[]')::text FROM headrace_tasks;
 
 -- name: rows
 SELECT coalesce(json_agg(json_build_array({JobRow}) ORDER BY key), '[]')::text

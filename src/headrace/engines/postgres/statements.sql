@@ -86,11 +86,11 @@ WITH done AS (
                                     result_checksum = o.result_checksum, finished_at = o.finished_at,
                                     reason = NULL, lease_until = NULL
     FROM jsonb_array_elements(:o::jsonb) AS o(value)
-    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND job.kin <= :kin AND jsonb_typeof(o.value) = 'array'
-    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin > 0 THEN job.seq END AS kin,
+    WHERE job.id = ANY (ARRAY[o.id]) AND job.version = o.version AND (job.kin = 0 OR :kin > 0) AND jsonb_typeof(o.value) = 'array'
+    RETURNING job.id, job.version - 1 AS version, CASE WHEN job.kin <> 0 THEN job.seq END AS kin,
               job.lane > '' OR EXISTS (SELECT FROM headrace_tasks)
                   OR job.queue = ANY (ARRAY(SELECT name FROM headrace_queues
-                                            WHERE rules::jsonb -> 'concurrency' IS NOT NULL)) AS frees
+                                            WHERE strpos(rules, '"concurrency":') > 0)) AS frees
 ), called AS (
     SELECT pg_notify(:channel, 'done') FROM (SELECT FROM done LIMIT 1) AS any_done
     UNION ALL
@@ -113,7 +113,7 @@ WITH o AS MATERIALIZED (
     SELECT job, o.value
     FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
     JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id]) AND job.version = o.version
-    WHERE job.kin <= :kin AND jsonb_typeof(o.value) = 'array'
+    WHERE (job.kin = 0 OR :kin > 0) AND jsonb_typeof(o.value) = 'array'
     ORDER BY o.key
     FOR UPDATE OF job
 ), filed AS (
@@ -241,6 +241,7 @@ SELECT 1 FROM due;
 -- every step: so the queues are gone through once, for what is told of them and for which of them ask no care. Whether
 -- something waits is looked up from the end, where no claim has left dead entries. What an idle queue can't use of its
 -- share, the first that can has at once: to ask again would cost as much as the claim.
+-- Rules are told as they are stored, and looked at as text: one that is damaged must not stop the claims of all.
 -- name: claim
 WITH horizon AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
@@ -249,14 +250,14 @@ WITH horizon AS MATERIALIZED (
             ORDER BY expires_at LIMIT 1) AS lapses,
            (SELECT 1 FROM headrace_store WHERE name = 'notice') AS notice,
            ruled.tasks, ruled.limited, known.told, known.plain, known.idle
-    FROM (SELECT json_agg(json_build_array(name, rules::json)) AS tasks,
-                 bool_or(rules::jsonb - 'strategy' <> '{}') AS limited
+    FROM (SELECT json_agg(json_build_array(name, rules)) AS tasks,
+                 bool_or(rules ~ '"(paused|rate|concurrency)":') AS limited
           FROM headrace_tasks) AS ruled
     CROSS JOIN (
-          SELECT json_agg(json_build_array(name, paused, laned, idle, rules::json)) AS told,
+          SELECT json_agg(json_build_array(name, paused, laned, idle, rules)) AS told,
                  array_agg(name) FILTER (
                      WHERE NOT paused AND NOT laned
-                       AND (rules IS NULL OR rules::jsonb - 'max_length' - 'weight' = '{}')) AS plain,
+                       AND (rules IS NULL OR rules !~ '"(strategy|ageing|rate|concurrency|key_rate|key_concurrency)":')) AS plain,
                  array_agg(name) FILTER (WHERE idle) AS idle
           FROM (SELECT name, paused, rules,
                        EXISTS (SELECT 1 FROM headrace_jobs AS laned

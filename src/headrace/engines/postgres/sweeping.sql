@@ -6,7 +6,7 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
                          ORDER BY finished_at, seq), '[]')::text FROM (
     SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
-                  OR (job.kin = 1 AND EXISTS (
+                  OR (job.kin <> 0 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
                           WHERE bond.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
@@ -26,7 +26,7 @@ SELECT coalesce(json_agg(json_build_array(seq, id, task, queue, state, finished_
                          ORDER BY finished_at DESC, seq DESC), '[]')::text FROM (
     SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
-                  OR (job.kin = 1 AND EXISTS (
+                  OR (job.kin <> 0 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
                           WHERE bond.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
@@ -74,7 +74,7 @@ WHERE EXISTS (SELECT 1 FROM headrace_dead AS letter WHERE letter.job_id = parent
 -- name: any_kin
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
                WHERE job.id = ANY (ARRAY(SELECT jsonb_array_elements_text(:ids::jsonb)))
-                 AND (job.kin = 1 OR job.flow IS NOT NULL));
+                 AND (job.kin <> 0 OR job.flow IS NOT NULL));
 
 -- What somebody else has locked is left for the next sweep.
 -- name: lock_leaving (each lease: Lease)

@@ -1,10 +1,10 @@
 -- Schedules.
 
 -- name: schedules
-SELECT coalesce(json_agg(body::json ORDER BY id), '[]')::text FROM headrace_schedules;
+SELECT coalesce(json_agg(json_build_array(id, version, due_at, body) ORDER BY id), '[]')::text FROM headrace_schedules;
 
 -- name: schedule
-SELECT (SELECT body FROM headrace_schedules WHERE id = :id);
+SELECT coalesce(json_agg(json_build_array(id, version, due_at, body)), '[]')::text FROM headrace_schedules WHERE id = :id;
 
 -- name: add_schedule
 INSERT INTO headrace_schedules (id, version, due_at, body) VALUES (:id, :version, :due_at, :body)
@@ -35,8 +35,8 @@ DELETE FROM headrace_schedules WHERE id = :id AND version = coalesce(:version, v
 DELETE FROM headrace_occurrences WHERE schedule = :id;
 
 -- name: due_schedules
-SELECT coalesce(json_agg(body::json ORDER BY due_at, id), '[]')::text FROM (
-    SELECT id, due_at, body FROM headrace_schedules
+SELECT coalesce(json_agg(json_build_array(id, version, due_at, body) ORDER BY due_at, id), '[]')::text FROM (
+    SELECT id, version, due_at, body FROM headrace_schedules
     WHERE due_at <= :now AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
     ORDER BY due_at, id LIMIT :limit) AS due;
 
@@ -163,8 +163,8 @@ ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
 
 -- name: rules_for_inserts
 SELECT json_build_array(
-    (SELECT coalesce(json_agg(json_build_array(name, rules::json)), '[]') FROM headrace_queues WHERE rules IS NOT NULL),
-    (SELECT coalesce(json_agg(name), '[]') FROM headrace_tasks WHERE rules::json ->> 'strategy' IS NOT NULL))::text;
+    (SELECT coalesce(json_agg(json_build_array(name, rules)), '[]') FROM headrace_queues WHERE rules IS NOT NULL),
+    (SELECT coalesce(json_agg(name), '[]') FROM headrace_tasks WHERE strpos(rules, '"strategy":') > 0))::text;
 
 -- name: lock_queues
 SELECT count(*) FROM (

@@ -13,7 +13,6 @@ import msgspec
 from headrace.core.model import Claim, Lease, Note, Outcome, Want
 from headrace.core.outcomes import starts_again
 from headrace.core.pages import Group, endings, narrowed, page
-from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.states import Event
 from headrace.engines.postgres.ledger import told
 from headrace.engines.postgres.server import Connection
@@ -25,7 +24,7 @@ from headrace.engines.relational.records import Completion
 from headrace.engines.sql import as_json
 
 _settings = msgspec.json.Decoder(
-    tuple[bool, list[tuple[str, bool, bool, bool, QueueRules | None]] | None, list[tuple[str, TaskRules]] | None]
+    tuple[bool, list[tuple[str, bool, bool, bool, str | None]] | None, list[tuple[str, str]] | None]
 )
 _completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None, bool])
 _leases = msgspec.json.Decoder(list[Lease])

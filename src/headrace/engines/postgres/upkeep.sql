@@ -1,7 +1,7 @@
 -- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
 
 -- name: terms
-SELECT coalesce(json_agg(json_build_array(kind, name, declared::json, ordered::json) ORDER BY kind, name), '[]')::text
+SELECT coalesce(json_agg(json_build_array(kind, name, declared, ordered) ORDER BY kind, name), '[]')::text
 FROM headrace_terms;
 
 -- name: declare_terms (each t: TermsRow)

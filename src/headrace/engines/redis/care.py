@@ -20,6 +20,7 @@ from headrace.engines.redis.scripts import Script, load
 from headrace.errors import HeadraceError
 
 if TYPE_CHECKING:
+    from headrace.engines.redis.damage import Damaged
     from headrace.engines.redis.wire import Value, Wire
 
 _census, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
@@ -46,6 +47,7 @@ class House(View, Protocol):
 
     wire: Wire
     prefix: str
+    damaged: Damaged
 
     def prepare(self) -> None: ...
     def at(self, now: int | None) -> int: ...
@@ -73,12 +75,13 @@ class RedisCare:
         walk = _Walk(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
         orphans = walk.orphans(_EVERYTHING)
         lost, damaged = walk.places(_EVERYTHING)
+        orphans["times"] = len(self._lost_times(_LOOKS))
         strays, unreaped, overdue, forlorn = counts
         census = Census(orphans=orphans, strays=strays, workers=self._engine.desk.workers())
         if self._engine.porter.notice() is None:
             census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
         sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
-        return [*found, *_of_damage(sizes, lost, damaged), *judge(census, at)]
+        return [*found, *_of_damage(sizes, lost, len(damaged)), *judge(census, at)]
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         self._engine.prepare()
@@ -87,13 +90,29 @@ class RedisCare:
         done: dict[str, int] = {}
         if "unindexed" in codes:
             done["unindexed"] = walk.places(limit)[0]
-        wanted = {code for code in codes if code.startswith("orphan_")}
+        if "damaged_records" in codes:
+            _, damaged = _Walk(self._engine, at, _EVERYTHING).places(_EVERYTHING)
+            done["damaged_records"] = self._engine.damaged.fail(damaged[:limit], at)
+        if "orphan_times" in codes:
+            done["orphan_times"] = self._drop_lost_times(limit)
+        wanted = {code for code in codes if code.startswith("orphan_")} - {"orphan_times"}
         if wanted:
             found = walk.orphans(limit)
             done |= {code: found.get(code.removeprefix("orphan_"), 0) for code in wanted}
         if "silent_workers" in codes:
             done["silent_workers"] = self._forget_workers(at)
         return done
+
+    def _lost_times(self, limit: int) -> list[bytes]:
+        """The earliest times to fire, up to so many, that have no schedule."""
+        tag = f"{{{self._engine.prefix}}}"
+        ids = self._engine.wire.ask("ZRANGE", f"{tag}:times", 0, -1)
+        known = set(self._engine.wire.ask("HKEYS", f"{tag}:schedules")) if ids else set()
+        return [schedule_id for schedule_id in ids if schedule_id not in known][:limit]
+
+    def _drop_lost_times(self, limit: int) -> int:
+        lost = self._lost_times(limit)
+        return int(self._engine.wire.ask("ZREM", f"{{{self._engine.prefix}}}:times", *lost)) if lost else 0
 
     def _forget_workers(self, now: int) -> int:
         gone = [worker.id for worker in self._engine.desk.workers() if is_gone(worker, now)]
@@ -199,9 +218,9 @@ class _Walk:
                 break
         return lost
 
-    def places(self, limit: int) -> tuple[int, int]:
-        """How many jobs are not found where they should be, and how many records are damaged."""
-        cursor, lost, damaged = b"0", 0, 0
+    def places(self, limit: int) -> tuple[int, list[bytes]]:
+        """How many jobs are not found where they should be, and the numbers of those whose records are damaged."""
+        cursor, lost, damaged = b"0", 0, list[bytes]()
         while self._pages > 0 and lost < limit:
             self._pages -= 1
             args = (cursor, _JOBS_LOOKED_AT, self._now, int("unindexed" in self._repaired))
@@ -252,6 +271,7 @@ def _of_damage(sizes: dict[str, int], lost: int, damaged: int) -> Iterator[Findi
         yield Finding(
             code="damaged_records",
             sentence=f"{damaged} records of jobs can't be read",
-            advice="restore a backup",
+            advice="fail them with `headrace check --repair`, or restore a backup",
             count=damaged,
+            repairable=True,
         )

@@ -17,7 +17,7 @@ from headrace.core.kinship import Bond, FlowTally
 from headrace.core.limits import needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.promises import Ending
-from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules, task_rules
 from headrace.core.states import OPEN, Event, State, sources
 from headrace.core.steps import Step, awaiting
 from headrace.engines.redis import records
@@ -26,6 +26,7 @@ from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import movable, position, signed, state_after
 
 if TYPE_CHECKING:
+    from headrace.engines.redis.damage import Damaged
     from headrace.engines.redis.wire import Value, Wire
 
 _FEW_LOOKS, _LOOKS = 100, 1000  # jobs that one script looks at; a thousand take it 2 to 5 ms
@@ -48,6 +49,7 @@ class Office(Protocol):
 
     wire: Wire
     prefix: str
+    damaged: Damaged
 
     def prepare(self) -> None: ...
     def at(self, now: int | None) -> int: ...
@@ -73,7 +75,12 @@ class RedisDesk:
             for found in self._search(question, "up", limit, "members"):
                 members += found
         call = (question, at, event.value, by or "", f"cancelled{signed(by)}", limit, records.encode_names(members))
-        return [job_id.decode() for job_id in unless_closed(self._office.wire.run(_move, *call))]
+        moved = unless_closed(self._office.wire.run(_move, *call))
+        # A job whose record is damaged is in no state that can be told. It fails, and can be deleted then.
+        is_short = event is Event.DELETE and len(moved) < len(which.ids)
+        if is_short and self._office.damaged.fail_these(_storable(which.ids)):
+            moved += unless_closed(self._office.wire.run(_move, *call))
+        return [records.text(job_id) for job_id in moved]
 
     def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
         self._office.prepare()
@@ -90,7 +97,7 @@ class RedisDesk:
 
     def get(self, ids: Sequence[str]) -> list[JobRow]:
         known = _storable(ids)
-        return records.jobs(self._ask(_get, len(known), records.encode(known))) if known else []
+        return self._rows(self._ask(_get, len(known), records.encode(known))) if known else []
 
     def endings(self, ids: Sequence[str]) -> list[Ending]:
         return [Ending(*(getattr(row, name) for name in Ending.__struct_fields__)) for row in self.get(ids)]
@@ -106,7 +113,7 @@ class RedisDesk:
         if not _is_text(which):
             return Page([], None)
         parts = list(self._walk(_question(which, which.states), "down", limit + 1, "rows", before, reach))
-        rows = [row for _, found in parts for row in records.jobs(found)]
+        rows = [row for _, found in parts for row in self._rows(found)]
         place = parts[-1][0]
         if len(rows) > limit:
             return Page(rows[:limit], str(rows[limit - 1].seq))
@@ -132,7 +139,7 @@ class RedisDesk:
         return JobCount(sum(found for _, found in parts), parts[-1][0] is None)
 
     def peek(self, queue: str, limit: int) -> list[JobRow]:
-        return records.jobs(self._ask(_peek, queue, limit)) if limit > 0 and records.encodable(queue) else []
+        return self._rows(self._ask(_peek, queue, limit)) if limit > 0 and records.encodable(queue) else []
 
     def depths(self, *, open_only: bool = False) -> list[Depth]:
         self._office.prepare()
@@ -141,7 +148,7 @@ class RedisDesk:
         found: list[Depth] = []
         for first in range(0, len(names), _QUEUES_AT_ONCE):
             some = records.encode_names(names[first : first + _QUEUES_AT_ONCE])
-            found += records.depths.decode(self._ask(_depths, some, states))
+            found += records.depths.decode_all(self._ask(_depths, some, states))
         return found
 
     def history(self, job_id: str) -> list[Filing]:
@@ -187,8 +194,9 @@ class RedisDesk:
         known, paused = wire.ask("HGETALL", f"{tag}:queues"), set(wire.ask("SMEMBERS", f"{tag}:paused"))
         rows = []
         for name, kept in zip(known[::2], known[1::2], strict=True):
-            created_at, _, rules = kept.decode().partition(" ")
-            rows.append(QueueRow(name.decode(), name in paused, int(created_at), rules or None))
+            created_at, _, rules = records.text(kept).partition(" ")
+            since = int(created_at) if created_at.isdigit() else 0
+            rows.append(QueueRow(records.text(name), name in paused, since, rules or None))
         return sorted(rows, key=lambda row: row.name)
 
     def pause_queue(self, name: str, paused: bool) -> None:
@@ -210,14 +218,14 @@ class RedisDesk:
     def tasks(self) -> list[TaskRow]:
         self._office.prepare()
         known = self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:tasks")
-        rules = records.named(known, records.task_rules.decode)
+        rules = records.named(known, task_rules)
         return [TaskRow(name, rules[name]) for name in sorted(rules)]
 
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         self._office.prepare()
         found = self._ask(_running, self._office.at(now))
         kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
-        return sorted((queue.decode(), task.decode(), lane.decode(), jobs) for queue, task, lane, jobs in kinds)
+        return sorted((*map(records.text, (queue, task, lane)), jobs) for queue, task, lane, jobs in kinds)
 
     def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
         asked: list[Value] = [part for name, rate in rates.items() for part in (name, rate.every, rate.burst)]
@@ -231,14 +239,14 @@ class RedisDesk:
             while True:
                 reached, *told = self._ask(_needing, queue, reached, _LOOKS)
                 for lane, jobs, job_id in zip(told[::3], told[1::3], told[2::3], strict=True):
-                    found[queue.decode(), lane.decode()] = jobs, job_id.decode()
+                    found[records.text(queue), records.text(lane)] = jobs, records.text(job_id)
                 if reached == b"0":
                     break
         return sorted((*lane, *known) for lane, known in found.items() if needs_of(lane[1]))
 
     def workers(self) -> list[WorkerRow]:
         rows, counts = self._ask(_workers)
-        running = {name.decode(): count for name, count in zip(counts[::2], counts[1::2], strict=True)}
+        running = records.named(counts, int)
         known = [records.worker.decode(row) for row in rows]
         told = [msgspec.structs.replace(row, running=min(row.concurrency, running.get(row.id, 0))) for row in known]
         return sorted(told, key=lambda row: (row.started_at, row.id))
@@ -248,6 +256,9 @@ class RedisDesk:
         return records.encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
 
     # -- how
+
+    def _rows(self, answers: Sequence[bytes]) -> list[JobRow]:
+        return records.jobs(answers, self._office.damaged.names)
 
     def _ask(self, script: Script, *args: Value) -> Any:
         self._office.prepare()

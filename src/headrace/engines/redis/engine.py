@@ -37,6 +37,7 @@ from headrace.engines.parts import Joined
 from headrace.engines.protocol import Bell
 from headrace.engines.redis import address, health, intake, records, schema
 from headrace.engines.redis.care import RedisCare
+from headrace.engines.redis.damage import Damaged
 from headrace.engines.redis.desk import RedisDesk
 from headrace.engines.redis.events import RedisEvents
 from headrace.engines.redis.letters import RedisLetters
@@ -68,6 +69,7 @@ class RedisEngine:
         self.wire: Wire = _open_wire(where)
         self._server_clock = StoreClock(self._ask_time)
         self.clock: Clock = clock or self._server_clock
+        self.damaged = Damaged(self)
         self.desk = RedisDesk(self)
         self.timetable = RedisTimetable(self)
         self.porter = RedisPorter(self)
@@ -134,14 +136,17 @@ class RedisEngine:
             int(any(outcome.spawned or outcome.bonds for outcome in outcomes)),
             *_told(groups, outcomes),
         )
-        refused, claims, next_at, queues, weights, memories = answer
-        for queue, memory in records.named(memories, bytes.decode).items():
+        refused, taken, next_at, queues, weights, memories, spoiled = answer
+        claims, damaged = records.claims(taken)
+        if spoiled or damaged:
+            self.damaged.fail((*spoiled, *damaged), now)
+        for queue, memory in records.named(memories, records.text).items():
             self._remember(queue, memory)
         return Exchanged(
             [outcomes[position - 1] for position in refused],
-            records.claims(claims),
+            claims,
             None if next_at is None else int(next_at),
-            tuple([name.decode() for name in queues]),
+            tuple([records.text(name) for name in queues]),
             records.named(weights, int),
         )
 
@@ -185,7 +190,10 @@ class RedisEngine:
         answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of, *opening)
         if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
             return []
-        reaped = records.reaped.decode(answer)
+        told, spoiled = answer
+        reaped = records.reaped.decode_all(told)
+        if spoiled:
+            self.damaged.fail(spoiled, now)
         if len(reaped) < limit:
             for worker_id in dead:
                 presence.bury(folder, worker_id)

@@ -63,14 +63,14 @@ class RedisLetters:
         rows: list[DeadRow] = []
         for start in range(0, len(known), _ROWS):
             some = known[start : start + _ROWS]
-            rows += _decoded(self._ask(_get, kind, len(some), records.encode(some)))
+            rows += _decoded(*self._ask(_get, kind, len(some), records.encode(some)))
         return rows
 
     def find(self, which: LetterFilter, limit: int, before: str | None = None) -> list[DeadRow]:
         found: list[DeadRow] = []
         for status in which.statuses or STATUSES:
-            for rows in self._search(which, status, limit, "rows", before):
-                found += _decoded(rows)
+            for rows, ids in self._search(which, status, limit, "rows", before):
+                found += _decoded(ids, rows)
         return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
 
     def oldest(self, status: Status, limit: int) -> list[str]:
@@ -80,11 +80,12 @@ class RedisLetters:
 
     def count(self, which: LetterFilter) -> int:
         statuses = which.statuses or STATUSES
-        return sum(sum(self._search(which, status, _EVERYTHING, "count")) for status in statuses)
+        return sum(found for status in statuses for found, _ in self._search(which, status, _EVERYTHING, "count"))
 
     def _search(
         self, which: LetterFilter, status: Status, limit: int, what: str, before: str | None = None
-    ) -> Iterator[Any]:
+    ) -> Iterator[tuple[Any, list[bytes]]]:
+        """What was found, or how many, and the ids of these."""
         wanted = (which.task, which.queue, which.reason, which.fingerprint, which.requeues)
         if not all(records.encodable(text) for text in (*wanted, before) if isinstance(text, str)):
             return
@@ -93,8 +94,8 @@ class RedisLetters:
         last: str | bytes | None = end if before is None else min(before, end)
         while last is not None and limit > 0:
             most = min(limit, _ROWS if what == "rows" else _LOOKS)
-            last, found = self._ask(_find, status, first, last, _LOOKS, most, what, question)
-            yield found
+            last, found, ids = self._ask(_find, status, first, last, _LOOKS, most, what, question)
+            yield found, ids
             limit -= found if isinstance(found, int) else len(found)
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[LetterGroup]:
@@ -204,8 +205,10 @@ class RedisLetters:
         return self._office.wire.run(script, *args, repeat=args)
 
 
-def _decoded(rows: Iterable[bytes | None]) -> list[DeadRow]:
-    return [records.letter.decode(row) for row in rows if row is not None]
+def _decoded(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadRow]:
+    """Records as they are stored. One that is damaged is still known by the id that it is found by."""
+    found = [(records.text(each), records.letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
+    return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
 
 
 def _group(count: int, oldest: DeadRow, newest: DeadRow) -> LetterGroup:

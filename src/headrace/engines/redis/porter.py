@@ -50,7 +50,7 @@ class RedisPorter:
         self._office.prepare()
         args = (records.question(Filter(), (), ()), after, limit)
         found = self._office.wire.run(_pack, *args, repeat=args)
-        return parcels(found)
+        return parcels(found, self._office.damaged.names)
 
     def unpack(self, packed: Sequence[Parcel], origin: str | None = None) -> int:
         self._office.prepare()
@@ -91,11 +91,11 @@ class RedisPorter:
             self._office.wire.run(_unpack_bonds, told, repeat=(told,))
 
 
-def parcels(answer: Any) -> list[Parcel]:
+def parcels(answer: Any, names: records.Names) -> list[Parcel]:
     """The jobs of an answer, each with its history, its log and its steps."""
     return [
         Parcel(
-            records.job(row),
+            records.job(row, names),
             [records.filing.decode(entry) for entry in history],
             [records.line.decode(entry) for entry in log],
             [records.step.decode(entry) for entry in steps],

@@ -2,37 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from operator import itemgetter
 from typing import Any, TypeVar
 
 import msgspec
 from msgspec import Raw, Struct
 
+from headrace.core.damage import CORRUPT_RECORD, DAMAGE, read_or
 from headrace.core.kinship import POLICIES, Bond, FlowRow, FlowTally
 from headrace.core.lifecycle import Terms
 from headrace.core.model import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
-from headrace.core.regulation import TaskRules
-from headrace.core.states import State
+from headrace.core.retention import Finished
+from headrace.core.states import FINAL, State
 from headrace.core.steps import Step
 from headrace.core.timetable import Occurrence, ScheduleRow
-from headrace.errors import CorruptPayload, PayloadTooLarge
+from headrace.engines.redis.damage import Salvage
+from headrace.errors import PayloadTooLarge
 
 V = TypeVar("V")
+Names = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]  # the ids of jobs by their numbers
 encode = msgspec.msgpack.Encoder().encode
 _LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
-depths = msgspec.msgpack.Decoder(list[Depth])
-reaped = msgspec.msgpack.Decoder(list[Reaped])
-filing = msgspec.msgpack.Decoder(Filing)
-line = msgspec.msgpack.Decoder(LogLine)
-step = msgspec.msgpack.Decoder(Step)
-_flow = msgspec.msgpack.Decoder(FlowRow)
-worker = msgspec.msgpack.Decoder(WorkerRow)
-letter = msgspec.msgpack.Decoder(DeadRow)
+depths = Salvage(Depth)
+filing, line, step, occurrence = Salvage(Filing), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
+worker, letter, _flow = Salvage(WorkerRow), Salvage(DeadRow), Salvage(FlowRow)
+reaped, finished = Salvage(Reaped), Salvage(Finished)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
-task_rules = msgspec.json.Decoder(TaskRules)
-terms = msgspec.json.Decoder(Terms)
-occurrence = msgspec.msgpack.Decoder(Occurrence)
+_terms = msgspec.json.Decoder(Terms)
 
 
 class _Kept(Struct, array_like=True, gc=False):
@@ -124,28 +122,54 @@ def standing(kept: bytes | None) -> Record | None:
 _POLICIES = {policy[0].encode(): policy for policy in POLICIES}
 _values = msgspec.msgpack.Decoder(list[Any])
 _all_kept = msgspec.msgpack.Decoder(list[_Kept])
+_salvage = Salvage(_Kept)
+_OF_RECORD = 23  # values of a kept job: its number and its record
+_CLAIM = re.compile(rb"\xdc\x00\x1e\xac(?=\d{12})")  # no text has these bytes in it
 _in_order_of_a_row = itemgetter(*map(_Kept.__struct_fields__.index, JobRow.__struct_fields__))
 
 
-def job(answer: bytes) -> JobRow:
-    """One job of an answer."""
+def job(answer: bytes, names: Names) -> JobRow:
+    """One job of an answer; of one that is damaged, what is left."""
     try:
         kept = _values.decode(answer)
         kept[0] = int(kept[0])
         # By place: to name each of the fields on the way takes three times as long.
         return msgspec.convert(_in_order_of_a_row(kept), JobRow)
-    except (msgspec.DecodeError, ValueError, IndexError) as error:
-        raise CorruptPayload(
-            f"a job in Redis no longer decodes: {error}; restore a backup, or delete the job"
-        ) from error
+    except (*DAMAGE, IndexError, TypeError):
+        return _left_of(answer, names)
 
 
-def jobs(answers: Iterable[bytes]) -> list[JobRow]:
-    return [job(answer) for answer in answers]
+def _left_of(answer: bytes, names: Names) -> JobRow:
+    kept, whole = _salvage.salvage(answer)
+    fields = {name: getattr(kept, name) for name in JobRow.__struct_fields__}
+    fields["seq"] = int(kept.seq) if kept.seq.isdigit() else 0
+    if kept.state in FINAL and kept.finished_at is None:
+        fields["finished_at"] = 0
+    if whole < _OF_RECORD:
+        member = kept.seq.encode()
+        fields["id"] = names([member]).get(member, member).decode("utf-8", "replace")
+        fields["reason"] = CORRUPT_RECORD
+    return JobRow(**fields)
 
 
-def claims(answer: bytes) -> list[Claim]:
-    """The claimed jobs. They are put in order here and not in the script, which has all workers waiting for it."""
+def jobs(answers: Iterable[bytes], names: Names) -> list[JobRow]:
+    return [job(answer, names) for answer in answers]
+
+
+def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
+    """The claimed jobs, and the numbers of those whose records are damaged.
+
+    They are put in order here and not in the script, which has all workers waiting for it.
+    """
+    try:
+        return _as_claims(_all_kept.decode(answer)), []
+    except DAMAGE:
+        found = [_salvage.salvage(b"\xdc\x00\x1e\xac" + part) for part in _CLAIM.split(answer)[1:]]
+    damaged = [kept.seq.encode() for kept, whole in found if whole < _OF_RECORD]
+    return _as_claims([kept for kept, whole in found if whole >= _OF_RECORD]), damaged
+
+
+def _as_claims(kept: Iterable[_Kept]) -> list[Claim]:
     return [
         Claim(
             k.id,
@@ -165,7 +189,7 @@ def claims(answer: bytes) -> list[Claim]:
             k.options,
             k.metadata,
         )
-        for k in _all_kept.decode(answer)
+        for k in kept
     ]
 
 
@@ -192,9 +216,13 @@ def bonds(answer: Sequence[Any]) -> list[Bond]:
     """Bonds by the order of submission of child and parent."""
     parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda bond: bond[:2])
     return [
-        Bond(parent.decode(), child.decode(), _POLICIES[letter], bool(blocks))
+        Bond(text(parent), text(child), _POLICIES.get(letter, POLICIES[0]), bool(blocks))
         for _, _, child, parent, letter, blocks in parts
     ]
+
+
+def terms(stored: bytes) -> Terms:
+    return read_or(_terms.decode, stored, Terms())
 
 
 def tallies(answer: Sequence[Any]) -> list[FlowTally]:
@@ -204,12 +232,17 @@ def tallies(answer: Sequence[Any]) -> list[FlowTally]:
 
 def named(answer: Sequence[Any], value: Callable[[Any], V]) -> dict[str, V]:
     """Names that each have a value behind them."""
-    return {name.decode(): value(of_name) for name, of_name in zip(answer[::2], answer[1::2], strict=True)}
+    return {text(name): value(of_name) for name, of_name in zip(answer[::2], answer[1::2], strict=True)}
+
+
+def text(stored: bytes) -> str:
+    """A text as it came from the store; what is no text in it is damaged."""
+    return stored.decode("utf-8", "replace")
 
 
 def encode_names(names: Iterable[bytes]) -> bytes:
     """Texts that came from a script, on their way back to one."""
-    return encode([name.decode() for name in names])
+    return encode([text(name) for name in names])
 
 
 def encodable(text: str) -> bool:

@@ -17,6 +17,7 @@ _PARTS = {
     "remember": ("memory",),
     "reap": ("letters", "release", "kinship"),
     "judge": ("letters", "kinship"),
+    "fail_damaged": ("letters", "kinship"),
     "disown": ("release",),
     "finished": ("keeping",),
     "pack_some": ("rows", "memory"),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from headrace.core.shelf import Paper
+from headrace.engines.redis import records
 from headrace.engines.redis.scripts import load
 
 if TYPE_CHECKING:
@@ -28,7 +29,7 @@ class RedisShelf:
             return []
         asked = sorted(set(keys))
         held = self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:papers:{kind}", *asked)
-        return [_paper(kind, key.encode(), found) for key, found in zip(asked, held, strict=True) if found is not None]
+        return [_paper(kind, key, found) for key, found in zip(asked, held, strict=True) if found is not None]
 
     def browse(
         self, kind: str, first: str = "", last: str | None = None, limit: int = 1000, *, newest_first: bool = False
@@ -38,7 +39,8 @@ class RedisShelf:
         way = ("ZREVRANGEBYLEX", *ends[::-1]) if newest_first else ("ZRANGEBYLEX", *ends)
         asked: tuple[Value, ...] = (kind, *way, limit)
         answer = self._office.wire.run(_browse, *asked, repeat=asked)
-        return [_paper(kind, key, held) for key, held in zip(answer[::2], answer[1::2], strict=True)]
+        held = zip(answer[::2], answer[1::2], strict=True)
+        return [_paper(kind, records.text(key), found) for key, found in held if found is not None]
 
     def put(self, papers: Sequence[Paper]) -> bool:
         self._office.prepare()
@@ -61,9 +63,9 @@ class RedisShelf:
     def kinds(self, prefix: str = "") -> list[str]:
         self._office.prepare()
         found = self._office.wire.ask("ZRANGE", f"{{{self._office.prefix}}}:shelves", 0, -1)
-        return [kind for kind in map(bytes.decode, found) if kind.startswith(prefix)]
+        return [kind for kind in map(records.text, found) if kind.startswith(prefix)]
 
 
-def _paper(kind: str, key: bytes, held: bytes) -> Paper:
+def _paper(kind: str, key: str, held: bytes) -> Paper:
     version, _, value = held.partition(b" ")
-    return Paper(kind, key.decode(), int(version), value.decode())
+    return Paper(kind, key, int(version) if version.isdigit() else 0, records.text(value))

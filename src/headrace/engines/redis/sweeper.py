@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from headrace.core.damage import read
 from headrace.core.model import Lease, Parcel
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import State
@@ -18,7 +19,6 @@ if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
 
 _finished, _pack, _clear = load("finished"), load("pack_some"), load("clear")
-_rows = msgspec.msgpack.Decoder(list[Finished])
 _swept = msgspec.json.Decoder(Swept)
 
 
@@ -36,12 +36,14 @@ class RedisSweeper:
             return []
         place = ("", "") if after is None else (after.finished_at, f"{after.seq:012d}")
         args = (queue, state.value, before, limit, "down" if newest else "up", *place)
-        return _rows.decode(self._office.wire.run(_finished, *args, repeat=args))
+        return records.finished.decode_all(self._office.wire.run(_finished, *args, repeat=args))
 
     def pack(self, ids: Sequence[str]) -> list[Parcel]:
         self._office.prepare()
         known = [job_id for job_id in dict.fromkeys(ids) if records.encodable(job_id)]
-        return parcels(self._office.wire.run(_pack, *known, repeat=known)) if known else []
+        if not known:
+            return []
+        return parcels(self._office.wire.run(_pack, *known, repeat=known), self._office.damaged.names)
 
     def clear(self, leases: Sequence[Lease]) -> list[str]:
         self._office.prepare()
@@ -55,7 +57,7 @@ class RedisSweeper:
     def last(self) -> Swept | None:
         self._office.prepare()
         told = self._office.wire.ask("GET", f"{{{self._office.prefix}}}:swept")
-        return _swept.decode(told) if told else None
+        return read(_swept.decode, told) if told else None
 
     def record(self, swept: Swept) -> None:
         self._office.prepare()

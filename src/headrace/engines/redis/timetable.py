@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import structs
 
+from headrace.core.damage import read
 from headrace.core.pages import fired, page
-from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+from headrace.core.timetable import Firing, Occurrence, ScheduleRow, damaged
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import raise_refusal
 from headrace.engines.redis.scripts import load
@@ -29,7 +30,8 @@ class RedisTimetable:
 
     def all(self) -> list[ScheduleRow]:
         self._office.prepare()
-        rows = map(records.schedule.decode, self._office.wire.ask("HVALS", self._key("schedules")))
+        known = self._office.wire.ask("HGETALL", self._key("schedules"))
+        rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
         return sorted(rows, key=lambda row: row.id)
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
@@ -37,7 +39,7 @@ class RedisTimetable:
         if not records.encodable(schedule_id):
             return None
         found = self._office.wire.ask("HGET", self._key("schedules"), schedule_id)
-        return None if found is None else records.schedule.decode(found)
+        return None if found is None else _schedule(schedule_id.encode(), found)
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         self._office.prepare()
@@ -54,8 +56,14 @@ class RedisTimetable:
         if limit <= 0:
             return []
         args = (self._office.at(now), limit)
-        found = self._office.wire.run(_due, *args, repeat=args)
-        return [records.schedule.decode(row) for row in found if row is not None]
+        due: list[ScheduleRow] = []
+        for schedule_id, found in zip(*self._office.wire.run(_due, *args, repeat=args), strict=True):
+            row = None if found is None else read(records.schedule.decode, found)
+            if row is None:  # it is gone, or damaged, and will not fire
+                self._office.wire.ask("ZREM", self._key("times"), schedule_id)
+            else:
+                due.append(row)
+        return due
 
     def next_due(self) -> int | None:
         self._office.prepare()
@@ -88,6 +96,11 @@ class RedisTimetable:
 
     def _key(self, name: str) -> str:
         return f"{{{self._office.prefix}}}:{name}"
+
+
+def _schedule(schedule_id: bytes, stored: bytes) -> ScheduleRow:
+    row = read(records.schedule.decode, stored)
+    return row or damaged(records.text(schedule_id), records.text(stored))
 
 
 def _due_at(row: ScheduleRow) -> int | str:

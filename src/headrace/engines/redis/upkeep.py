@@ -41,7 +41,7 @@ class RedisUpkeep:
     def terms(self) -> list[TermsRow]:
         self._office.prepare()
         declared, ordered = (
-            records.named(self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:{name}"), records.terms.decode)
+            records.named(self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:{name}"), records.terms)
             for name in ("declared", "ordered")
         )
         none = Terms()

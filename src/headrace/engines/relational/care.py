@@ -12,13 +12,15 @@ import msgspec
 from headrace.core.care import GONE, KEPT_AT_START, LATE, Capped, Census, Filed, Finding, is_gone, judge
 from headrace.core.model import WorkerRow
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
 _numbers = msgspec.json.Decoder(list[int])
+_owners = msgspec.json.Decoder(list[int | str])  # what is no number is the number of no job
 _names = msgspec.json.Decoder(list[str])
 _counts = msgspec.json.Decoder(tuple[int, int, int, int])
 _newly = msgspec.json.Decoder(tuple[int, int, list[int]])
-_workers = msgspec.json.Decoder(list[WorkerRow])
+_workers = Rows(WorkerRow)
 _OF_JOBS = ("history", "logs", "steps", "tags", "bonds")
 _MOST_COUNTED = 10_000
 _DROPPED_AT_ONCE = 1000
@@ -29,7 +31,7 @@ def inspect(office: Office, now: int) -> list[Finding]:
 
     def count(ledger: Ledger) -> Census:
         strays, unreaped, overdue, forlorn = _counts.decode(ledger.ask("census", late=now - LATE, limit=_MOST_COUNTED))
-        orphans = {what: len(_numbers.decode(ledger.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
+        orphans = {what: len(_owners.decode(ledger.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
         census = Census(orphans=orphans, strays=strays, workers=_workers.decode(ledger.ask("workers")))
         if ledger.ask("notice"):  # nobody works here, and not everything may have arrived
             return census
@@ -51,10 +53,10 @@ def repair(office: Office, codes: Collection[str], limit: int, now: int) -> dict
 
 
 def _drop_orphans(office: Office, what: str, limit: int) -> int:
-    found = _numbers.decode(office.read(lambda ledger: ledger.ask(f"orphan_{what}", limit=limit)))
+    found = _owners.decode(office.read(lambda ledger: ledger.ask(f"orphan_{what}", limit=limit)))
     if not found:
         return 0
-    seqs = as_json(sorted(set(found)))
+    seqs = as_json(sorted(set(found), key=str))
     if what in ("tags", "bonds"):  # a job has few of them
         return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs))
     return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs, limit=limit))

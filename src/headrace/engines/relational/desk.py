@@ -13,7 +13,7 @@ from headrace.core.limits import Head, in_turn, needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.pages import Group, page
 from headrace.core.promises import Ending
-from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules, task_rules
 from headrace.core.states import TRANSITIONS, Event, State, sources
 from headrace.core.steps import Step
 from headrace.engines.relational import finding, kinship, steps
@@ -25,11 +25,14 @@ from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.reaper import file_moves
 from headrace.engines.relational.reviving import revive
 from headrace.engines.rulings import movable, signed, state_after, topics_of
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_rows = msgspec.json.Decoder(list[JobRow])
-_endings = msgspec.json.Decoder(list[Ending])
-_heads = msgspec.json.Decoder(list[Head])
+_rows = Rows(JobRow)
+_endings = Rows(Ending)
+_heads = Rows(Head)
+_depths, _filings, _lines, _steps = Rows(Depth), Rows(Filing), Rows(LogLine), Rows(Step)
+_queues, _workers = Rows(QueueRow), Rows(WorkerRow)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 
@@ -109,18 +112,18 @@ class SqlDesk:
         return _rows.decode(self._office.read(look))
 
     def depths(self, *, open_only: bool = False) -> list[Depth]:
-        return msgspec.json.decode(self._ask("depths", finished=not open_only), type=list[Depth])
+        return _depths.decode(self._ask("depths", finished=not open_only))
 
     def history(self, job_id: str) -> list[Filing]:
-        return msgspec.json.decode(self._ask("history", id=job_id), type=list[Filing])
+        return _filings.decode(self._ask("history", id=job_id))
 
     def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
-        return msgspec.json.decode(self._ask("logs", id=job_id, limit=limit), type=list[LogLine])
+        return _lines.decode(self._ask("logs", id=job_id, limit=limit))
 
     # -- what jobs remember
 
     def steps(self, job_id: str) -> list[Step]:
-        return msgspec.json.decode(self._ask("steps", id=job_id), type=list[Step])
+        return _steps.decode(self._ask("steps", id=job_id))
 
     def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
         return steps.signal(self._office, job_id, name, value, checksum, self._office.at(now))
@@ -137,7 +140,7 @@ class SqlDesk:
     # -- queues and workers
 
     def queues(self) -> list[QueueRow]:
-        return msgspec.json.decode(self._ask("queues"), type=list[QueueRow])
+        return _queues.decode(self._ask("queues"))
 
     def pause_queue(self, name: str, paused: bool) -> None:
         now = self._office.at(None)
@@ -179,7 +182,8 @@ class SqlDesk:
         self._office.write(lambda ledger: ledger.run("gather", task=task, gate=gate, after=after, until=until))
 
     def tasks(self) -> list[TaskRow]:
-        return msgspec.json.decode(self._ask("tasks"), type=list[TaskRow])
+        found = msgspec.json.decode(self._ask("tasks"), type=list[tuple[str, str]])
+        return [TaskRow(name, task_rules(rules)) for name, rules in found]
 
     def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
         told = self._ask("running", now=self._office.at(now))
@@ -195,7 +199,7 @@ class SqlDesk:
         return sorted(lane for lane in found if needs_of(lane[1]))
 
     def workers(self) -> list[WorkerRow]:
-        return msgspec.json.decode(self._ask("workers"), type=list[WorkerRow])
+        return _workers.decode(self._ask("workers"))
 
     def wish(self, worker_id: str, wish: str) -> bool:
         try:

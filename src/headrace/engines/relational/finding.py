@@ -13,9 +13,10 @@ from headrace.core.states import State
 from headrace.engines.relational.leads import Source, is_of_places, lead_of, looks_of, places_of
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.rulings import position
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_rows = msgspec.json.Decoder(list[JobRow])
+_rows = Rows(JobRow)
 _numbers = msgspec.json.Decoder(list[int])
 
 FEW = 2000  # jobs that are looked up one by one, and put in order, in some milliseconds

@@ -10,20 +10,29 @@ import random
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import islice
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 
 import msgspec
 
 from headrace.core import limits
+from headrace.core.damage import read
 from headrace.core.limits import EVERYTHING, Doorkeeper, Gate, Head, Order
 from headrace.core.model import Claim, Want
-from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
+from headrace.core.regulation import (
+    QueueRules,
+    Rate,
+    Strategy,
+    TaskRules,
+    decode_queue_rules,
+    decode_task_rules,
+)
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.turns import Turns
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_claims = msgspec.json.Decoder(list[Claim])
-_heads = msgspec.json.Decoder(list[Head])
+_claims = Rows(Claim)
+_heads = Rows(Head)
 _summits = msgspec.json.Decoder(list[tuple[str, int]])
 _numbers = msgspec.json.Decoder(list[int])
 _buckets = msgspec.json.Decoder(list[tuple[str, int]])
@@ -34,6 +43,7 @@ _SWEEPS = 0.01
 _LOOKS = 2000  # how far a claim looks for jobs that were never tried
 _STEP = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
+T = TypeVar("T")
 
 
 class Rulebook(NamedTuple):
@@ -42,10 +52,11 @@ class Rulebook(NamedTuple):
     queues: dict[str, QueueRules]
     laned: frozenset[str]
     tasks: dict[str, TaskRules]
+    is_damaged: bool = False  # some of them: who can't read them all may not be as far with the rest as a statement
 
     def asks_care(self, queue: str, want: Want) -> bool:
         """Whether a claim from this queue has to be made here."""
-        if queue in self.laned or want.unknown or want.strategy not in (None, "priority"):
+        if queue in self.laned or self.is_damaged or want.unknown or want.strategy not in (None, "priority"):
             return True
         if any(rules.limit_starts for rules in self.tasks.values()):
             return True
@@ -61,7 +72,7 @@ class Rulebook(NamedTuple):
         return {queue: rules.weight for queue, rules in self.queues.items() if rules.weight is not None}
 
 
-_book = msgspec.json.Decoder(tuple[list[tuple[str, QueueRules]], list[str], list[tuple[str, TaskRules]]])
+_book = msgspec.json.Decoder(tuple[list[tuple[str, str]], list[str], list[tuple[str, str]]])
 _EMPTY = Rulebook({}, frozenset(), {})
 
 
@@ -70,12 +81,17 @@ def rulebook(told: str) -> Rulebook:
     return rulebook_of(*_book.decode(told))
 
 
-def rulebook_of(
-    queues: Iterable[tuple[str, QueueRules]], laned: Iterable[str], tasks: Iterable[tuple[str, TaskRules]]
-) -> Rulebook:
-    """The rules of queues, which of them have lanes, and the rules of tasks."""
-    book = Rulebook(dict(queues), frozenset(laned), dict(tasks))
+def rulebook_of(queues: Iterable[tuple[str, str]], laned: Iterable[str], tasks: Iterable[tuple[str, str]]) -> Rulebook:
+    """The rules of queues, which of them have lanes, and the rules of tasks, as they are stored."""
+    of_queues = {name: read(decode_queue_rules, rules) for name, rules in queues}
+    of_tasks = {name: read(decode_task_rules, rules) for name, rules in tasks}
+    is_damaged = None in (*of_queues.values(), *of_tasks.values())
+    book = Rulebook(_whole(of_queues), frozenset(laned), _whole(of_tasks), is_damaged)
     return book if any(book) else _EMPTY
+
+
+def _whole(rules: Mapping[str, T | None]) -> dict[str, T]:
+    return {name: said for name, said in rules.items() if said is not None}
 
 
 def earlier(one: int | None, other: int | None) -> int | None:

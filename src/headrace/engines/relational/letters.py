@@ -22,6 +22,7 @@ from headrace.core.letters import (
     Requeued,
     Status,
     bounds,
+    group_of,
     history_anew,
     stored_anew,
     used_up_in_words,
@@ -38,10 +39,11 @@ from headrace.engines.relational.reaper import file_moves
 from headrace.engines.relational.records import Burial
 from headrace.engines.relational.reviving import revive
 from headrace.engines.rulings import signed
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_letters = msgspec.json.Decoder(list[DeadRow])
-_groups = msgspec.json.Decoder(list[LetterGroup])
+_letters = Rows(DeadRow)
+_groups = msgspec.json.Decoder(list[tuple[str, str, str, str, int, int, int]])
 _tallies = msgspec.json.Decoder(list[LetterTally])
 _jobs = msgspec.json.Decoder(list[tuple[str, int, State]])
 _names = msgspec.json.Decoder(list[str])
@@ -82,7 +84,8 @@ class SqlLetters:
 
     def groups(self, statuses: Collection[Status], limit: int) -> list[LetterGroup]:
         where = _of(statuses or STATUSES)
-        return _groups.decode(self._office.read(lambda ledger: ledger.ask("letter_groups", where, limit=limit)))
+        found = _groups.decode(self._office.read(lambda ledger: ledger.ask("letter_groups", where, limit=limit)))
+        return [group_of(*fields) for fields in found]
 
     def tallies(self) -> list[LetterTally]:
         return _tallies.decode(self._office.read(lambda ledger: ledger.ask("letter_tallies")))

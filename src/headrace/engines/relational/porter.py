@@ -13,10 +13,11 @@ from headrace.core.steps import Step
 from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.rulings import Opened
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 from headrace.errors import HeadraceError, StoreMoved
 
-_rows = msgspec.json.Decoder(list[JobRow])
+_rows = Rows(JobRow)
 _filings = msgspec.json.Decoder(list[tuple[int, Filing]])
 _steps = msgspec.json.Decoder(list[tuple[int, Step]])
 _lines = msgspec.json.Decoder(list[tuple[int, LogLine]])

@@ -10,10 +10,10 @@ import msgspec
 from headrace.core.admission import Candidate
 from headrace.core.limits import behind_task
 from headrace.core.model import NewJob
-from headrace.core.regulation import QueueRules
+from headrace.core.regulation import queue_rules
 from headrace.engines.relational.ledger import Ledger
 
-_rules = msgspec.json.Decoder(tuple[list[tuple[str, QueueRules]], frozenset[str]])
+_rules = msgspec.json.Decoder(tuple[list[tuple[str, str]], frozenset[str]])
 _FRESH = 0.5  # seconds
 
 
@@ -33,7 +33,8 @@ class Regulations:
         """Read them anew."""
         self._until = time.monotonic() + _FRESH
         queues, self._ordered = _rules.decode(ledger.ask("rules_for_inserts"))
-        self._lengths = {queue: rules.max_length for queue, rules in queues if rules.max_length is not None}
+        lengths = {queue: queue_rules(rules).max_length for queue, rules in queues}
+        self._lengths = {queue: length for queue, length in lengths.items() if length is not None}
 
     def lengths_of(self, queues: Collection[str]) -> dict[str, int]:
         """How many jobs may wait in each of these queues that has a limit."""

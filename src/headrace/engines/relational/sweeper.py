@@ -9,19 +9,21 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
+from headrace.core.damage import read
 from headrace.core.model import JobRow, Lease, Parcel
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import State
 from headrace.engines.relational.events import tell_moved
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import parcels_of
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_rows = msgspec.json.Decoder(list[JobRow])
+_rows = Rows(JobRow)
 _swept = msgspec.json.Decoder(Swept)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
-_finished = msgspec.json.Decoder(list[Finished])
+_finished = Rows(Finished)
 EASED_AFTER = 2000  # jobs
 _END = 1 << 62  # beyond every time and every number of a job
 
@@ -98,7 +100,7 @@ class SqlSweeper:
 
     def last(self) -> Swept | None:
         told = self._office.read(lambda ledger: ledger.ask("swept"))
-        return _swept.decode(told) if told else None
+        return read(_swept.decode, told) if told else None
 
     def record(self, swept: Swept) -> None:
         self._office.write(lambda ledger: ledger.run("put_swept", value=as_json(swept)))

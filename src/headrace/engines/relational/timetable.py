@@ -7,18 +7,20 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import structs
 
+from headrace.core.damage import read
 from headrace.core.pages import fired, page
-from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+from headrace.core.timetable import Firing, Occurrence, ScheduleRow, damaged
 from headrace.engines.relational import admission
 from headrace.engines.relational.events import tell
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.regulations import Regulations
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_rows = msgspec.json.Decoder(list[ScheduleRow])
+_rows = msgspec.json.Decoder(list[tuple[str, int, int | None, str]])
 _row = msgspec.json.Decoder(ScheduleRow)
 _names = msgspec.json.Decoder(list[str])
-_occurrences = msgspec.json.Decoder(list[Occurrence])
+_occurrences = Rows(Occurrence)
 _KEPT = 1000
 _TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
 
@@ -30,11 +32,11 @@ class SqlTimetable:
         self._office = office
 
     def all(self) -> list[ScheduleRow]:
-        return _rows.decode(self._office.read(lambda ledger: ledger.ask("schedules")))
+        return _schedules(self._office.read(lambda ledger: ledger.ask("schedules")))
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
-        told = self._office.read(lambda ledger: ledger.ask("schedule", id=schedule_id))
-        return None if told is None else _row.decode(told)
+        found = _schedules(self._office.read(lambda ledger: ledger.ask("schedule", id=schedule_id)))
+        return found[0] if found else None
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
         put = self._office.write(lambda ledger: _add(ledger, row) if new else _put(ledger, row))
@@ -56,7 +58,7 @@ class SqlTimetable:
 
     def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
         at = self._office.at(now)
-        return _rows.decode(self._office.read(lambda ledger: ledger.ask("due_schedules", now=at, limit=limit)))
+        return _schedules(self._office.read(lambda ledger: ledger.ask("due_schedules", now=at, limit=limit)))
 
     def next_due(self) -> int | None:
         due: int | None = self._office.read(lambda ledger: ledger.ask("next_due"))
@@ -90,6 +92,15 @@ class SqlTimetable:
         return _occurrences.decode(
             self._office.read(lambda ledger: ledger.ask("occurrences", id=schedule_id, limit=most))
         )
+
+
+def _schedules(told: str) -> list[ScheduleRow]:
+    """Schedules as they are stored; what finds and fences each holds over what its body says of that."""
+    found = []
+    for schedule_id, version, due_at, body in _rows.decode(told):
+        row = read(_row.decode, body) or damaged(schedule_id, body)
+        found.append(structs.replace(row, id=schedule_id, version=version, due_at=due_at))
+    return found
 
 
 def _add(ledger: Ledger, row: ScheduleRow) -> bool:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
+from headrace.core.damage import read_or
 from headrace.core.lifecycle import Kind, Terms, TermsRow
 from headrace.core.staleness import Aged, AgedPage, Judgment, Watch
 from headrace.core.states import State
@@ -14,7 +15,8 @@ from headrace.engines.relational.judging import judge
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
 
-_terms = msgspec.json.Decoder(list[TermsRow])
+_said = msgspec.json.Decoder(list[tuple[str, str, str, str]])
+_terms = msgspec.json.Decoder(Terms)
 _Column = list[str] | None  # None if there are no jobs
 _Moments = list[int] | None
 _aged = msgspec.json.Decoder(
@@ -56,7 +58,8 @@ class SqlUpkeep:
         self._office = office
 
     def terms(self) -> list[TermsRow]:
-        return _terms.decode(self._office.read(lambda ledger: ledger.ask("terms")))
+        found = _said.decode(self._office.read(lambda ledger: ledger.ask("terms")))
+        return [_row(*fields) for fields in found]
 
     def declare_terms(self, rows: Sequence[TermsRow]) -> None:
         def declare(ledger: Ledger) -> None:
@@ -90,6 +93,11 @@ class SqlUpkeep:
         for topic in {*effects.topics(), *(("orders",) if effects.done else ())}:
             self._office.ring(topic)
         return done
+
+
+def _row(kind: str, name: str, *said: str) -> TermsRow:
+    declared, ordered = (read_or(_terms.decode, text, Terms()) for text in said)
+    return TermsRow("queue" if kind == "queue" else "task", name, declared, ordered)
 
 
 def _walk(ledger: Ledger, watch: Watch, limit: int, reached: list[Any]) -> tuple[list[int], list[Any] | None]:

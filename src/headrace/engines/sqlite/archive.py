@@ -40,7 +40,8 @@ from headrace.core.model import Filter
 from headrace.core.states import State
 from headrace.engines.relational.records import RECORDS
 from headrace.engines.sql import as_json, load_statements
-from headrace.engines.sqlite.store import Store, explained, guard_through_forks, scalar
+from headrace.engines.sqlite.store import Store, guard_through_forks, scalar
+from headrace.engines.sqlite.trouble import explained
 from headrace.engines.sqlite.turnstile import Turnstile
 
 SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))

@@ -13,7 +13,8 @@ from headrace.core.archive import ArchiveRow
 from headrace.engines.sqlite.archive import SQL, insert_of, rows_in
 from headrace.engines.sqlite.files import reading
 from headrace.engines.sqlite.statements import SQL as FILE
-from headrace.engines.sqlite.store import explained, scalar
+from headrace.engines.sqlite.store import scalar
+from headrace.engines.sqlite.trouble import explained
 
 _AT_ONCE = 200
 

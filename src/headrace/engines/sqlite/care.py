@@ -23,7 +23,8 @@ from headrace.engines.relational.ledger import Office
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite import files, health
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.store import Store, explained, scalar
+from headrace.engines.sqlite.store import Store, scalar
+from headrace.engines.sqlite.trouble import explained
 
 _names = msgspec.json.Decoder(list[str])
 _pressures = msgspec.json.Decoder(list[Pressure])

@@ -55,8 +55,9 @@ from headrace.engines.sqlite.care import SqliteCare
 from headrace.engines.sqlite.ledger import SqliteLedger
 from headrace.engines.sqlite.settling import Settling
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.store import Durability, Store, explained, scalar
+from headrace.engines.sqlite.store import Durability, Store, scalar
 from headrace.engines.sqlite.taking import Taking
+from headrace.engines.sqlite.trouble import explained
 from headrace.engines.sqlite.vigil import Vigil
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 

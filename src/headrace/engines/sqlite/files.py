@@ -9,7 +9,8 @@ from pathlib import Path
 from urllib.parse import quote
 
 from headrace.engines.sqlite.schema import deviations, refuse_newer, version_of
-from headrace.engines.sqlite.store import explained, scalar
+from headrace.engines.sqlite.store import scalar
+from headrace.engines.sqlite.trouble import explained
 from headrace.errors import ConfigError
 
 

@@ -38,13 +38,13 @@ UPDATE headrace_jobs SET state = 'waiting', version = version + 1,
 WHERE seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: kin_among
-SELECT json_group_array(seq) FROM headrace_jobs WHERE kin = 1 AND seq IN (SELECT value FROM json_each(:seqs));
+SELECT json_group_array(seq) FROM headrace_jobs WHERE kin <> 0 AND seq IN (SELECT value FROM json_each(:seqs));
 
 -- name: kin_outcomes (each o: Question)
 SELECT json_group_array(json_array(o.key, job.seq))
 FROM json_each(:o) AS o
 JOIN headrace_jobs AS job ON job.id = o.id AND job.version = o.version
-WHERE job.kin = 1 OR o.spawned;
+WHERE job.kin <> 0 OR o.spawned;
 
 -- name: blocking
 SELECT json_group_array(json_array(child, jobs)) FROM (

@@ -130,8 +130,7 @@ SELECT json_group_array(id) FROM (SELECT id FROM headrace_dead WHERE status = :s
 SELECT count(*) FROM headrace_dead AS letter WHERE {where};
 
 -- name: letter_groups
-SELECT json_group_array(json_array(fingerprint, task, reason, json_extract(snapshot, '$.error_type'),
-                                   json_extract(snapshot, '$.error_message'), letters, first_seen, last_seen))
+SELECT json_group_array(json_array(fingerprint, task, reason, snapshot, letters, first_seen, last_seen))
 FROM (SELECT found.fingerprint, newest.task, newest.reason, newest.snapshot, found.letters,
              oldest.entered_at AS first_seen, newest.entered_at AS last_seen
       FROM (SELECT letter.fingerprint, count(*) AS letters, min(letter.id) AS first, max(letter.id) AS last

@@ -175,7 +175,7 @@ ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
 DELETE FROM headrace_tasks WHERE name = :name;
 
 -- name: tasks
-SELECT json_group_array(json_array(name, json(rules))) FROM (SELECT * FROM headrace_tasks ORDER BY name);
+SELECT json_group_array(json_array(name, rules)) FROM (SELECT * FROM headrace_tasks ORDER BY name);
 
 -- name: rows
 SELECT json_group_array(json_array({JobRow})) FROM (

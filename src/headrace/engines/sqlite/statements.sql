@@ -55,14 +55,14 @@ UPDATE headrace_jobs SET
     worker = CASE WHEN o.finished_at IS NULL THEN NULL ELSE worker END,
     lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin <= :kin;
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND (headrace_jobs.kin = 0 OR :kin);
 
 -- name: complete (each o: Completion)
 UPDATE headrace_jobs SET state = 'completed', version = headrace_jobs.version + 1, result = o.result,
                          result_checksum = o.result_checksum, finished_at = o.finished_at, reason = NULL,
                          lease_until = NULL
 FROM json_each(:o) AS o
-WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND headrace_jobs.kin <= :kin;
+WHERE headrace_jobs.id = o.id AND headrace_jobs.version = o.version AND (headrace_jobs.kin = 0 OR :kin);
 
 -- name: stale_outcomes (each o: Outcome)
 SELECT json_group_array(o.key) FROM json_each(:o) AS o
@@ -91,6 +91,7 @@ ORDER BY n.key;
 
 -- Claiming.
 
+-- Rules are told as they are stored, also elsewhere: to read what is damaged is left to who can tell it.
 -- Behind a notice there are no queues, not even an empty list of them, and time stands still.
 -- name: horizon
 SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retrying')),
@@ -99,11 +100,11 @@ SELECT (SELECT min(run_at) FROM headrace_jobs WHERE state IN ('scheduled', 'retr
        CASE WHEN NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
             THEN (SELECT json_group_array(name) FROM headrace_queues WHERE NOT paused) END,
        (SELECT json_array(
-            (SELECT json_group_array(json_array(name, json(rules))) FROM headrace_queues WHERE rules IS NOT NULL),
+            (SELECT json_group_array(json_array(name, rules)) FROM headrace_queues WHERE rules IS NOT NULL),
             (SELECT json_group_array(name) FROM headrace_queues AS queue
              WHERE EXISTS (SELECT 1 FROM headrace_jobs
                            WHERE state = 'pending' AND headrace_jobs.queue = queue.name AND lane > '')),
-            (SELECT json_group_array(json_array(name, json(rules))) FROM headrace_tasks)));
+            (SELECT json_group_array(json_array(name, rules)) FROM headrace_tasks)));
 
 -- name: lock_lapsed
 SELECT json_group_array(seq) FROM (

@@ -12,7 +12,7 @@ unprotected. So before a fork every connection is closed; parent and child open 
 from __future__ import annotations
 
 import contextlib
-import errno
+import functools
 import os
 import sqlite3
 import threading
@@ -21,13 +21,15 @@ from pathlib import Path
 from typing import Any, Literal, Protocol
 from weakref import WeakSet
 
-from headrace.engines.sqlite.locks import is_written_here
+from headrace.engines.sqlite.trouble import explained, translated
 from headrace.engines.sqlite.turnstile import Turnstile
 from headrace.errors import ConfigError, EngineUnavailable
 
 Durability = Literal["normal", "full", "off"]
 OLDEST_SQLITE = (3, 38, 0)
 _READERS_KEPT = 8
+# A text that is no UTF-8 is damaged. Who reads a thousand records must not be kept from the others by one of them.
+_as_text = functools.partial(str, encoding="utf-8", errors="replace")
 _READS_AWAITED = 1.0  # how long a fork waits for reads under way
 
 
@@ -205,6 +207,7 @@ class Store:
             check_same_thread=False,
             cached_statements=256,
         )
+        connection.text_factory = _as_text
         try:
             for setting in (
                 "page_size=4096",
@@ -340,59 +343,3 @@ def scalar(connection: sqlite3.Connection, sql: str, parameters: Any = ()) -> An
     """The one value of a one-row answer; None of a statement that answers with nothing."""
     row = connection.execute(sql, parameters).fetchone()
     return None if row is None else row[0]
-
-
-_ADVICE = {
-    "SQLITE_BUSY": "another process holds the file; is it on a network share, or a process stopped?",
-    "SQLITE_LOCKED": "another process holds the file",
-    "SQLITE_FULL": "the disk is full: free some space, the queue goes on by itself",
-    "SQLITE_READONLY": "the file or its folder can't be written by this user",
-    "SQLITE_CANTOPEN": "does the folder exist, and may this user write there?",
-    "SQLITE_CORRUPT": "the file is damaged: stop the workers and run `headrace doctor`",
-    "SQLITE_NOTADB": "this is not an SQLite database; choose another file",
-    "SQLITE_IOERR": "the disk reported an error",
-}
-
-
-_PERMANENT = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_NOTADB")
-_OWN = (
-    "this process holds the file itself: a transaction is open in it, such as that of Django's atomic(). Enqueue in "
-    "that transaction, with using(connection=...), or when it is over"
-)
-_FILE_ADVICE = {
-    errno.EACCES: "all that share a store must run as one user, who may write there",
-    errno.EPERM: "all that share a store must run as one user, who may write there",
-    errno.ELOOP: "a link is in the place of a file of headrace's own; remove it",
-    errno.ENOSPC: _ADVICE["SQLITE_FULL"],
-}
-
-
-def translated(error: BaseException, path: Path) -> BaseException:
-    """An error of SQLite or of the file system as EngineUnavailable that says what to do; any other as it is."""
-    if isinstance(error, OSError):
-        advice = _FILE_ADVICE.get(error.errno or 0)
-        away = EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
-        away.permanent = error.errno != errno.ENOSPC
-        return away
-    name = getattr(error, "sqlite_errorname", None) or ""
-    advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
-    if "no such table: headrace_" in str(error):
-        advice = "the tables are gone; was the file replaced? Restart every program that uses it"
-    if name.startswith("SQLITE_BUSY") and is_written_here(path):
-        advice = _OWN
-    if advice is None:
-        return error
-    away = EngineUnavailable(f"{path}: {error}; {advice}")
-    away.permanent = name.startswith(_PERMANENT)
-    return away
-
-
-@contextlib.contextmanager
-def explained(path: Path) -> Iterator[None]:
-    """Raise what happens inside in our own words."""
-    try:
-        yield
-    except (sqlite3.Error, OSError) as error:
-        if (told := translated(error, path)) is error:
-            raise
-        raise told from error

@@ -6,7 +6,7 @@ SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, ver
                                    flow)) FROM (
     SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
-                  OR (job.kin = 1 AND EXISTS (
+                  OR (job.kin <> 0 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
                           WHERE bond.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
@@ -25,7 +25,7 @@ SELECT json_group_array(json_array(seq, id, task, queue, state, finished_at, ver
                                    flow)) FROM (
     SELECT job.*, EXISTS (SELECT 1 FROM headrace_dead AS letter
                           WHERE letter.job_id = job.id AND letter.status = 'pending')
-                  OR (job.kin = 1 AND EXISTS (
+                  OR (job.kin <> 0 AND EXISTS (
                           SELECT 1 FROM headrace_bonds AS bond JOIN headrace_jobs AS child ON child.seq = bond.child
                           WHERE bond.parent = job.seq
                             AND (child.state NOT IN ('completed', 'failed', 'cancelled')
@@ -66,7 +66,7 @@ WHERE parent.state = 'failed'
 
 -- name: any_kin
 SELECT EXISTS (SELECT 1 FROM headrace_jobs AS job
-               WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (job.kin = 1 OR job.flow IS NOT NULL));
+               WHERE job.id IN (SELECT value FROM json_each(:ids)) AND (job.kin <> 0 OR job.flow IS NOT NULL));
 
 -- name: lock_leaving (each lease: Lease)
 SELECT json_group_array(json_array(job.seq, job.id, job.kin, job.flow, job.state)) FROM json_each(:lease) AS lease

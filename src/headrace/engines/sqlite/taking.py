@@ -5,16 +5,15 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
-import msgspec
-
 from headrace.core.model import Claim, Want
 from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook
+from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 from headrace.engines.sqlite.ledger import SqliteLedger
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import scalar
 
-_claims = msgspec.json.Decoder(list[Claim])
+_claims = Rows(Claim)
 
 
 class Taking:

@@ -1,10 +1,10 @@
 -- Schedules.
 
 -- name: schedules
-SELECT json_group_array(json(body)) FROM (SELECT body FROM headrace_schedules ORDER BY id);
+SELECT json_group_array(json_array(id, version, due_at, body)) FROM (SELECT * FROM headrace_schedules ORDER BY id);
 
 -- name: schedule
-SELECT (SELECT body FROM headrace_schedules WHERE id = :id);
+SELECT json_group_array(json_array(id, version, due_at, body)) FROM headrace_schedules WHERE id = :id;
 
 -- name: add_schedule
 INSERT OR IGNORE INTO headrace_schedules (id, version, due_at, body) VALUES (:id, :version, :due_at, :body);
@@ -31,8 +31,8 @@ DELETE FROM headrace_schedules WHERE id = :id AND version = coalesce(:version, v
 DELETE FROM headrace_occurrences WHERE schedule = :id;
 
 -- name: due_schedules
-SELECT json_group_array(json(body)) FROM (
-    SELECT body FROM headrace_schedules
+SELECT json_group_array(json_array(id, version, due_at, body)) FROM (
+    SELECT * FROM headrace_schedules
     WHERE due_at <= :now AND due_at IS NOT NULL AND NOT EXISTS (SELECT 1 FROM headrace_store WHERE name = 'notice')
     ORDER BY due_at, id LIMIT :limit);
 
@@ -116,8 +116,8 @@ ON CONFLICT (name) DO UPDATE SET rules = excluded.rules;
 
 -- name: rules_for_inserts
 SELECT json_array(
-    (SELECT json_group_array(json_array(name, json(rules))) FROM headrace_queues WHERE rules IS NOT NULL),
-    (SELECT json_group_array(name) FROM headrace_tasks WHERE rules ->> 'strategy' IS NOT NULL));
+    (SELECT json_group_array(json_array(name, rules)) FROM headrace_queues WHERE rules IS NOT NULL),
+    (SELECT json_group_array(name) FROM headrace_tasks WHERE instr(rules, '"strategy":') > 0));
 
 -- name: lock_queues
 SELECT json_array_length(:names);

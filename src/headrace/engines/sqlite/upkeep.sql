@@ -1,7 +1,7 @@
 -- How long jobs may stay. The terms of tasks and queues are read by chores and operators, never by a claim.
 
 -- name: terms
-SELECT json_group_array(json_array(kind, name, json(declared), json(ordered))) FROM (
+SELECT json_group_array(json_array(kind, name, declared, ordered)) FROM (
     SELECT * FROM headrace_terms ORDER BY kind, name);
 
 -- name: declare_terms (each t: TermsRow)

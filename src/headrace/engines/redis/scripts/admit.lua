@@ -157,7 +157,7 @@ end
 
 -- The birth's mark stays: a repeated call must know the job again, whoever replaced it meanwhile. So does its flow.
 local function write_content(member, before, j, c)
-  local _, _, _, _, tags, _, own_mark = take(call('HGET', BODIES, member), 6)
+  local _, _, _, tags, _, own_mark = body_of(call('HGET', BODIES, member))
   drop(named('queue', before.queue), member)
   drop(named('task', before.task), member)
   for _, tag in ipairs(tags_of(tags)) do drop(named('tag', tag), member) end

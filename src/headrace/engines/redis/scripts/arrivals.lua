@@ -7,7 +7,7 @@ local coming = {} -- queue -> how many jobs more it will have; fewer than none i
 -- Whether the job of this number was stored by this very call, whose answer was lost on its way.
 local function is_own(member, mark)
   local body = call('HGET', BODIES, member)
-  return body and select(7, take(body, 6)) == mark
+  return body and select(6, body_of(body)) == mark
 end
 
 -- The parts of a record and of a body that a job has in common with the one before it, as the jobs of a batch mostly
@@ -80,7 +80,7 @@ local function full_queue()
     local known = call('HGET', QUEUES, queue)
     known_queues[queue] = known
     local behind = known and known:find(' ', 1, true)
-    local limit = behind and more > 0 and tonumber(cjson.decode(known:sub(behind)).max_length)
+    local limit = behind and more > 0 and tonumber(from_json(known:sub(behind)).max_length)
     if limit then
       local waiting = call('ZCARD', named('in:laned', queue))
       for _, state in ipairs({'scheduled', 'waiting', 'pending', 'retrying'}) do

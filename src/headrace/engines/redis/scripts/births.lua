@@ -5,7 +5,7 @@ local spans, any_number = {}, false
 local origins, origin_count = {}, 0
 
 local function tags_of(tags)
-  return tags and cjson.decode(tags) or {}
+  return tags and from_json(tags) or {}
 end
 
 -- Which hour has jobs of which numbers, so that a search by time need not look at all. An hour that goes on getting
@@ -62,7 +62,8 @@ local function flush_births()
   for hour, span in pairs(spans) do
     local name, first, last = text(hour), span[1], span[2]
     local known = call('HGET', P .. ':spans', name)
-    local lowest, highest = (known or last .. ' ' .. last):match('(%d+) (%d+)')
+    local lowest, highest = (known or last .. ' ' .. last):match('^(%d+) (%d+)$')
+    if not lowest then lowest, highest = '000000000000', '000000000000' end -- damaged: what it told is not known
     if last > highest then highest = string.format('%012.0f', math.ceil(last / ROUND) * ROUND) end
     local told = (first < lowest and first or lowest) .. ' ' .. highest
     if told ~= known then call('HSET', P .. ':spans', name, told) end

@@ -9,8 +9,8 @@ local kind, most, first, newest, budget = ARGV[4], tonumber(ARGV[5]), tonumber(A
 local looks = tonumber(ARGV[3])
 
 local function is_error(entry)
-  if kind == 'h' then return select(12, take(entry, 13, 1)) ~= nil end
-  local level = select(4, take(entry, 3, 1))
+  if kind == 'h' then return salvage(entry, 13, 1)[11] ~= nil end
+  local level = salvage(entry, 3, 1)[3]
   return level == 'error' or level == 'critical'
 end
 

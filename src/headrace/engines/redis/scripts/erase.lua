@@ -14,8 +14,8 @@ local function erase(member, j, at)
   drop(named('task', j.task), member)
   local body = call('HGET', BODIES, member)
   if body then
-    local _, _, _, _, tags, _, _, key = take(body, 7)
-    for _, tag in ipairs(tags and cjson.decode(tags) or {}) do drop(named('tag', tag), member) end
+    local _, _, _, tags, _, _, key = body_of(body)
+    for _, tag in ipairs(tags and from_json(tags) or {}) do drop(named('tag', tag), member) end
     if key then
       drop(named('unique', key), member)
       if FINAL[j.state] then drop(past(j.state, key), member) end

@@ -5,7 +5,7 @@
 -- whether there is more of that than capabilities, whether outcomes leave jobs or bonds behind, the page of events of
 -- the turn or nothing, their number, their time, how many successes are among the outcomes
 -- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues, queues with
--- their weights, queues with what to remember of their lanes
+-- their weights, queues with what to remember of their lanes, the numbers of jobs that are damaged
 
 -- Take up to `room` jobs from the front of a queue; how many there were.
 local function take_from(queue, room, lease_until, any_lapse)
@@ -53,4 +53,4 @@ if gatekeeper then next_at, weights, remembered = gatekeeper.told(next_at) end
 if minded and lets_others_begin() then messages.work = true end
 if is_news then ring(messages) end
 local told_at = next_at and text(next_at) or false
-return {refused, as_array(claims, claim_count), told_at, open, weights, remembered}
+return {refused, as_array(claims, claim_count), told_at, open, weights, remembered, spoiled}

@@ -38,7 +38,7 @@ for i, member in ipairs(members) do
   if j then
     local options, unique_key
     if bodies[i] then
-      local _, _, _, third, _, _, _, seventh = take(bodies[i], 7)
+      local _, _, third, _, _, _, seventh = body_of(bodies[i])
       options, unique_key = third, seventh
     end
     n = n + 1

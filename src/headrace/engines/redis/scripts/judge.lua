@@ -7,7 +7,7 @@ local done, failed, messages, seen = {}, {}, {}, {}
 
 local function was_reviewed(member, version)
   for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
-    local _, _, event, _, _, at_version = take(entry, 5, 1)
+    local _, event, _, _, at_version = unpack(salvage(entry, 5, 1), 1, 5)
     if event == 'review' and at_version == version then return true end
   end
   return false

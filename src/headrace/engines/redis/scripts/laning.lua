@@ -22,7 +22,7 @@ local function order_of_task(task)
   if not own_orders then
     own_orders = {}
     local known = call('HGETALL', TASKS)
-    for i = 1, #known, 2 do own_orders[known[i]] = cjson.decode(known[i + 1]).strategy end
+    for i = 1, #known, 2 do own_orders[known[i]] = from_json(known[i + 1]).strategy end
   end
   return own_orders[task]
 end

@@ -18,11 +18,16 @@ local function list_in_json(...)
   return '[' .. table.concat(told, ',') .. ']'
 end
 
+-- What `take` finds; nothing in a record that is damaged.
+local function whole(is_whole, ...)
+  if is_whole then return ... end
+end
+
 -- The place, from 0 on, of the first failure that was filed of the job; nothing if there is none among so many.
 local function first_failure(key, count)
   for first = 0, count - 1, 50 do
     for i, filing in ipairs(call('LRANGE', key, first, math.min(first + 49, count - 1))) do
-      if select(12, take(filing, 13, 1)) then return first + i - 1 end
+      if select(12, whole(pcall(take, filing, 13, 1))) then return first + i - 1 end
     end
   end
 end
@@ -35,8 +40,10 @@ local function history_in_json(member, j)
   local first = first_failure(key, older)
   if first then table.insert(kept, 1, call('LINDEX', key, first)) end
   for i = #kept, 1, -1 do
-    local version = select(6, take(kept[i], 13, 1))
-    if version <= j.version then told[#told + 1] = list_in_json(select(2, take(kept[i], 13, 1))) end
+    local _, at, _, _, _, version, attempt = whole(pcall(take, kept[i], 13, 1))
+    if all_are(is_whole_number, at, version, attempt) and version <= j.version then
+      told[#told + 1] = list_in_json(select(2, take(kept[i], 13, 1)))
+    end
   end
   return '[' .. table.concat(told, ',') .. ']'
 end
@@ -46,8 +53,8 @@ local function steps_in_json(member)
   local found, told = call('HVALS', P .. ':steps:' .. member), {}
   table.sort(found)
   for _, step in ipairs(found) do
-    local _, kind, name = take(step, 2, 13)
-    if kind == 'step' and #told < 100 then told[#told + 1] = json(name) end
+    local _, kind, name = whole(pcall(take, step, 2, 13))
+    if kind == 'step' and is_text(name) and #told < 100 then told[#told + 1] = json(name) end
   end
   return '[' .. table.concat(told, ',') .. ']'
 end
@@ -55,12 +62,15 @@ end
 -- The last lines of its log, the newest first; each the array of a LogLine.
 local function logs_in_json(member)
   local lines, told = call('LRANGE', P .. ':l:' .. member, -10, -1), {}
-  for i = #lines, 1, -1 do told[#told + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
+  for i = #lines, 1, -1 do
+    local _, at, attempt = whole(pcall(take, lines[i], 5, 1))
+    if all_are(is_whole_number, at, attempt) then told[#told + 1] = list_in_json(select(2, take(lines[i], 5, 1))) end
+  end
   return '[' .. table.concat(told, ',') .. ']'
 end
 
 local function snapshot(member, j, o)
-  local _, payload, checksum, options, tags, metadata, _, unique_key = take(call('HGET', BODIES, member), 7)
+  local payload, checksum, options, tags, metadata, _, unique_key = body_of(call('HGET', BODIES, member))
   local fields = {
     'state', json(j.state), 'payload', json(payload), 'checksum', json(checksum), 'options', json(options),
     'tags', json(tags), 'metadata', json(metadata), 'priority', json(j.priority), 'attempt', json(j.attempt),
@@ -78,13 +88,29 @@ local function snapshot(member, j, o)
   return '{' .. table.concat(parts, ',') .. '}'
 end
 
-local function read_letter(packed)
-  local _, id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told, fingerprint, requeues,
-    notes = take(packed, 13, 1)
+-- The status of a letter by where it is found.
+local function status_of(id)
+  for _, status in ipairs({'pending', 'requeued', 'manually_resolved', 'permanently_failed', 'cancelled', 'expired'}) do
+    if call('ZSCORE', named('desk', status), id) then return status end
+  end
+  return 'pending'
+end
+
+-- A letter. What can't be read of one that is damaged is empty, so that it can be closed and removed like any other.
+-- `id` is that of one that is stored; what it is found by tells its status.
+local function read_letter(packed, id)
+  local own_id, job_id, task, queue, reason, entered_at, status, resolved_at, resolved_by, told, fingerprint, requeues,
+    notes = unpack(salvage(packed, 13, 1), 1, 13)
+  local function either(is_right, value, otherwise)
+    return is_right(value) and value or otherwise
+  end
   return {
-    id = id, job_id = job_id, task = task, queue = queue, reason = reason, entered_at = entered_at, status = status,
-    resolved_at = resolved_at, resolved_by = resolved_by, told = told, fingerprint = fingerprint, requeues = requeues,
-    notes = notes,
+    id = id or own_id, job_id = either(is_text, job_id, ''), task = either(is_text, task, ''), queue = either(is_text, queue, ''),
+    reason = either(is_text, reason, ''), entered_at = either(is_whole_number, entered_at, 0),
+    status = (not id or call('ZSCORE', named('desk', either(is_text, status, '')), id)) and status or status_of(id),
+    resolved_at = either(is_whole_number, resolved_at), resolved_by = either(is_text, resolved_by),
+    told = either(is_text, told, ''), fingerprint = either(is_text, fingerprint, ''),
+    requeues = either(is_whole_number, requeues, 0), notes = either(is_text, notes),
   }
 end
 
@@ -158,10 +184,11 @@ local function bury(member, j, salt, o)
   }
   local latest = call('HGET', LATEST, j.id)
   local before = latest and call('HGET', LETTERS, latest)
-  if before then l.requeues = read_letter(before).requeues end
+  if before then l.requeues = read_letter(before, latest).requeues end
   local open = call('HGET', UNRESOLVED, j.id)
-  if open then
-    local old = read_letter(call('HGET', LETTERS, open))
+  local opened = open and call('HGET', LETTERS, open)
+  if opened then
+    local old = read_letter(opened, open)
     l.notes = old.notes
     unshelve(old)
     drop(DEAD, open)
@@ -177,8 +204,9 @@ end
 -- Whoever revives a job has dealt with its letter.
 local function requeue_letter(job_id, now, by)
   local id = call('HGET', UNRESOLVED, job_id)
-  if id then
-    local l = read_letter(call('HGET', LETTERS, id))
+  local packed = id and call('HGET', LETTERS, id)
+  if packed then
+    local l = read_letter(packed, id)
     close_letter(l, 'requeued', now, by, l.requeues)
   end
 end

@@ -1,5 +1,6 @@
 -- Dead letters by their ids, or the newest of each of these jobs.
 -- ARGV: "letters" or "jobs", count, ids
+-- Answers: ids, and what is kept of each
 
 local count, ids = tonumber(ARGV[2]), cmsgpack.unpack(ARGV[3])
 if ARGV[1] == 'jobs' then
@@ -9,4 +10,4 @@ if ARGV[1] == 'jobs' then
   end
   ids, count = known, #known
 end
-return ask_in_parts('HMGET', P .. ':letters', ids, count)
+return {ids, ask_in_parts('HMGET', P .. ':letters', ids, count)}

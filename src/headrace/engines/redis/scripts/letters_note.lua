@@ -5,7 +5,7 @@
 local packed, remark = call('HGET', LETTERS, ARGV[1]), ARGV[2]
 if not packed then return 0 end
 guard()
-local l = read_letter(packed)
+local l = read_letter(packed, ARGV[1])
 unshelve(l)
 l.notes = l.notes and l.notes:sub(1, -2) .. ',' .. remark .. ']' or '[' .. remark .. ']'
 put_letter(l)

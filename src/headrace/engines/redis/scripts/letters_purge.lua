@@ -10,7 +10,7 @@ local ids = call('ZRANGEBYLEX', P .. ':desk:' .. status, '(' .. after, '(' .. la
 local letters = ask_in_parts('HMGET', LETTERS, ids, #ids)
 local removed, reached, prints = 0, #ids, {}
 for i = 1, #ids do
-  local l = letters[i] and read_letter(letters[i])
+  local l = letters[i] and read_letter(letters[i], ids[i])
   if l and (l.resolved_at or l.entered_at) < before then
     remove_letter(l)
     prints[l.fingerprint], removed = true, removed + 1

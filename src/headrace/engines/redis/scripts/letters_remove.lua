@@ -6,7 +6,7 @@ local done, seen, prints = {}, {}, {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[1])) do
   local packed = not seen[id] and call('HGET', LETTERS, id)
   if packed then
-    local l = read_letter(packed)
+    local l = read_letter(packed, id)
     remove_letter(l)
     prints[l.fingerprint], seen[id], done[#done + 1] = true, true, id
   end

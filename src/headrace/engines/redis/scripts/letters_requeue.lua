@@ -21,7 +21,7 @@ local function decide(order)
   local id, most, job = order[1], order[3], order[7]
   local packed = not seen[id] and call('HGET', LETTERS, id)
   if not packed then return tell('', 'missing', 0) end
-  local l = read_letter(packed)
+  local l = read_letter(packed, id)
   if l.status ~= 'pending' then return tell(l.job_id, 'resolved', l.requeues) end
   local member = call('HGET', IDS, l.job_id)
   local j = member and job_of(call('HGET', JOBS, member))
@@ -44,7 +44,7 @@ local function decide(order)
 end
 
 local function change_arguments(member, order)
-  local _, _, _, options, tags, metadata, own, key = take(call('HGET', BODIES, member), 7)
+  local _, _, options, tags, metadata, own, key = body_of(call('HGET', BODIES, member))
   local body = pack(order[5], order[6], options, tags, metadata, own, key)
   deferred[#deferred + 1] = function() call('HSET', BODIES, member, body) end
 end

@@ -7,7 +7,7 @@ if by == '' then by = nil end
 local done, seen = {}, {}
 for _, id in ipairs(cmsgpack.unpack(ARGV[5])) do
   local packed = not seen[id] and call('HGET', LETTERS, id)
-  local l = packed and read_letter(packed)
+  local l = packed and read_letter(packed, id)
   if l and l.status == 'pending' then
     close_letter(l, status, now, by, l.requeues, remark)
     done[#done + 1], seen[id] = id, true

@@ -235,7 +235,8 @@ local groups, alike, latest = {}, {}, nil
 
 local function store_page(page, size, at, only)
   call('XADD', P .. ':events', '*', 'page', page, 'size', size, 'at', at, 'only', only or '')
-  call('INCRBY', P .. ':told', size)
+  -- What counts is damaged if it can't be counted up: it begins anew.
+  if type(redis.pcall('INCRBY', P .. ':told', size)) == 'table' then call('SET', P .. ':told', size) end
 end
 
 local function tell_event(kind, at, queue, task, id, data)
@@ -309,9 +310,38 @@ local function standing(priority, rank)
   return text((100 - priority) * RANKS + math.max(-FURTHEST, math.min(rank, FURTHEST)))
 end
 
+local function is_text(value)
+  return type(value) == 'string'
+end
+
+local function is_whole_number(value)
+  return type(value) == 'number' and value % 1 == 0 and value > -2 ^ 63 and value < 2 ^ 63
+end
+
+-- Whether each of these is there and as it should be, or is absent where it may be.
+local function all_are(is_right, ...)
+  for i = 1, select('#', ...) do
+    if not is_right((select(i, ...))) then return false end
+  end
+  return true
+end
+
+local function none_or_all_are(is_right, ...)
+  for i = 1, select('#', ...) do
+    local value = select(i, ...)
+    if value ~= nil and not is_right(value) then return false end
+  end
+  return true
+end
+
+-- An error if the record is damaged.
 local function read(record)
   local _, state, finished_at, result, result_checksum, reason, version, attempt, progress, started_at, worker, queue,
     lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 22)
+  assert(PLACES[state] and all_are(is_text, queue, lane, id, task)
+    and all_are(is_whole_number, version, attempt, priority, rank, max_attempts, created_at, run_at, crashes, releases)
+    and none_or_all_are(is_text, result, reason, progress, worker)
+    and none_or_all_are(is_whole_number, finished_at, result_checksum, started_at, expires_at))
   return {
     state = state, finished_at = finished_at, result = result, result_checksum = result_checksum, reason = reason,
     version = version, attempt = attempt, progress = progress, started_at = started_at, worker = worker,
@@ -332,6 +362,32 @@ local function written(j)
     j.created_at, j.run_at, j.crashes, j.releases)
 end
 
+-- What a body has: payload, checksum, options, tags, metadata, mark, unique_key. Of one that is damaged, nothing: a
+-- payload that no checksum fits.
+local function body_of(body)
+  local is_whole, _, payload, checksum, options, tags, metadata, mark, unique_key = pcall(take, body, 7)
+  if is_whole and is_text(payload) and all_are(is_whole_number, checksum, mark)
+    and none_or_all_are(is_text, options, tags, metadata, unique_key) then
+    return payload, checksum, options, tags, metadata, mark, unique_key
+  end
+  return '', -1, nil, nil, nil, 0, nil
+end
+
+-- What is stored in JSON, and has fields or items; nothing if it is damaged.
+local function from_json(stored)
+  local is_whole, found = pcall(cjson.decode, stored)
+  return is_whole and type(found) == 'table' and found or {}
+end
+
+-- As many of the first values of a record as can be read, behind `from`.
+local function salvage(record, n, from)
+  for count = n, 1, -1 do
+    local values = {pcall(take, record, count, from)}
+    if values[1] then return {unpack(values, 3, count + 2)} end
+  end
+  return {}
+end
+
 -- The records of these jobs, false for those that are gone.
 local function records_of(members, n)
   return ask_in_parts('HMGET', JOBS, members, n)
@@ -343,7 +399,8 @@ local function gates_of(lane)
   local gates = known_gates[lane]
   if not gates then
     local is_whole, found = pcall(cjson.decode, lane)
-    gates = is_whole and found or {'n:' .. lane}
+    gates = is_whole and type(found) == 'table' and #found > 0 and found or {'n:' .. lane}
+    for i = 1, #gates do gates[i] = tostring(gates[i]) end
     known_gates[lane] = gates
   end
   return gates

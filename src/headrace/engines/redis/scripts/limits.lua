@@ -10,6 +10,19 @@ local function come_back(moment)
   next_start = math.min(next_start or moment, moment)
 end
 
+local function is_rate(value)
+  return type(value) == 'table' and all_are(is_whole_number, value.every, value.burst) and value.every > 0
+    and value.burst > 0
+end
+
+-- Rules as they are stored; those that are damaged are none, lest a queue stand still.
+local function rules_in(stored)
+  local rules = from_json(stored)
+  local is_whole = none_or_all_are(is_rate, rules.rate, rules.key_rate) and none_or_all_are(is_text, rules.strategy)
+    and none_or_all_are(is_whole_number, rules.weight, rules.ageing, rules.concurrency, rules.key_concurrency)
+  return is_whole and rules or {}
+end
+
 local function learn_rules(capabilities, order, told, unknown)
   for _, name in ipairs(capabilities) do has[name] = true end
   for i = 1, #told, 2 do memories[told[i]], remembered[told[i]] = told[i + 1], '' end
@@ -17,12 +30,12 @@ local function learn_rules(capabilities, order, told, unknown)
   local names = call('SMEMBERS', RULED)
   for i, known in ipairs(ask_in_parts('HMGET', QUEUES, names, #names)) do
     local behind = known and known:find(' ', 1, true)
-    if behind then rules_of[names[i]] = cjson.decode(known:sub(behind)) end
+    if behind then rules_of[names[i]] = rules_in(known:sub(behind)) end
   end
   for _, name in ipairs(call('SMEMBERS', LANED)) do has_lanes[name], remembered[name] = true, nil end
   local tasks = call('HGETALL', TASKS)
   for i = 1, #tasks, 2 do
-    local rules = cjson.decode(tasks[i + 1])
+    local rules = rules_in(tasks[i + 1])
     task_rules[tasks[i]], any_task_rules = rules, true
     any_task_limits = any_task_limits or rules.paused or rules.rate or rules.concurrency
   end

@@ -8,7 +8,12 @@ local function for_each_due(key, act)
   local records = records_of(members, #members)
   for i, member in ipairs(members) do
     local j = job_of(records[i])
-    if j then act(member, j) else drop(key, member) end
+    if j then
+      act(member, j)
+    else
+      drop(key, member)
+      if records[i] then spoiled[#spoiled + 1] = member end
+    end
   end
   flush()
 end

@@ -13,7 +13,7 @@ if door then return door end
 -- Whether the job that has this number is the very one that comes.
 local function is_same(member, checksum, created_at)
   local j, body = job_of(call('HGET', JOBS, member)), call('HGET', BODIES, member)
-  return j and body and j.created_at == created_at and select(3, take(body, 2)) == checksum
+  return j and body and j.created_at == created_at and select(2, body_of(body)) == checksum
 end
 
 -- The first id that is taken; and whether all are, by the same jobs: then all of it was stored before, by a call whose

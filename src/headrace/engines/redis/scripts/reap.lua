@@ -3,7 +3,7 @@
 -- ARGV: now, limit, salt, dead (array of worker, numbers of the claims it had begun, negative if they had ended, ...),
 -- how many workers may be lost under a job, or 0 for any number, the time as of which leases are over, then the
 -- reasons for which a dead letter is opened, ...
--- Answers: the jobs (array of Reaped), or nothing if they have to wait
+-- Answers: the jobs (array of Reaped) and the numbers of those that are damaged, or nothing if they have to wait
 
 local now, limit, salt, told = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], cmsgpack.unpack(ARGV[4])
 local max_crashes, as_of = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -25,14 +25,14 @@ local members = call('ZRANGEBYSCORE', LEASES, '-inf', last, 'LIMIT', 0, most)
 if #members > 0 and call('HGET', P .. ':notice', 'kind') == 'arriving' then return false end
 local leases = any_dead and ask_in_parts('ZMSCORE', LEASES, members, #members)
 local records = records_of(members, #members)
-local reaped, reaped_count, messages, failed = {}, 0, {}, {}
+local reaped, reaped_count, messages, failed, spoiled = {}, 0, {}, {}, {}
 
 -- When, in JSON, and under whom the job was lost: as often as it was since it was revived, and now.
 local function evidence(member, j)
   local told, workers = {}, {}
   for _, entry in ipairs(call('LRANGE', P .. ':h:' .. member, 0, -1)) do
-    local _, at, event, _, _, _, _, worker = take(entry, 7, 1)
-    if event == 'expire' then told[#told + 1] = {at, worker or 'unknown'} end
+    local at, event, _, _, _, _, worker = unpack(salvage(entry, 7, 1), 1, 7)
+    if event == 'expire' and at then told[#told + 1] = {at, worker or 'unknown'} end
   end
   told[#told + 1] = {now, j.worker or 'unknown'}
   local crashes = {}
@@ -85,6 +85,7 @@ for i, member in ipairs(members) do
   local begun = j and j.worker and begun_by[j.worker]
   if not j then
     drop(LEASES, member)
+    if records[i] then spoiled[#spoiled + 1] = member end
   elseif begun or not any_dead or tonumber(leases[i]) <= as_of then
     local worker = j.worker
     local seq = tonumber(member)
@@ -101,7 +102,7 @@ for i, member in ipairs(members) do
     reaped[reaped_count] = '\148' .. pack(j.id, j.queue, j.state, worker)
   end
 end
-if reaped_count > 0 then
+if reaped_count > 0 or #spoiled > 0 then
   guard()
   flush()
   if #failed > 0 and any_kin() then follow(failed, now, messages) end
@@ -117,4 +118,4 @@ if any_dead and reaped_count < limit then
     end
   end
 end
-return as_array(reaped, reaped_count)
+return {as_array(reaped, reaped_count), spoiled}

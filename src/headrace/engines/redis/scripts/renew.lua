@@ -10,12 +10,13 @@ local count, ids, versions = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5]), cmsgpa
 local function attend(reported)
   local _, id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running, completed, failed, tasks,
     heartbeat, capabilities = take(reported, 15, 1)
-  local known = call('HGET', P .. ':workers', id)
-  if known and heartbeat == 0 then
-    _, _, host, pid, started_at, _, _, wish, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =
-      take(known, 15, 1)
-  elseif known then
-    _, _, _, _, started_at, _, _, wish = take(known, 15, 1)
+  local was = salvage(call('HGET', P .. ':workers', id) or '', 15, 1)
+  local is_known = #was == 15 -- one that is damaged is as good as none
+  if is_known and heartbeat == 0 then
+    _, host, pid, started_at, _, _, wish, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =
+      unpack(was, 1, 15)
+  elseif is_known then
+    started_at, wish = was[4], was[7]
   end
   call('HSET', P .. ':workers', id, '\159' .. pack(id, host, pid, started_at, seen_at, state, wish, queues,
     concurrency, running, completed, failed, tasks, heartbeat, capabilities))

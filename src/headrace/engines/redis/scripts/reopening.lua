@@ -3,7 +3,7 @@
 -- A finished job is about to be open again: by its key, if it has one, it is found among those.
 local function reopen_key(member, j)
   local body = call('HGET', BODIES, member)
-  local key = body and select(8, take(body, 7))
+  local key = body and select(7, body_of(body))
   if key then
     drop(past(j.state, key), member)
     add(named('unique', key), member, member)

@@ -117,7 +117,8 @@ local function bounds()
     for i = 1, #spans, 2 do
       local hour = tonumber(spans[i])
       local first, last = spans[i + 1]:match('(%d+) (%d+)')
-      first, last = tonumber(first), tonumber(last)
+      first, last = tonumber(first) or 0, tonumber(last) or math.huge -- of one that is damaged nothing is sure
+      hour = hour or from
       if from <= hour and hour <= to then lowest, highest = math.min(lowest, first), math.max(highest, last) end
       if hour <= from then sure_low = math.max(sure_low, last + 1) end
       if hour >= to then sure_high = math.min(sure_high, first - 1) end
@@ -186,7 +187,7 @@ local function candidates(position, is_up, n, leading, low, high)
   local function gather(found, members)
     for _, member in ipairs(members) do
       local seq = tonumber(member)
-      if low <= seq and seq <= high then found[#found + 1] = member end
+      if seq and low <= seq and seq <= high then found[#found + 1] = member end
     end
     return #members > 0
   end
@@ -212,7 +213,7 @@ local function has_text(member, j)
   local body = call('HGET', BODIES, member)
   local texts = {j.id, j.task, j.reason}
   if body then
-    local _, payload, _, _, _, metadata = take(body, 5)
+    local payload, _, _, _, metadata = body_of(body)
     -- A sealed call says nothing: what looks like the text there would be chance.
     if payload:sub(1, 10) == '{"$sealed"' then payload = '' end
     extend(texts, {payload, metadata})

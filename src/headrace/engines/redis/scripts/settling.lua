@@ -38,6 +38,9 @@ local function settle(count, ids, outcomes)
     local is_whole, behind, source, current, held_by, queue, lane, _
     if record then
       is_whole, behind, source, _, _, _, _, current = pcall(take, record, 6)
+      if is_whole then is_whole, _, _, _, _, held_by, queue, lane = pcall(take, record, 6, behind) end
+      is_whole = is_whole and type(queue) == 'string' and type(lane) == 'string'
+      if not is_whole then spoiled[#spoiled + 1] = member end
     end
     if not is_whole or current ~= version or settled[member] or (has_moved and spawned and #spawned > 0) then
       refused[#refused + 1] = i
@@ -49,10 +52,12 @@ local function settle(count, ids, outcomes)
       if nursing and spawned then spawns[#spawns + 1] = {spawned, bonds} end
       finished_at = finished_at or at
       if others > 0 then
-        unusual().settle_waiting(member, record, at, finished_at, result, result_checksum, others)
-        waiting[#waiting + 1], frees_others = member, true
+        if unusual().settle_waiting(member, record, at, finished_at, result, result_checksum, others) then
+          waiting[#waiting + 1], frees_others = member, true
+        else
+          refused[#refused + 1], spoiled[#spoiled + 1] = i, member
+        end
       else
-        _, _, _, _, held_by, queue, lane = take(record, 6, behind)
         keep(member,
           pack('completed', finished_at, result, result_checksum, nil, current + 1) .. record:sub(behind + 1))
         drop(LEASES, member)
@@ -65,13 +70,13 @@ local function settle(count, ids, outcomes)
         end
         add(named('in:completed', queue), text(finished_at), member)
         add(named('state', 'completed'), member, member)
-        add(named('worker', held_by), member, member)
+        if held_by then add(named('worker', held_by), member, member) end
         completed[#completed + 1] = id
         messages.done = true
         if kin and is_kin[i] == 1 then ended[#ended + 1] = {member = member, state = 'completed'} end
       end
     else
-      settled[member], frees_others = true, true
+      frees_others = true
       local j = unusual().settle(member, record, {
         at = at, event = event, state = state, run_at = run_at, refund = refund, result = result,
         result_checksum = result_checksum, reason = reason, max_attempts = most, finished_at = finished_at,
@@ -79,7 +84,12 @@ local function settle(count, ids, outcomes)
         awaits = awaits, awaited_number = awaited_number, fingerprint = fingerprint,
         letter = letter,
       })
-      if FINAL[j.state] then j.member, ended[#ended + 1] = member, j end
+      if not j then
+        refused[#refused + 1], spoiled[#spoiled + 1] = i, member
+      else
+        settled[member] = true
+        if FINAL[j.state] then j.member, ended[#ended + 1] = member, j end
+      end
     end
     is_news = true
   end

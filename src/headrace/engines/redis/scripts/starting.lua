@@ -16,6 +16,16 @@ local function add_many(key, list, n)
   call('ZREM', key, TOO_LONG)
 end
 
+local spoiled = {} -- numbers of jobs whose records are damaged: they are to be set aside
+
+-- The record of a job that begins to run. An error if it is damaged, as far as it is looked at here.
+local function begun(record, first_try, this_run)
+  local behind, _, finished_at, result, result_checksum, reason, version, attempt = take(record, 10)
+  local has_past = finished_at or result or result_checksum or reason
+  return (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
+    .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1)
+end
+
 -- Let these pending jobs run. What is damaged is passed over, and waits no more. Taking them from where they waited is
 -- the caller's; `note`, if given, is told of each that runs. Jobs of one queue go to the same places, so the lists are
 -- made here, without a call for each entry.
@@ -25,18 +35,17 @@ local function start(queue, members, n, lease_until, any_lapse, note)
   local leases, running, count, started_at = {}, {}, 0, text(now)
   local first_try, this_run = pack('running', nil, nil, nil, nil), pack(nil, now, worker)
   for i = 1, n do
-    local member, record = members[i], records[i]
-    local is_whole, behind, _, finished_at, result, result_checksum, reason, version, attempt = pcall(take, record, 10)
+    local member = members[i]
+    local is_whole, record = pcall(begun, records[i], first_try, this_run)
     if is_whole and bodies[i] then
-      local has_past = finished_at or result or result_checksum or reason
-      record = (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
-        .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1)
       kept[kept_count + 1], kept[kept_count + 2] = member, record
       leases[count + 1], leases[count + 2] = lease_until, member
       running[count + 1], running[count + 2] = started_at, member
       kept_count, count, claim_count = kept_count + 2, count + 2, claim_count + 1
       claims[claim_count] = '\220\0\30\172' .. member .. record .. bodies[i]
       if note then note(i) end
+    elseif records[i] then
+      spoiled[#spoiled + 1] = member
     end
   end
   in_parts('ZREM', named('state', 'pending'), members, n)

@@ -32,8 +32,12 @@ end
 
 -- The most urgent level of the queue's lanes, from this one on.
 local function first_level(queue, from)
-  local first = call('ZRANGEBYLEX', P .. ':turns:' .. queue, '[' .. from, '+', 'LIMIT', 0, 1)[1]
-  return first and first:sub(1, 3)
+  local key = P .. ':turns:' .. queue
+  while true do
+    local first = call('ZRANGEBYLEX', key, '[' .. from, '+', 'LIMIT', 0, 1)[1]
+    if not first or first:find('^%d%d%d') then return first and first:sub(1, 3) end
+    call('ZREM', key, first) -- it is damaged
+  end
 end
 
 local AGED = 'aged' -- in the memory, stands for every level

@@ -33,8 +33,10 @@ end
 
 -- Outcomes.
 
+-- The job as it is settled; nothing if its record is damaged.
 local function settle(member, record, o)
-  local j = read(record)
+  local j = job_of(record)
+  if not j then return nil end
   if o.awaits and call('HEXISTS', memory(member), name_of_step('event', o.awaited_number, o.awaits)) == 1 then
     o.state, o.run_at, o.reason = 'pending', now, nil -- what it is to wait for has come meanwhile
   end
@@ -60,20 +62,23 @@ local function settle(member, record, o)
   return j
 end
 
--- The job's own run is over, but it has to wait for others.
+-- The job's own run is over, but it has to wait for others. False if its record is damaged.
 local function settle_waiting(member, record, at, finished_at, result, result_checksum, others)
-  local j = read(record)
+  local j = job_of(record)
+  if not j then return false end
   local detail = string.format('its own run is over; it waits for %d job%s', others, others == 1 and '' or 's')
   file(member, j, at, 'succeed', 'waiting', detail)
   move(member, j, function()
     j.state, j.finished_at, j.result, j.result_checksum = 'waiting', finished_at, result, result_checksum
     j.reason, j.expires_at = nil, nil -- it has started in time, wherever it is carried to
   end)
+  return true
 end
 
 -- A second settle of one claim is stale as well, and is filed with what the first one made of the job.
 local function file_stale(member, record, version, event, error_type, error_message, error_traceback)
-  local j = read(record)
+  local j = job_of(record)
+  if not j then return end
   local detail = string.format('late %s refused: it held version %.0f, the job is at %.0f', event, version, j.version)
   tell_filed(j, now, 'lease lost', j.state, detail)
   local n = #filed

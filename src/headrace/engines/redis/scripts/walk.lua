@@ -55,6 +55,10 @@ local function is_likely(record, body)
   return not filter.text or record:find(filter.text, 1, true) or body and body:find(filter.text, 1, true)
 end
 
+-- Where every job is meant, those are told as well whose records are damaged.
+local is_any = not wanted and not is_startable
+for _, value in pairs(filter) do is_any = is_any and not value end
+
 local found, found_records, first, is_late = {}, {}, 1, false
 while first <= #members and #found < most and not is_late do
   local some = {unpack(members, first, math.min(first + HANDFUL - 1, #members))}
@@ -62,7 +66,7 @@ while first <= #members and #found < most and not is_late do
   local bodies = filter.text and call('HMGET', BODIES, unpack(some)) or {}
   for i, member in ipairs(some) do
     local j = #found < most and is_likely(records[i], bodies[i]) and job_of(records[i])
-    if j and matches(member, j) then
+    if j and matches(member, j) or j == nil and is_any then
       found[#found + 1], found_records[#found + 1] = member, records[i]
       if #found == most then reached = member end
     end

@@ -1,0 +1,53 @@
+"""Finds what is stored and can no longer be read, for `app.admin.check(deep=True)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from headrace.core.damage import read
+from headrace.core.letters import LetterFilter, Remark, Snapshot
+from headrace.core.model import DeadRow, JobOptions, JobRow, NewJob
+from headrace.core.regulation import decode_queue_rules
+from headrace.core.schedule import Timing
+from headrace.core.timetable import ScheduleRow
+from headrace.engines.protocol import Engine
+
+_AT_ONCE = 1000
+_OF_JOB = {
+    "options": msgspec.json.Decoder(JobOptions).decode,
+    "tags": msgspec.json.Decoder(list[str]).decode,
+    "metadata": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
+    "progress": msgspec.json.Decoder(msgspec.Raw).decode,
+    "lane": msgspec.json.Decoder(list[str]).decode,
+}
+_OF_LETTER = {
+    "snapshot": msgspec.json.Decoder(Snapshot).decode,
+    "notes": msgspec.json.Decoder(list[Remark]).decode,
+}
+_OF_SCHEDULE = {"timing": msgspec.json.Decoder(Timing).decode, "call": msgspec.json.Decoder(NewJob).decode}
+
+
+def damage_of(row: JobRow | DeadRow | ScheduleRow) -> Iterator[str]:
+    """The fields of a record that no longer decode."""
+    decoders = _OF_JOB if isinstance(row, JobRow) else _OF_LETTER if isinstance(row, DeadRow) else _OF_SCHEDULE
+    for name, decode in decoders.items():
+        stored = getattr(row, name)
+        if stored and read(decode, stored) is None:
+            yield name
+
+
+def damage_beside_jobs(engine: Engine) -> Iterator[str]:
+    """What else no longer decodes: of dead letters, schedules and the rules of queues."""
+    before: str | None = None
+    while letters := engine.letters.find(LetterFilter(), _AT_ONCE, before):
+        yield from (f"dead letter {letter.id}: {what}" for letter in letters for what in damage_of(letter))
+        before = letters[-1].id
+        if len(letters) < _AT_ONCE:
+            break
+    for schedule in engine.timetable.all():
+        yield from (f"schedule {schedule.id}: {what}" for what in damage_of(schedule))
+    for queue in engine.desk.queues():
+        if queue.rules and read(decode_queue_rules, queue.rules) is None:
+            yield f"queue {queue.name}: rules"
