@@ -55,7 +55,7 @@ def test_without_such_a_worker_a_job_waits_holds_up_nobody_and_says_what_is_miss
         assert picky[0].refresh().state == "pending"
         assert picky[0].why() == (
             "No live worker of queue 'default' has gpu, region:eu, which it needs; "
-            "start one with `headrace worker --needs gpu,region:eu`."
+            "start one with `headrace worker -q default --needs gpu,region:eu`."
         )
         with app.worker(capabilities=["gpu"]):
             assert " has region:eu, which it needs; start one with " in picky[0].why()

@@ -206,6 +206,6 @@ def test_a_store_that_stays_away_is_told_there(
     def away(*_: Any, **__: Any) -> bool:
         raise EngineUnavailable("the store is away")
 
-    monkeypatch.setattr("headrace.runtime.remembering.Remembering.remember", away)
+    monkeypatch.setattr(worker, "remember", away)
     with pytest.raises(JobFailed, match="EngineUnavailable: the store is away"):
         process(app, shop.in_steps, retry=0).enqueue(str(tmp_path)).result(PATIENCE)

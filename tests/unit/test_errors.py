@@ -136,6 +136,7 @@ def test_every_kind_of_thing_has_an_error_of_its_own() -> None:
 _ARGUMENTS: dict[str, Any] = {
     "JobFailed": ("id", "exception", "ValueError", "no", "Traceback"),
     "DeadLetterClosed": ("id", "requeued"),
+    "QueueNotEmpty": ("mail", 2),
     "Snooze": (5.0, "later"),
     "AppClosed": (),
 }

@@ -130,7 +130,8 @@ def test_without_the_client_package_it_is_told_what_to_install() -> None:
         "except Exception as error: print(type(error).__name__, error)\n"
     )
     said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout
-    assert said.startswith("ConfigError url redis://:***@host: install headrace[redis]")
+    assert said.startswith("ConfigError url redis://:***@host: it needs a driver")
+    assert "pip install 'headrace[redis]'" in said
 
 
 def test_headrace_itself_loads_nothing_of_redis() -> None:

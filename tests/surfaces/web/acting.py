@@ -20,7 +20,7 @@ def clock() -> VirtualClock:
 
 @pytest.fixture
 def app(clock: VirtualClock) -> Iterator[Headrace]:
-    with Headrace("memory://", clock=clock) as app:
+    with Headrace("memory://", clock=clock, webhook_networks=("127.0.0.0/8",)) as app:
         yield app
 
 
@@ -34,6 +34,7 @@ def ask(client: Client, path: str, /, **form: Any) -> dict[str, str]:
     answer = client.post(path, data=form)
     assert answer.status_code == 200, answer.text
     asked: dict[str, str] = answer.json()
+    assert asked.pop("confirmed")
     assert asked.keys() == {"ask", "detail", "label"}
     return asked
 
