@@ -140,8 +140,8 @@ class Worker:
                 companion.start()
                 self._companions.append(companion)
             self._pulse.start()
+            self._forget_exit = stop_at_exit(self)  # before the thread, which may be over at once
             self._thread.start()
-            self._forget_exit = stop_at_exit(self)
         except BaseException:
             self._close()
             self.stopped.set()
