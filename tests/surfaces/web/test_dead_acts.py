@@ -16,6 +16,7 @@ from headrace.web.pages import patience
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.acting import app, ask, client, clock, do, refused
 from tests.surfaces.web.client import Client
+from tests.surfaces.web.test_forms import away
 
 __all__ = ["app", "client", "clock"]  # the fixtures
 DAY = 86_400.0
@@ -117,10 +118,31 @@ def test_those_that_were_requeued_too_often_are_foretold(
 ) -> None:
     often, fresh = used_up(app, clock, died(1)), died(2)
     detail = ask(client, "/dead/requeue", query="queue=orders")["detail"]
-    assert "requeued too often and will count as failed for good" in detail
-    assert do(client, "/dead/requeue", query="queue=orders") == "1 job to run again."
+    assert "Requeued too often, and failed for good: 1 dead letter." in detail
+    told = do(client, "/dead/requeue", query="queue=orders")
+    assert told == "1 job to run again. Requeued too often, and failed for good: 1 dead letter."
     assert status_of(app, often, fresh) == ["permanently_failed", "requeued"]
     assert state_of(app, often) is State.FAILED
+
+
+def test_of_picked_ones_it_is_told_which_are_given_up(
+    app: Headrace, client: Client, died: Dying, clock: VirtualClock
+) -> None:
+    often = used_up(app, clock, died(1))
+    told = do(client, "/dead/requeue", id=[often])
+    assert told == "0 jobs to run again. Requeued too often, and failed for good: 1 dead letter."
+
+
+def test_picked_ones_have_no_pace(app: Headrace, client: Client, died: Dying) -> None:
+    letter = died()
+    assert "A pace holds for all that match" in refused(client, "/dead/requeue", id=[letter], rate="1/min")
+    assert status_of(app, letter) == ["pending"]
+
+
+def test_a_store_that_is_away_is_not_told_as_done(client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
+    letter = died()
+    monkeypatch.setattr("headrace.app.dead.Dead.requeue", away)
+    assert "no route to the server" in refused(client, "/dead/requeue", 503, id=[letter])
 
 
 @pytest.mark.parametrize("act", ["requeue", "resolve"])

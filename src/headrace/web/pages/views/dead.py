@@ -10,7 +10,7 @@ from starlette.datastructures import QueryParams
 
 from headrace.app.dead_records import DeadGroup
 from headrace.core.letters import RESOLUTIONS, STATUSES
-from headrace.errors import HeadraceError, InvalidJob
+from headrace.errors import DeadLetterClosed, DeadLetterNotFound, HeadraceError, InvalidJob
 from headrace.web.pages import wording
 from headrace.web.pages.patience import patiently
 from headrace.web.pages.view import Action, Done, Question, View
@@ -79,11 +79,15 @@ def pending(visit: Visit) -> int:
 def _meant(visit: Visit) -> tuple[list[str], dict[str, Any], str]:
     """Those picked, or the filters of the list; and these in words."""
     if ids := visit.form.getlist("id"):
+        if visit.said("rate"):
+            raise InvalidJob("A pace holds for all that match: filter the list, and pick none.")
         return ids, {}, "picked"
     filters = which(QueryParams(visit.said("query") or ""), visit)
     if not filters:
         raise InvalidJob("Say which dead letters are meant: pick some, or filter the list first.")
-    words = ", ".join(f"{name} {value}" for name, value in filters.items())
+    words = ", ".join(
+        f"{name} {wording.stamp(value) if isinstance(value, datetime) else value}" for name, value in filters.items()
+    )
     return [], {"until": _asked_at(visit), **filters}, words
 
 
@@ -104,7 +108,7 @@ def _ask_requeue(visit: Visit) -> Question:
         many, given_up = would.requeued, would.permanently_failed
     if not many and not given_up:
         raise InvalidJob("None of these dead letters is pending.")
-    often = f" {wording.exact(given_up)} were requeued too often and will count as failed for good." if given_up else ""
+    often = f" {_given_up(given_up)}" if given_up else ""
     pace = f" They start at {visit.said('rate')}." if visit.said("rate") else ""
     return Question(
         f"Requeue {_jobs(many)}?",
@@ -118,20 +122,27 @@ def _requeue(visit: Visit) -> Done:
     ids, filters, words = _meant(visit)
     by, note = visit.visitor.name, visit.said("note")
     if ids:
-        back, skipped = 0, 0
+        results, skipped = [], 0
         for letter_id in ids:
             try:
-                back += visit.app.dead.requeue(letter_id, by=by, note=note).requeued
-            except HeadraceError:  # somebody was quicker, or its job is not failed any more
+                results.append(visit.app.dead.requeue(letter_id, by=by, note=note))
+            except (DeadLetterClosed, DeadLetterNotFound, InvalidJob):  # somebody was quicker, or its job is open again
                 skipped += 1
+        back = sum(result.requeued for result in results)
         left = f"; {skipped} had been dealt with already" if skipped else ""
-        return Done(f"{_jobs(back)} to run again{left}.", target=", ".join(ids))
+        often = f" {_given_up(len(results) - back)}" if back < len(results) else ""
+        return Done(f"{_jobs(back)} to run again{left}.{often}", target=", ".join(ids))
     done = patiently(
         lambda: visit.app.dead.requeue_where(rate=visit.said("rate"), by=by, note=note, limit=None, **filters)
     )
     if done is None:
         return Done("They are being requeued; this goes on in the background.", target=words)
-    return Done(f"{_jobs(done.requeued)} to run again.", target=words)
+    often = f" {_given_up(done.permanently_failed)}" if done.permanently_failed else ""
+    return Done(f"{_jobs(done.requeued)} to run again.{often}", target=words)
+
+
+def _given_up(many: int) -> str:
+    return f"Requeued too often, and failed for good: {_letters(many)}."
 
 
 def _ask_resolve(visit: Visit) -> Question:
