@@ -264,7 +264,8 @@ def test_jobs_that_stay_too_long_are_dealt_with_as_their_terms_say(
     assert asked["ask"] == "Do with 2 jobs what their terms say?"
     assert set(asked["detail"].rstrip(".").split("; ")) == {"1 go to the dead letters", "1 stay, for you to look at"}
     assert stale.refresh().state is State.PENDING
-    do(client, "/lifecycle/stale")
+    told = do(client, "/lifecycle/stale")
+    assert told == "1 job ended by the terms. 1 job noted for review, and left alone."
     assert (stale.refresh().state, reviewed.refresh().state) == (State.FAILED, State.PENDING)
     assert [letter.job_id for letter in app.dead.list()] == [stale.id]
 

@@ -71,8 +71,10 @@ def _deal(visit: Visit) -> Done:
     found = patiently(lambda: visit.app.lifecycle.detect_stale(dry_run=False, limit=_MOST))
     if found is None:
         return Done("They are being dealt with; this goes on in the background.", target="stale jobs")
-    done = sum(one.applied for one in found)
-    return Done(f"{_jobs(done)} ended as their terms say.", target="stale jobs")
+    ended = sum(one.applied and one.action != "review" for one in found)
+    noted = sum(one.applied and one.action == "review" for one in found)
+    left = f" {_jobs(noted)} noted for review, and left alone." if noted else ""
+    return Done(f"{_jobs(ended)} ended by the terms.{left}", target="stale jobs")
 
 
 def _ask_archive(visit: Visit) -> Question:
