@@ -46,7 +46,7 @@ TASK = "headrace.webhook"
 QUEUE = "headrace.webhooks"  # of their own: a backlog of jobs does not hold messages up
 _KIND = "webhooks"
 _SEAT = "headrace.webhooks"
-_LOOK_EVERY = 2.0
+_LOOK_EVERY = 10.0  # seconds; a webhook that somebody else made gets its events from its creation on
 _TIMEOUT = 15.0
 _GONE = 410
 _CHANGEABLE = ("url", "types", "queue", "task")
@@ -108,6 +108,7 @@ class Webhooks:
         shelf = self._hub.engine.shelf
         shelf.put([Paper(PLACES, _SEAT, 0, msgspec.json.encode(Place(since)).decode())])  # unless it has one
         shelf.put([Paper(_KIND, hook_id, 0, _text(hook))])
+        self._looked_at = float("-inf")
         return _shown(hook, clear)
 
     def list(self) -> builtins.list[Webhook]:
@@ -245,6 +246,7 @@ class Webhooks:
             paper, hook = self._read(webhook_id)
             changed = structs.replace(hook, **change(hook))
             if self._hub.engine.shelf.put([structs.replace(paper, value=_text(changed))]):
+                self._looked_at = float("-inf")
                 return _shown(changed)
 
 
