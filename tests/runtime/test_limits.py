@@ -126,7 +126,7 @@ def test_a_rule_takes_effect_in_running_workers_within_a_second(app: Headrace, s
     late = [time for time in starts(app) if time > given + A_SECOND]
     assert late == []
     assert app.jobs.count(state="pending") > 0
-    assert jobs[-1].why().startswith("It waits its turn: queue 'default' starts 1/h; ")
+    assert jobs[-1].why().startswith("It waits its turn: queue 'default' starts 1/h, the next one in ")
     app.queue("default").configure(concurrency=2, rate=None)
     eventually(lambda: completed(app) >= 100, "some more under another rule")
     app.queue("default").configure(concurrency=None)

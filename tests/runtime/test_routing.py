@@ -83,7 +83,7 @@ def test_the_slots_of_workers_that_lack_something_do_not_count(app: Headrace) ->
     with app.worker(concurrency=4), app.worker(capabilities=["gpu"], concurrency=1, heartbeat=0.05):
         running, waiting = hold.enqueue(), hold.enqueue()
         gate.wait_until_reached()
-        told = "All 1 slots of queue 'default' are busy; 1 jobs are pending there."
+        told = "All 1 slots of queue 'default' are busy; 1 job is pending there."
         eventually(lambda: waiting.why() == told, "the sentence")
         gate.open()
         assert [job.wait(PATIENCE) for job in (running, waiting)] == ["completed"] * 2

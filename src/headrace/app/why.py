@@ -9,9 +9,9 @@ from headrace.core.clock import to_datetime
 from headrace.core.damage import items_of
 from headrace.core.kinship import PARENT_FAILED
 from headrace.core.known_tasks import knows
-from headrace.core.limits import Gate, gates_of, is_equipped, needs_of
+from headrace.core.limits import Gate, allows, gates_of, is_equipped, needs_of, opens_at
 from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
-from headrace.core.regulation import QueueRules, Strategy, TaskRules, queue_rules
+from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules, queue_rules
 from headrace.core.rules import rate_in_words
 from headrace.core.staleness import Finding
 from headrace.core.states import FINAL, State
@@ -123,15 +123,15 @@ def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
     if (shut := _shut(row, gates, of_queue, of_task, desk, now)) is not None:
         return shut
     busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
-    pending = desk.count(Filter(states=(State.PENDING,), queue=row.queue))
+    waiting = desk.count(Filter(states=(State.PENDING,), queue=row.queue))
+    pending = "1 job is pending" if waiting == 1 else f"{waiting} jobs are pending"
     behind = _behind_fresh(row, of_task.strategy or of_queue.strategy)
     if busy >= slots:
-        return f"All {slots} slots of queue {row.queue!r} are busy; {pending} jobs are pending there.{behind}"
+        return f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}"
     if rates := _rates(row, gates, of_queue, of_task):
-        return f"It waits its turn: {rates}; {pending} jobs are pending in queue {row.queue!r}."
-    return (
-        f"It is next in line: {pending} jobs are pending in queue {row.queue!r}, {slots - busy} slots are free.{behind}"
-    )
+        opens = _opens(row.queue, of_queue.rate, desk, now)
+        return f"It waits its turn: {rates}{opens}; {pending} in queue {row.queue!r}."
+    return f"It is next in line: {pending} in queue {row.queue!r}, {slots - busy} slots are free.{behind}"
 
 
 def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
@@ -209,6 +209,14 @@ def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRu
     rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
     rates |= {f"rate key {gate.name!r}": of_queue.key_rate for gate in gates if gate.kind == "rate"}
     return " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
+
+
+def _opens(queue: str, rate: Rate | None, desk: Desk, now: int) -> str:
+    """When the rate of the queue lets the next job start, if none may start now."""
+    full_at = 0 if rate is None else desk.rested_at({queue: rate}).get(queue, 0)
+    if rate is None or allows(rate, full_at, 1000 * now):
+        return ""
+    return f", the next one in {_span(opens_at(rate, full_at) // 1000 - now)}"
 
 
 def _capabilities(worker: WorkerRow) -> list[str]:
