@@ -49,18 +49,38 @@ def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     return now
 
 
+class Jobs:
+    """As many as a test says; each look finds another one, if they are to be many."""
+
+    def __init__(self, *, many: bool = False) -> None:
+        self.many = many
+        self.running = False
+        self.count = 0
+
+    @property
+    def began(self) -> int:
+        self.count += self.many
+        return self.count
+
+    @began.setter
+    def began(self, value: int) -> None:
+        self.count = value
+
+    def has_jobs(self) -> bool:
+        return self.running
+
+
 CHORE: Any = SimpleNamespace(do=lambda: 1.0)
 
 
 def test_the_worker_that_started_first_does_them_as_usual_and_others_seldom(now: Now) -> None:
     store: Any = Store()
-    jobs = iter(range(1000))
     store.workers = [
         worker_row("gone", started_at=NOW - 9000, seen_at=NOW - 3_600_000),
         worker_row("first", started_at=NOW - 5000, seen_at=NOW),
         worker_row("second", started_at=NOW - 4000, seen_at=NOW),
     ]
-    first, second = (ChorePace(store, name, lambda: next(jobs)) for name in ("first", "second"))
+    first, second = (ChorePace(store, name, Jobs(many=True)) for name in ("first", "second"))
     now.seconds = 61.0
     assert (first(CHORE), second(CHORE)) == (1.0, 10.0)
     store.workers = store.workers[2:]
@@ -72,22 +92,25 @@ def test_the_worker_that_started_first_does_them_as_usual_and_others_seldom(now:
 
 def test_an_idle_worker_does_them_less_often_until_it_has_a_job(now: Now) -> None:
     store: Any = Store()
-    jobs = 0
-    pace = ChorePace(store, "w1", lambda: jobs)
+    jobs = Jobs()
+    pace = ChorePace(store, "w1", jobs)
     assert pace(CHORE) == 1.0
     now.seconds = 61.0
     assert pace(CHORE) == 8.0
-    jobs += 1
+    jobs.count += 1
     assert pace(CHORE) == 1.0
     now.seconds = 120.0
     assert pace(CHORE) == 1.0
+    jobs.running = True
+    assert pace(CHORE) == 1.0
+    now.seconds = 300.0
+    assert pace(CHORE) == 1.0, "a job that runs for long is activity as well"
 
 
 def test_what_a_worker_tells_of_itself_nobody_else_does(now: Now) -> None:
     store: Any = Store()
     store.workers = [worker_row("first", started_at=1, seen_at=NOW)]
-    jobs = 0
-    pace, own = ChorePace(store, "second", lambda: jobs), TellingVitals(store)
+    pace, own = ChorePace(store, "second", Jobs()), TellingVitals(store)
     assert pace(own) == 1.0
     now.seconds = 61.0
     assert pace(own) == 3.0, "and so often that it is not taken for silent"
@@ -96,8 +119,7 @@ def test_what_a_worker_tells_of_itself_nobody_else_does(now: Now) -> None:
 def test_while_the_store_is_away_chores_are_tried_as_usual(now: Now) -> None:
     store: Any = Store()
     store.is_away = True
-    jobs = iter(range(1000))
-    pace = ChorePace(store, "w1", lambda: next(jobs))
+    pace = ChorePace(store, "w1", Jobs(many=True))
     now.seconds = 61.0
     assert pace(CHORE) == 1.0
 
@@ -116,12 +138,23 @@ def test_a_keeper_goes_by_a_pace_that_changes_while_it_sleeps(monkeypatch: pytes
                 factor = 1.0
             return self.is_set()
 
-    def do() -> float:
-        done.append(clock.seconds)
-        return 10.0
+    class Noting:
+        def do(self) -> float:
+            done.append(clock.seconds)
+            return 10.0
 
     monkeypatch.setattr("headrace.runtime.keeper.time", clock)
-    keeper = Keeper([SimpleNamespace(do=do)], pace=lambda chore: factor)
+    keeper = Keeper([Noting()], pace=lambda chore: factor)
     keeper._stopping = Stopping()  # type: ignore[assignment]
     keeper._keep()
     assert done[1] < 30.0, "not after sixty seconds, as it was when it fell asleep"
+
+
+def test_a_chore_that_failed_is_tried_again_in_its_time_whatever_the_pace() -> None:
+    class Failing:
+        def do(self) -> float:
+            raise ValueError("a defect")
+
+    failing = Failing()
+    keeper = Keeper([failing], pace=lambda chore: 100.0)
+    assert keeper._due_at((0.0, keeper._guarded(failing), failing)) == 1.0

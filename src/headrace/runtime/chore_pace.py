@@ -7,7 +7,7 @@ of its jobs run, even that one does them less often: where nothing happens there
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from typing import Protocol
 
 from headrace.engines.protocol import Engine
 from headrace.errors import HeadraceError
@@ -19,14 +19,22 @@ _IDLE, _OTHERS, _OWN = 8.0, 10.0, 3.0
 _LOOK_EVERY = 60.0
 
 
-class ChorePace:
-    """By how much the pauses between the chores of one worker are longer than usual. `activity` counts its jobs."""
+class Activity(Protocol):
+    """What tells whether a worker has jobs: those it has begun so far, and whether any are there now."""
 
-    def __init__(self, engine: Engine, worker: str, activity: Callable[[], int]) -> None:
+    began: int
+
+    def has_jobs(self) -> bool: ...
+
+
+class ChorePace:
+    """By how much the pauses between the chores of one worker are longer than usual."""
+
+    def __init__(self, engine: Engine, worker: str, crew: Activity) -> None:
         self._engine = engine
         self._worker = worker
-        self._activity = activity
-        self._seen = activity()
+        self._crew = crew
+        self._seen = crew.began
         self._active_at = self._looked_at = time.monotonic()
         self._is_first = True
 
@@ -37,9 +45,8 @@ class ChorePace:
         return (_IDLE if is_idle else 1.0) * (1.0 if self._comes_first() else _OTHERS)
 
     def _is_idle(self) -> bool:
-        seen = self._activity()
-        if seen != self._seen:
-            self._seen, self._active_at = seen, time.monotonic()
+        if self._crew.began != self._seen or self._crew.has_jobs():
+            self._seen, self._active_at = self._crew.began, time.monotonic()
         return time.monotonic() - self._active_at >= _IDLE_AFTER
 
     def _comes_first(self) -> bool:

@@ -91,7 +91,9 @@ class Keeper:
 
     def _due_at(self, wanted: tuple[float, float, Chore]) -> float:
         done_at, pause, chore = wanted
-        return done_at + pause * self._pace(chore) if pause else done_at
+        if not pause or chore in self._failing:
+            return done_at + pause
+        return done_at + pause * self._pace(chore)
 
     def _rest_after(self, chore: Chore, pause: float, began: float) -> float:
         """How many times as long as a piece took to rest after it."""

@@ -122,7 +122,7 @@ class Worker:
         )
         # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
         chores = () if is_drain else chores_of(self._engine, self._settings, self._archive, planner.removing)
-        keeper = Keeper(chores, self._crew.has_jobs, ChorePace(self._engine, self.id, lambda: self._crew.began))
+        keeper = Keeper(chores, self._crew.has_jobs, ChorePace(self._engine, self.id, self._crew))
         timekeepers = [] if is_drain else [Timekeeper(self._engine, self._declare)]
         self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
         listeners = [] if self._listener is None else [self._listener(self.id)]
