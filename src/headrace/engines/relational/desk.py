@@ -32,7 +32,7 @@ _rows = Rows(JobRow)
 _endings = Rows(Ending)
 _heads = Rows(Head)
 _depths, _filings, _lines, _steps = Rows(Depth), Rows(Filing), Rows(LogLine), Rows(Step)
-_queues, _workers = Rows(QueueRow), Rows(WorkerRow)
+_queues, _workers, _bonds = Rows(QueueRow), Rows(WorkerRow), Rows(Bond)
 _names = msgspec.json.Decoder(list[str])
 _numbers = msgspec.json.Decoder(list[int])
 
@@ -131,7 +131,7 @@ class SqlDesk:
     # -- flows
 
     def bonds(self, ids: Sequence[str]) -> list[Bond]:
-        return msgspec.json.decode(self._ask("bonds", ids=as_json(ids)), type=list[Bond])
+        return _bonds.decode(self._ask("bonds", ids=as_json(ids)))
 
     def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowTally]:
         told = self._ask("flows", limit=limit, before=before, ids=as_json(ids))

@@ -7,18 +7,20 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from headrace.core.damage import read_or
+from headrace.core.damage import DAMAGE, read_or
 from headrace.core.lifecycle import Kind, Terms, TermsRow
 from headrace.core.staleness import Aged, AgedPage, Judgment, Watch
 from headrace.core.states import State
 from headrace.engines.relational.judging import judge
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.salvage import made_of, whole_values
 from headrace.engines.sql import as_json
 
 _said = msgspec.json.Decoder(list[tuple[str, str, str, str]])
 _terms = msgspec.json.Decoder(Terms)
 _Column = list[str] | None  # None if there are no jobs
 _Moments = list[int] | None
+_columns = msgspec.json.Decoder(list[list[Any] | None])
 _aged = msgspec.json.Decoder(
     tuple[_Column, _Column, _Column, list[State] | None, _Moments, _Moments, _Moments, list[bool] | None]
 )
@@ -79,8 +81,7 @@ class SqlUpkeep:
     def aged(self, watch: Watch, limit: int, cursor: str | None = None) -> AgedPage:
         def look(ledger: Ledger) -> AgedPage:
             seqs, reached = _walk(ledger, watch, limit, msgspec.json.decode(cursor) if cursor else [0])
-            columns = _aged.decode(ledger.ask("aged", seqs=as_json(seqs))) if seqs else ()
-            found = [Aged(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
+            found = _aged_in(ledger.ask("aged", seqs=as_json(seqs))) if seqs else []
             return AgedPage(found, None if reached is None else as_json(reached))
 
         return self._office.read(look)
@@ -93,6 +94,16 @@ class SqlUpkeep:
         for topic in {*effects.topics(), *(("orders",) if effects.done else ())}:
             self._office.ring(topic)
         return done
+
+
+def _aged_in(told: str) -> list[Aged]:
+    """The jobs of these columns; of one that is damaged, what can be read."""
+    try:
+        columns = _aged.decode(told)
+    except DAMAGE:
+        rows = zip(*(column or () for column in _columns.decode(told)), strict=True)
+        return [made_of(Aged, whole_values(Aged, row)) for row in rows]
+    return [Aged(*fields) for fields in zip(*(column or () for column in columns), strict=True)]
 
 
 def _row(kind: str, name: str, *said: str) -> TermsRow:
