@@ -32,7 +32,6 @@ def _app(url: str) -> Headrace:
     return app
 
 
-@pytest.mark.every_engine
 @pytest.mark.parametrize("jobs", [2_000, pytest.param(20_000, marks=pytest.mark.slow)])
 def test_a_storm_of_kills_loses_nothing_and_doubles_nothing(
     fleet: SimpleNamespace, url: str, chance: random.Random, jobs: int

@@ -56,6 +56,7 @@ def test_a_full_disk_refuses_jobs_and_loses_none(url: str) -> None:
             assert [job.result(PATIENCE) for job in stored] == [1000] * len(stored)
 
 
+@pytest.mark.slow
 def test_every_prefix_of_the_log_opens_to_a_consistent_queue(tmp_path: Path) -> None:
     path = tmp_path / "jobs.db"
     with Headrace(f"sqlite:///{path}") as app:

@@ -260,7 +260,6 @@ def chance() -> random.Random:
     return random.Random(int(os.environ.get("HEADRACE_TEST_SEED") or 1))
 
 
-@pytest.mark.every_engine
 def test_a_damaged_job_costs_no_other_job_and_no_page(engine_name: str, folder: Path, chance: random.Random) -> None:
     what, found = attempt(engine_name, folder, chance, _USUAL[engine_name])
     assert not found, "\n".join([what, *found])
