@@ -58,7 +58,7 @@ def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
     first = version = _first_version(row, filings)
     state: State | None = None
     attempt = 0
-    for filing in filings:
+    for filing in _whole(filings):
         entry = _filed(filing)
         if entry.event in _MOVES_NOTHING:  # so it tells nothing of what came before
             notes.append(entry)
@@ -167,7 +167,15 @@ def _filed(filing: Filing) -> Entry:
 
 def last_words(filings: Sequence[Filing]) -> list[Entry]:
     """What was filed, one by one, of a job whose row is gone: what a row would tell in between is lost."""
-    return [_filed(filing) for filing in filings]
+    return [_filed(filing) for filing in _whole(filings)]
+
+
+_EVENTS, _STATES = frozenset(Event), frozenset(State)
+
+
+def _whole(filings: Sequence[Filing]) -> list[Filing]:
+    """Those that can be told: one that is damaged names no event or state there is."""
+    return [one for one in filings if one.event in _EVENTS and one.source in _STATES and one.target in _STATES]
 
 
 def _error_line(filing: Filing) -> str | None:
