@@ -25,7 +25,7 @@ REQUEUABLE = frozenset({State.FAILED, State.CANCELLED})
 # Why a job fails for good, which a switch of the settings may name.
 REASONS = (
     *("attempts_used_up", "permanent_error", "worker_lost", "crash_loop", "staleness_timeout"),
-    *("corrupt_payload", "corrupt_options", "broken_backoff", "unstorable_outcome"),
+    *("corrupt_payload", "corrupt_options", "corrupt_record", "broken_backoff", "unstorable_outcome", "worker_error"),
     *("parent_result_missing", "parent_result_unfit"),
 )
 MAX_REQUEUES = 3
