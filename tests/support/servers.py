@@ -186,6 +186,7 @@ class RedisServer:
         conf.write_text(
             f"bind 127.0.0.1\nport {self.port}\nrequirepass {self._password}\ndir {self._daemon.folder}\n"
             'appendonly yes\nappendfsync everysec\nsave ""\nmaxmemory-policy noeviction\n'
+            "lua-time-limit 60000\n"  # on a busy machine a script of thousands of jobs takes seconds
         )
         with redis.Redis.from_url(self.url) as client:
             self._daemon.run([_redis_program(), conf], lambda: _answers(client))
