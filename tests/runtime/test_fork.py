@@ -121,7 +121,7 @@ def test_a_child_can_wait_although_its_parent_waits_as_well(stored: Headrace) ->
 
 
 def test_a_child_does_not_stop_its_parents_worker_nor_hang_on_it(stored: Headrace) -> None:
-    with doorbells(stored, "work", "orders", "times") as all_wait:
+    with doorbells(stored, "work", "orders", "times", "events") as all_wait:
         worker = stored.worker().start()
         all_wait()
 

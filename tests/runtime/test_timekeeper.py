@@ -270,7 +270,7 @@ def test_an_idle_timekeeper_hardly_looks(app: Headrace, monkeypatch: pytest.Monk
     keeper.start()
     assert asleep.wait(PATIENCE)
     keeper.stop()
-    assert (len(looks), pillow.asked) == (1, [30.0])
+    assert (len(looks), pillow.asked) == (1, [60.0])
 
 
 def test_a_keeper_who_came_too_late_hangs_back_and_one_who_fired_does_not(

@@ -113,7 +113,7 @@ def test_what_a_worker_tells_of_itself_nobody_else_does(now: Now) -> None:
     pace, own = ChorePace(store, "second", Jobs()), TellingVitals(store)
     assert pace(own) == 1.0
     now.seconds = 61.0
-    assert pace(own) == 3.0, "and so often that it is not taken for silent"
+    assert pace(own) == 5.0, "and so often that it is not taken for silent"
 
 
 def test_while_the_store_is_away_chores_are_tried_as_usual(now: Now) -> None:

@@ -108,7 +108,7 @@ class Webhooks:
         shelf = self._hub.engine.shelf
         shelf.put([Paper(PLACES, _SEAT, 0, msgspec.json.encode(Place(since)).decode())])  # unless it has one
         shelf.put([Paper(_KIND, hook_id, 0, _text(hook))])
-        self._looked_at = float("-inf")
+        self._call_listeners()
         return _shown(hook, clear)
 
     def list(self) -> builtins.list[Webhook]:
@@ -246,8 +246,12 @@ class Webhooks:
             paper, hook = self._read(webhook_id)
             changed = structs.replace(hook, **change(hook))
             if self._hub.engine.shelf.put([structs.replace(paper, value=_text(changed))]):
-                self._looked_at = float("-inf")
+                self._call_listeners()
                 return _shown(changed)
+
+    def _call_listeners(self) -> None:
+        self._looked_at = float("-inf")
+        self._hub.engine.ring("events")
 
 
 def _wanted(types: str | Iterable[str], queue: str | None, task: str | None) -> Interest:

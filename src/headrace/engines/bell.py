@@ -144,11 +144,14 @@ class Belfry:
         self._senders: dict[int, socket.socket] = {}  # by process: a fork has those of its parent
         self._seen: tuple[int, list[str]] | None = None
 
-    def listen(self, topic: str, changed: Callable[[], bool]) -> Bell:
+    def listen(
+        self, topic: str, changed: Callable[[], bool], changed_unheard: Callable[[], bool] | None = None
+    ) -> Bell:
+        """A listener. `changed_unheard` is asked instead where it hears rings: it need not tell of what has rung."""
         if self._sockets:
             name = f"{topic}-{os.getpid()}-{next(_numbers)}{_SUFFIX}"
             try:
-                return SocketBell(lambda: self._place(name), changed)
+                return SocketBell(lambda: self._place(name), changed_unheard or changed)
             except OSError:
                 self._sockets = False  # a path too long, or a filesystem without sockets
         return PollBell(changed)

@@ -206,8 +206,8 @@ class Engine(HotEngine, View, Protocol):
         ...
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
-        """A bell for "work" (jobs may be claimable), "done" (jobs finished), "orders" (a worker is addressed) or
-        "times" (a schedule changed).
+        """A bell for "work" (jobs may be claimable), "done" (jobs finished), "orders" (a worker is addressed), "times"
+        (a schedule changed) or "events" (something was told, whatever it is).
 
         Who names queues need not be rung for the work of others.
         """

@@ -22,6 +22,7 @@ from weakref import WeakSet
 
 log = logging.getLogger("headrace.bell")
 
+EVENTS = "events"  # the topic of those who want to hear of everything: whatever rings has told something
 _AGAIN_FIRST, _AGAIN_LONGEST = 0.1, 5.0
 _LOOK_AROUND = 10.0
 
@@ -47,7 +48,7 @@ class TowerBell:
         self._next_look = time.monotonic() + (poll or 0.0)
         self._event = threading.Event()
         self._concerns = frozenset(f"{topic}:{queue}" for queue in queues) | {topic}
-        self._all_of = None if queues else f"{topic}:"
+        self._all_of = None if queues else "" if topic == EVENTS else f"{topic}:"
 
     def concerned_by(self, message: str) -> bool:
         return message in self._concerns or (self._all_of is not None and message.startswith(self._all_of))

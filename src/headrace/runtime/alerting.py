@@ -24,7 +24,7 @@ from headrace.core.shelf import Paper
 from headrace.core.words import why
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.alert_desk import TURN, AlertDesk, Health, decoded
+from headrace.runtime.alert_desk import RULE, TURN, AlertDesk, Health, decoded
 from headrace.runtime.courier import Courier
 from headrace.runtime.readings import StoreReadings
 
@@ -34,7 +34,9 @@ _TRIM_EVERY = 3_600_000
 _AT_ONCE = 50  # alerts of one piece
 _FROZEN = 60_000  # milliseconds between two pieces of a round: this process was stopped, or its machine asleep
 _SOON = 1.0  # seconds until what is on the way is asked for
+_QUIET_FOR = 600_000  # milliseconds without a round, as long as nothing is told in an empty store without alerts
 _Known = dict[str, tuple[Paper, Alert]]
+_State = tuple[str, list[tuple[str, int]]]  # the newest event, and the rules with their versions
 
 
 class Round(Struct):
@@ -45,6 +47,7 @@ class Round(Struct):
     now: int
     steps: list[Step] = []
     silences: list[Silence] = []
+    is_calm: bool = True  # no alert is open
 
     def finish(self) -> list[Step]:
         """Walk without a rest; what happened."""
@@ -59,6 +62,7 @@ class Round(Struct):
         health = self.desk.health()
         known: dict[str, _Known] = {}
         for paper, alert in self.desk.alerts():
+            self.is_calm &= not alert.is_open
             known.setdefault(alert.rule, {})[paper.key] = (paper, alert)
         for rule in rules.values():
             if rule.enabled:
@@ -114,6 +118,7 @@ class Round(Struct):
         self._keep(paper, done)
 
     def _keep(self, paper: Paper | None, done: Step) -> None:
+        self.is_calm &= done.alert is None or not done.alert.is_open
         if self.desk.keep(paper, done) and done.deed is not None:
             self.steps.append(done)
 
@@ -166,6 +171,7 @@ class Alerting:
         self._pieces: Iterator[None] | None = None
         self._gone_on_at = 0
         self._is_first = True
+        self._calm: tuple[int, _State] | None = None  # since when, and how it was then
 
     def do(self) -> float:
         if self._is_first:  # not all workers of a deploy at the same moment
@@ -176,18 +182,38 @@ class Alerting:
             self._pieces = None  # what was read before is past, and would raise or end alerts by figures of then
         self._gone_on_at = now
         if self._pieces is None:
+            if self._is_quiet(now):
+                return self._every
             if (pause := self._take_turn(now)) is not None:
                 return self._rest(pause)
-            self._pieces = Round(self._desk, self._readings(), now).walk()
+            self._begun_in = self._state()
+            self._round = Round(self._desk, self._readings(), now)
+            self._pieces = self._round.walk()
         try:
             next(self._pieces)
             return 0.0
         except StopIteration:
             self._pieces = None
-            return self._rest(self._every)
+            pause = self._rest(self._every)
+            self._calm = (now, self._begun_in) if self._is_calm() else None
+            return pause
         except Exception:
             self._pieces = None  # a round that was cut off begins anew, with the next turn
             raise
+
+    def _state(self) -> _State:
+        """Whatever else a rule may ask for, it changes with the one or the other, or slowly."""
+        return self._engine.events.last(), [(paper.key, paper.version) for paper in self._desk.browse(RULE)]
+
+    def _is_calm(self) -> bool:
+        """Whether it would take something new for an alert to begin or to end: no job waits and grows old."""
+        is_over = self._settings.events and self._round.is_calm and self._courier.has_nothing
+        return is_over and not any(depth.jobs for depth in self._engine.desk.depths(open_only=True))
+
+    def _is_quiet(self, now: int) -> bool:
+        if self._calm is None or not 0 <= now - self._calm[0] < _QUIET_FOR:
+            return False
+        return self._calm[1] == self._state()
 
     def _rest(self, pause: float) -> float:
         return min(pause, _SOON) if self._courier.set_out() else pause

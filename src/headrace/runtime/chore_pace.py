@@ -15,7 +15,7 @@ from headrace.runtime.keeper import Chore
 from headrace.runtime.vitals import TellingVitals
 
 _IDLE_AFTER = 60.0  # seconds
-_IDLE, _OTHERS, _OWN = 8.0, 10.0, 3.0
+_IDLE, _OTHERS, _OWN = 8.0, 10.0, 5.0
 _LOOK_EVERY = 60.0
 
 

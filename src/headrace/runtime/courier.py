@@ -81,6 +81,7 @@ class Courier:
         self._desk = desk
         self._clock = clock
         self._on_the_way: dict[str, Errand] = {}
+        self.has_nothing = False  # to deliver, now or later
 
     def set_out(self) -> bool:
         """Send what is due, in the background, and keep what has come back; whether any is on the way."""
@@ -114,7 +115,9 @@ class Courier:
 
     def _due(self) -> dict[str, _Posts]:
         now, due, ahead = self._clock.now(), defaultdict[str, _Posts](list), set[tuple[str, str]]()
-        for paper in self._desk.browse(POST):  # the oldest first
+        posts = list(self._desk.browse(POST))
+        self.has_nothing = not posts and not self._on_the_way
+        for paper in posts:  # the oldest first
             post = decoded(paper, Post)
             alert = post.news[1]
             whose = (post.channel, key_of(alert.rule, alert.series))

@@ -51,12 +51,14 @@ class Folder:
         self._settings = settings
         self._name = uuid.uuid4().hex[:12]
         self._pages = 64
+        self.left_to_others = False  # at the last time
 
     def fold(self, *, politely: bool = False, now: int | None = None) -> bool:
         """Fold the next pages; whether there are more. Politely: unless somebody else did so a moment ago."""
         now = self._engine.clock.now() if now is None else now
         version, mark = self._read_mark()
-        if politely and mark.by != self._name and now - _LEFT_ALONE < mark.at <= now:
+        self.left_to_others = politely and mark.by != self._name and now - _LEFT_ALONE < mark.at <= now
+        if self.left_to_others:
             return False
         began = time.perf_counter()
         pages = self._engine.events.read(mark.cursor, self._pages)

@@ -8,8 +8,8 @@ from headrace.engines.protocol import Engine
 from headrace.runtime.folding import Folder
 from headrace.runtime.sampling import Sampler
 
-_EVERY = 5.0  # seconds
-_DROP_EVERY, _AT_ONCE = 60_000, 500
+_EVERY, _EVERY_IF_QUIET = 5.0, 6.0  # seconds; an idle worker takes eight times as long, and no minute has no reading
+_DROP_EVERY, _AT_ONCE = 600_000, 500
 _CATCH_UP = 20  # pieces that a reader folds at most
 
 
@@ -22,19 +22,29 @@ class Gathering:
         self._folder = Folder(engine, settings)
         self._sampler = Sampler(engine)
         self._drop_at = engine.clock.now() + _DROP_EVERY
+        self._newest: str | None = None
 
     def do(self) -> float:
-        if self._settings.events and self._folder.fold(politely=True):
-            return 0.0
-        if self._sampler.sample():
-            return 0.0
         now = self._engine.clock.now()
+        if self._nothing_was_told():
+            self._sampler.sample(now, quiet=True)
+            if now < self._drop_at:
+                return _EVERY_IF_QUIET
+        elif (self._settings.events and self._folder.fold(politely=True)) or self._sampler.sample():
+            return 0.0
         if now < self._drop_at:
             return _EVERY
         if self.drop(now):
             return 0.0
         self._drop_at = now + _DROP_EVERY
         return _EVERY
+
+    def _nothing_was_told(self) -> bool:
+        """Whether all is folded, and the store as it was when it was last read."""
+        if not self._settings.events:
+            return False
+        before, self._newest = self._newest, self._engine.events.last()
+        return before == self._newest and not self._folder.left_to_others
 
     def catch_up(self) -> None:
         """Have everything counted that was told until now, or much of it if nobody did so for long."""

@@ -34,6 +34,8 @@ log = logging.getLogger("headrace.events")
 KIND = f"{STAYS}subscriptions"
 _TERM = 30_000  # milliseconds that a handler may take before another process may begin the same
 _NOTE_EVERY = 1.0  # seconds between two notes of the place, so that many quick events share one
+_LONGEST = 60.0  # seconds without a ring after which events are looked for all the same: a ring may be lost
+_ASK_AGAIN = 10.0  # seconds after a ring: who makes a wish rings, but what is wanted may be asked for more seldom
 _PAUSES = (0.1, 1.0, 5.0)  # before a handler that raised is tried again; then its event is passed over
 _OUTAGE = 1.0
 
@@ -42,7 +44,8 @@ class Subscription(Struct, frozen=True):
     """A handler, what it wants, and its name. One that is `everywhere` has no place in the store.
 
     What is wanted may change: then it is asked for, and None means that nothing is, for now. Whether to listen at all
-    is asked all the time, and the answer may be a moment old; with True, it is what is wanted now.
+    is asked often, and the answer may be some seconds old; with True, it is what is wanted now. A change rings for
+    "events".
 
     What it `waits_for` is over some time: for that no event is passed over.
     """
@@ -79,6 +82,7 @@ class Listener:
 
     def start(self) -> None:
         if self._seats:
+            self._bell = self._engine.listen("events")
             for seat in self._seats:
                 seat.open()
             self._thread = threading.Thread(target=self._listen, name="headrace-listener", daemon=True)
@@ -88,14 +92,15 @@ class Listener:
         self._stopping.set()
         if self._thread is not None:
             self._thread.join(5)
+            self._bell.close()
 
     def _listen(self) -> None:
         with asyncio.Runner() as runner:  # for handlers that are coroutines, all in one loop
             while not self._stopping.is_set():
-                pause = POLL
+                pause, is_rung = POLL, self._bell.wait(0.0)
                 for seat in self._seats:
                     try:
-                        seat.advance(runner)
+                        seat.advance(runner, is_rung)
                     except EngineUnavailable as error:
                         log.warning("the store is not available: %s", error)
                         pause = _OUTAGE
@@ -126,6 +131,8 @@ class _Seat:
         self._noted_at = 0.0
         self._seen = ""
         self._failures, self._wait_until = 0, 0.0
+        self._look_at = 0.0
+        self._taken_until = 0  # by another process
         self.name = subscription.name
 
     def open(self) -> None:
@@ -137,19 +144,28 @@ class _Seat:
         elif self._subscription.ask is None and not self._engine.shelf.get(KIND, [self.name]):
             self._engine.shelf.put([Paper(KIND, self.name, 0, _text(Place(now)))])  # unless somebody just did
 
-    def advance(self, runner: asyncio.Runner) -> None:
-        """Handle what has come since the last time."""
-        if time.monotonic() < self._wait_until:
-            return
+    def advance(self, runner: asyncio.Runner, is_rung: bool) -> None:
+        """Handle what has come since the last time, if somebody rang or there is something left to do."""
+        if is_rung:
+            self._look_at = 0.0
+        if time.monotonic() >= max(self._look_at, self._wait_until):
+            self._look_at = time.monotonic() + self._look(runner, is_rung)
+
+    def _look(self, runner: asyncio.Runner, is_rung: bool) -> float:
+        """Handle what has come; the seconds until there is something to do though nobody rings."""
         if self._subscription.ask is not None and self._subscription.ask(False) is None:
-            return
+            return _ASK_AGAIN if is_rung else _LONGEST
         newest = self._engine.events.last()
-        if newest != self._seen and self._is_ours():
+        if newest != self._seen:
+            if not self._is_ours():
+                left = (self._taken_until - self._clock.now()) / 1000
+                return min(max(left, 0.0), _LONGEST)
             if not self._catch_up(runner):
-                return
+                return 0.0
             self._seen = newest
-        if self._paper is not None:
-            self._is_noted()
+        if self._paper is not None and self._is_noted() and self._is_ahead():
+            return _NOTE_EVERY
+        return _LONGEST
 
     def _catch_up(self, runner: asyncio.Runner) -> bool:
         """Handle all that there is; False if that was cut short.
@@ -177,6 +193,7 @@ class _Seat:
             self._place = structs.replace(self._place, holder="", until=0)
             with contextlib.suppress(EngineUnavailable):
                 self._put()
+                self._engine.ring("events")
 
     def _is_ours(self) -> bool:
         """Whether it is our turn: always where there are no turns, otherwise if nobody else is at it."""
@@ -190,7 +207,7 @@ class _Seat:
         place = read_or(_place.decode, paper.value, None) or Place(self._engine.events.last())
         # Beyond a whole term it would be a clock that was wrong.
         if place.holder not in ("", self._who) and now < place.until <= now + _TERM:
-            self._paper = None
+            self._paper, self._taken_until = None, place.until
             return False
         if self._paper is None or paper.version != self._paper.version:
             self._paper, self._place = paper, place
@@ -218,10 +235,14 @@ class _Seat:
             return True
         if self._paper is None:
             return False
-        if _place.decode(self._paper.value).cursor == self._place.cursor:  # as we have put it there
+        if not self._is_ahead():
             return True
         self._place = structs.replace(self._place, until=self._clock.now() + _TERM)
         return self._put()
+
+    def _is_ahead(self) -> bool:
+        """Whether we are farther than we have noted."""
+        return self._paper is not None and _place.decode(self._paper.value).cursor != self._place.cursor
 
     def _handle(self, runner: asyncio.Runner, event: Happening) -> bool:
         """Call the handler; False if it raised and is to be tried again, or if the seat is no longer ours."""

@@ -21,7 +21,7 @@ from headrace.core.states import NOT_STARTED, OPEN, State
 from headrace.engines.protocol import Engine
 from headrace.runtime.measured import Measured
 from headrace.runtime.meter import Meter
-from headrace.runtime.staleness import last_survey
+from headrace.runtime.staleness import Surveyed, last_survey
 
 _MOST_LETTERS = 200
 
@@ -129,17 +129,19 @@ class StoreReadings:
 
     # -- upkeep
 
+    @cached_property
+    def _survey(self) -> Surveyed | None:
+        return last_survey(self._engine)
+
     def _stale(self) -> float | None:
-        found = last_survey(self._engine)
-        return None if found is None else found.stale
+        return None if self._survey is None else self._survey.stale
 
     def _stale_share(self) -> float | None:
         stale, open_ = self._stale(), self._jobs(OPEN, None)
         return None if stale is None else stale / open_ if open_ else 0.0
 
     def _stale_errors(self) -> float | None:
-        found = last_survey(self._engine)
-        return None if found is None else float(found.error is not None)
+        return None if self._survey is None else float(self._survey.error is not None)
 
     def _schedule_errors(self) -> float:
         return sum(row.error is not None for row in self._engine.timetable.all())

@@ -6,7 +6,7 @@ import time
 
 from headrace.core.clock import Clock
 
-_LONGEST = 30.0  # seconds, in case a ring was lost
+_LONGEST = 60.0  # seconds, in case a ring was lost
 
 
 class Rest:

@@ -7,16 +7,17 @@ A store that takes long to count is counted less often.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import msgspec
-from msgspec import Struct
+from msgspec import Struct, structs
 
 from headrace.core import buckets
 from headrace.core.buckets import MARKS, TEN_SECONDS, TIMED
 from headrace.core.damage import read_or
 from headrace.core.gauges import STORE, Gauges, Sample, as_gauges, sample_of_jobs, then
 from headrace.core.letters import LetterFilter
+from headrace.core.model import Depth, WorkerRow
 from headrace.core.shelf import Paper
 from headrace.engines.protocol import Engine
 from headrace.runtime.deleted_queues import deleted_queues
@@ -25,6 +26,8 @@ from headrace.runtime.staleness import last_survey
 # Times as long as it took that is rested: a fiftieth of a core at most. Who waits for an answer rather takes one that
 # somebody else has read, up to two minutes ago.
 _REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
+
+_READ_ANEW = 600_000  # milliseconds: some of it changes though nothing is told
 
 _gauges = msgspec.json.Decoder(Gauges)
 _PENDING = LetterFilter(statuses=("pending",))
@@ -50,46 +53,73 @@ def gauges_of(stored: str) -> Gauges:
     return read_or(_gauges.decode, stored, {})
 
 
+class Reading(Struct, frozen=True):
+    """What the store told, and when."""
+
+    at: int
+    depths: list[Depth]
+    workers: list[WorkerRow]
+    queues: list[str]
+    of_store: dict[str, float]
+
+    def sample(self, now: int) -> Sample:
+        """The gauges now, if all is as it was; the workers that were alive still are."""
+        alive = [structs.replace(row, seen_at=now) for row in self.workers if not row.is_silent(self.at)]
+        sample = sample_of_jobs(self.depths, alive, self.queues, now)
+        sample[STORE].update(self.of_store)
+        return sample
+
+
 class Sampler:
-    """One process's hand in it."""
+    """One process's hand in it. Where nothing has happened, it need not read again what it has read and put itself."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
+        self._reading: Reading | None = None
+        self._put: dict[str, Paper] = {}  # the last of each kind, if nobody came before us
 
-    def sample(self, now: int | None = None, *, to_read: bool = False) -> bool:
-        """Read the gauges if it is time; whether it was. With `to_read` somebody waits for it."""
+    def sample(self, now: int | None = None, *, to_read: bool = False, quiet: bool = False) -> bool:
+        """Read the gauges if it is time; whether it was. With `to_read` somebody waits for it; `quiet` means that
+        nothing was told since they were last read."""
         now = self._engine.clock.now() if now is None else now
-        version, mark = self._read_mark()
-        if not mark.is_due(now, to_read=to_read):
+        known = self._put if quiet else {}
+        mark = self._found(MARKS, "sample", known)
+        last = Mark() if mark is None else read_or(_mark_of, mark.value, Mark())
+        if not last.is_due(now, to_read=to_read):
             return False
         began = time.perf_counter()
-        gauges = as_gauges(self._read(now))
+        if not quiet or self._reading is None or now - self._reading.at > _READ_ANEW:
+            self._reading = self._read(now)
+        gauges = as_gauges(self._reading.sample(now))
         took = round(1000 * (time.perf_counter() - began))
-        told = msgspec.json.encode(Mark(now, took)).decode()
-        self._engine.shelf.put([Paper(MARKS, "sample", version, told), *self._added(gauges, now)])
+        papers = [_next(MARKS, "sample", mark, Mark(now, took)), *self._added(gauges, now, known)]
+        is_ours = self._engine.shelf.put(papers)
+        self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in papers} if is_ours else {}
         return True
 
-    def _read_mark(self) -> tuple[int, Mark]:
-        for paper in self._engine.shelf.get(MARKS, ["sample"]):
-            return paper.version, read_or(_mark_of, paper.value, Mark(0, 0))
-        return 0, Mark()
+    def _found(self, kind: str, key: str, known: Mapping[str, Paper]) -> Paper | None:
+        """The paper, as it was put last; if that was another one, this one is new."""
+        if kind in known:
+            return known[kind] if known[kind].key == key else None
+        return next(iter(self._engine.shelf.get(kind, [key])), None)
 
-    def _read(self, now: int) -> Sample:
+    def _read(self, now: int) -> Reading:
         desk, strain = self._engine.desk, self._engine.care.strain(now)
         gone = deleted_queues(self._engine)
         queues = [row.name for row in desk.queues() if row.name not in gone]
-        sample = sample_of_jobs(desk.depths(open_only=True), desk.workers(), queues, now)
-        sample[STORE]["dead"] = self._engine.letters.count(_PENDING)
-        sample[STORE]["store_bytes"] = strain.size
+        of_store = {"dead": float(self._engine.letters.count(_PENDING)), "store_bytes": float(strain.size)}
         if strain.busy is not None:
-            sample[STORE]["busy"] = strain.busy
+            of_store["busy"] = strain.busy
         if (survey := last_survey(self._engine)) is not None:
-            sample[STORE]["stale"] = survey.stale
-        return sample
+            of_store["stale"] = survey.stale
+        return Reading(now, desk.depths(open_only=True), desk.workers(), queues, of_store)
 
-    def _added(self, gauges: Gauges, now: int) -> Iterator[Paper]:
+    def _added(self, gauges: Gauges, now: int, known: Mapping[str, Paper]) -> Iterator[Paper]:
         for width in TIMED:
             key = buckets.key(width.start(now), "g")
-            paper = next(iter(self._engine.shelf.get(width.kind, [key])), None)
-            whole = gauges if paper is None else then(gauges_of(paper.value), gauges)
-            yield Paper(width.kind, key, 0 if paper is None else paper.version, msgspec.json.encode(whole).decode())
+            paper = self._found(width.kind, key, known)
+            yield _next(width.kind, key, paper, gauges if paper is None else then(gauges_of(paper.value), gauges))
+
+
+def _next(kind: str, key: str, paper: Paper | None, told: Mark | Gauges) -> Paper:
+    return Paper(kind, key, 0 if paper is None else paper.version, msgspec.json.encode(told).decode())

@@ -18,7 +18,7 @@ from headrace.runtime.watch import Sign
 
 log = logging.getLogger("headrace.schedules")
 
-_LONGEST_SLEEP = 30.0  # a clock may be set, and a ring may be lost
+_LONGEST_SLEEP = 60.0  # a clock may be set, and a ring may be lost
 _HANG_BACK_FIRST, _HANG_BACK_LONGEST = 0.02, 0.15
 _HELD_UP = 1.0
 _OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0

@@ -30,7 +30,7 @@ from headrace.engines.postgres.care import PostgresCare
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
 from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable, told, without_nul
-from headrace.engines.postgres.line import NotifyLine
+from headrace.engines.postgres.line import EventsBell, NotifyLine
 from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.engines.postgres.statements import statements_in
 from headrace.engines.protocol import Bell
@@ -47,7 +47,7 @@ from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
-from headrace.engines.tower import Tower
+from headrace.engines.tower import EVENTS, Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
 
 T = TypeVar("T")
@@ -289,7 +289,8 @@ class PostgresEngine:
 
     def listen(self, topic: str, queues: Collection[str] = ()) -> Bell:
         self.prepare()
-        return self._tower.listen(topic, queues)
+        bell = self._tower.listen(topic, queues)
+        return EventsBell(bell) if topic == EVENTS else bell
 
     def ring(self, topic: str) -> None:
         self.server.repeat(lambda db: self._call(db, [topic]))

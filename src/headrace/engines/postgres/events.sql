@@ -1,8 +1,9 @@
 -- Events. See core/pages.py for what a page is. The number of a page is taken before its commit, so a later one may be
 -- there earlier: nothing is read as long as a transaction is open that began to write before.
 
+-- What rings for nothing else rings for the event itself.
 -- name: tell
-INSERT INTO headrace_events (at, size, page) VALUES (:at, :size, :page);
+INSERT INTO headrace_events (at, size, page) VALUES (:at, :size, :page) RETURNING pg_notify(:channel, 'events');
 
 -- What is about to be removed, by queue and task.
 -- name: tell_moved
@@ -11,7 +12,8 @@ SELECT :now, sum(jobs), json_agg(json_build_array(:type::text, :now::bigint, que
 FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM headrace_jobs
       WHERE seq = ANY (ARRAY(SELECT value::bigint FROM jsonb_array_elements_text(:seqs::jsonb)))
       GROUP BY queue, task) AS told
-HAVING count(*) > 0;
+HAVING count(*) > 0
+RETURNING pg_notify(:channel, 'events');
 
 -- A cursor from the future is of another server, whose tables were restored here: all that has happened since is behind
 -- it. So are the pages of there; they are told nobody.

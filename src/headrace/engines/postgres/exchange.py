@@ -6,6 +6,7 @@ it: one settles while the other claims. Neither needs the other, and each is who
 
 from __future__ import annotations
 
+import functools
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
@@ -62,7 +63,7 @@ class Exchange:
             return Exchanged(settled.refused, []), self._told(outcomes, settled)
 
         def claim(db: Connection) -> Taken:
-            return turn.claim(db, self._sql, want, now)
+            return turn.claim(db, self._sql, self._channel, want, now)
 
         if min(len(outcomes), want.limit) >= _MANY:
             settled, taken = _side_by_side(settle_alone, lambda: self._server.run(claim))
@@ -110,7 +111,8 @@ class Exchange:
             if lapsed == turn.BATCH_OF_TIME:
                 # More than one commit should hold: come again for the rest.
                 return Exchanged(settled.refused, [], now, taken.queues, taken.book.weights)
-            taken = self._server.run(lambda db: turn.claim(db, self._sql, want, now, after_lapses=True))
+            again = functools.partial(turn.claim, sql=self._sql, channel=self._channel, want=want, now=now)
+            taken = self._server.run(lambda db: again(db, after_lapses=True))
         taken = self._mind_rules(want, taken, now)
         return Exchanged(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
 

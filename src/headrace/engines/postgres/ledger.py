@@ -80,5 +80,6 @@ class PostgresLedger:
         if where:  # made for this question alone: no use to the cache of prepared ones
             sql = sql.replace("{where}", where)
         held = {name: storable(value) if isinstance(value, str) else value for name, value in values.items()}
-        # Without parameters a name may stand for several statements.
+        if held:  # without parameters a name may stand for several statements
+            held["channel"] = self._channel
         return self._db.execute(sql, held or None, prepare=False if where else None)

@@ -195,7 +195,8 @@ SELECT job.seq, :now, 'lease lost', job.state, job.state, o.version, job.attempt
 FROM jsonb_array_elements(:o::jsonb) WITH ORDINALITY AS o(value, key)
 JOIN headrace_jobs AS job ON job.id = ANY (ARRAY[o.id])
 WHERE jsonb_typeof(o.value) = 'array'
-ORDER BY o.key;
+ORDER BY o.key
+RETURNING pg_notify(:channel, 'events');
 
 -- name: note_progress (each n: Note)
 UPDATE headrace_jobs AS job SET progress = n.progress
@@ -232,6 +233,7 @@ WITH due AS (
     SELECT :now, sum(jobs), json_agg(json_build_array('job.promoted', :now::bigint, queue, task, NULL, ids))::text
     FROM (SELECT queue, task, count(*) AS jobs, json_agg(id) AS ids FROM due GROUP BY queue, task) AS promoted
     HAVING count(*) > 0
+    RETURNING pg_notify(:channel, 'events')
 )
 SELECT 1 FROM due;
 

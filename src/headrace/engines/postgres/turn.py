@@ -220,7 +220,9 @@ class Taken(NamedTuple):
         return queue in self.queues and queue not in self.idle and self.book.asks_care(queue, want)
 
 
-def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int, *, after_lapses: bool = False) -> Taken:
+def claim(
+    db: Connection, sql: Mapping[str, str], channel: str, want: Want, now: int, *, after_lapses: bool = False
+) -> Taken:
     """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits.
 
     After what lapsed was cancelled, only these jobs themselves are passed over: somebody may have them locked.
@@ -235,7 +237,7 @@ def claim(db: Connection, sql: Mapping[str, str], want: Want, now: int, *, after
     if is_past(taken.lapses, now) and not after_lapses:
         return taken
     if is_past(taken.due, now):
-        promoted = db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME}).rowcount
+        promoted = db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME, "channel": channel}).rowcount
         values["unless_due"] = -1  # there may be more; it comes with the next turns
         taken = _claimed(db, sql["claim"], shares, values)
         if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left

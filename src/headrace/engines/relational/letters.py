@@ -127,7 +127,10 @@ class SqlLetters:
                 ledger.run("close_letters", c=as_json(closings))
             return [letter.id for letter in found]
 
-        return self._office.write(close)
+        closed = self._office.write(close)
+        if closed:
+            self._office.ring("events")
+        return closed
 
     def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
         at = self._office.at(now)

@@ -217,7 +217,7 @@ class SqliteEngine:
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()
         at = self.at(now)
-        with self.store.writing() as db:
+        with self.store.writing(quiet=True) as db:
             db.execute(SQL["attend"], msgspec.structs.astuple(worker))
             wish, next_expiry = db.execute(SQL["wish_of"], {"id": worker.id}).fetchone()
             lost: frozenset[Lease] = frozenset()
@@ -277,17 +277,12 @@ class SqliteEngine:
             "times",
         ):  # rare, and heard at the next renewal anyway: no backstop that every commit sets off
             return self._belfry.listen(topic, lambda: False)
-        seen = self.store.change_count()
-
-        def changed() -> bool:
-            nonlocal seen
-            try:
-                before, seen = seen, self.store.change_count()
-            except EngineUnavailable:
-                return True  # whoever wakes and looks is told why
-            return before != seen
-
-        return self._belfry.listen(topic, changed)
+        others = _Noticing(self.store.changes_of_others)
+        if topic == "events":
+            own = _Noticing(lambda: self.store.tellings)
+            return self._belfry.listen(topic, lambda: others() | own())
+        # Where there are sockets, whatever this process commits has rung.
+        return self._belfry.listen(topic, _Noticing(self.store.change_count), others)
 
     def ring(self, topic: str) -> None:
         self._belfry.ring(topic)
@@ -361,6 +356,22 @@ class SqliteEngine:
         self._ready = False
         self._known_queues.clear()
         self._regulations.forget()
+
+
+class _Noticing:
+    """Whether a count has changed since it was last asked for."""
+
+    def __init__(self, count: Callable[[], object | None]) -> None:
+        self._count = count
+        self._seen = count()
+
+    def __call__(self) -> bool:
+        before = self._seen
+        try:
+            self._seen = self._count() or before
+        except EngineUnavailable:
+            return True  # whoever wakes and looks is told why
+        return before != self._seen
 
 
 def _new_scratch() -> Scratch:

@@ -54,7 +54,8 @@ class Store:
         self._patience = patience
         self.patience_ms = int(patience * 1000)
         self._make_room = make_room
-        self._watchers = 0
+        self._watchers = self._writers = 0
+        self.tellings = 0  # commits of ours, but for those that are said to be quiet
         self.start_afresh()
         guard_through_forks(self)
 
@@ -74,9 +75,12 @@ class Store:
 
     # -- transactions
 
-    def writing(self) -> Writing:
-        """One write transaction: committed at the end of the `with`, rolled back on any exception."""
-        return Writing(self)
+    def writing(self, *, quiet: bool = False) -> Writing:
+        """One write transaction: committed at the end of the `with`, rolled back on any exception.
+
+        What is `quiet` tells no event.
+        """
+        return Writing(self, quiet)
 
     def begin(self) -> sqlite3.Connection:
         """Take the turn to write; `end` gives it up."""
@@ -139,6 +143,17 @@ class Store:
                 self._watchers += 1  # each connection counts from the start again
             return self._watchers, int(scalar(self._watcher, "PRAGMA data_version"))
 
+    def changes_of_others(self) -> tuple[int, int] | None:
+        """The same, but for what this store has committed itself; None if that can't be told while it writes."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            with explained(self.path):
+                writer = self._writer or self._open_writer()
+                return self._writers, int(scalar(writer, "PRAGMA data_version"))
+        finally:
+            self._lock.release()
+
     def write_back(self) -> None:
         """Carry what the log has into the file, while others go on writing.
 
@@ -177,6 +192,7 @@ class Store:
                 self._turnstile.enter()
                 try:
                     self._writer = self.connect(cache_kilobytes=20_000)
+                    self._writers += 1  # each connection counts from the start again
                     self._file = _identity(self._name)
                 finally:
                     self._turnstile.leave()
@@ -316,10 +332,11 @@ if hasattr(os, "register_at_fork"):
 class Writing:
     """The `with` of a write transaction. A class, not a generator: it is entered for every single enqueue."""
 
-    __slots__ = ("_connection", "_store")
+    __slots__ = ("_connection", "_quiet", "_store")
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, quiet: bool) -> None:
         self._store = store
+        self._quiet = quiet
 
     def __enter__(self) -> sqlite3.Connection:
         self._connection = self._store.begin()
@@ -327,6 +344,8 @@ class Writing:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
         self._store.end(self._connection, "COMMIT" if error is None else "ROLLBACK")
+        if not self._quiet:
+            self._store.tellings += 1
         if error is not None and (told := translated(error, self._store.path)) is not error:
             raise told from error
 

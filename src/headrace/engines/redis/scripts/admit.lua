@@ -214,6 +214,7 @@ if #entries > 0 or next(drops) then
   for _, entry in ipairs(entries) do
     if entry.before then write_change(entry) else write_new(entry) end
   end
+  rings_anyway = next(coming) ~= nil
   flush_births()
 end
 announce(now, {})

@@ -28,6 +28,7 @@ tells = ARGV[8] == '1'
 submit_all(jobs, count, skip, numbers(fresh), mark)
 local full = full_queue()
 if full then return full end
+rings_anyway = next(coming) ~= nil
 flush_births()
 announce(now, {})
 return taken

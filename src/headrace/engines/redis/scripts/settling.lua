@@ -93,6 +93,7 @@ local function settle(count, ids, outcomes)
     end
     is_news = true
   end
+  rings_anyway = next(messages) ~= nil
   tell_of_turn(#completed < tonumber(ARGV[19]) and completed)
   flush()
   for _, l in ipairs(late) do

@@ -1,0 +1,95 @@
+"""What is not read again while nothing is told, and what ends that."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from headrace import Headrace
+from headrace.core.buckets import MINUTE
+from headrace.core.pages import Group
+from headrace.runtime.alerting import Alerting
+from headrace.runtime.gathering import Gathering
+from headrace.runtime.sampling import Sampler, gauges_of
+from headrace.testing import VirtualClock
+from tests.support.counting import operations
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def app(clock: VirtualClock) -> Iterator[Headrace]:
+    with Headrace("memory://", clock=clock) as app:
+        yield app
+
+
+def pending(app: Headrace) -> list[float]:
+    """How many jobs waited by the last reading of each minute."""
+    read = [gauges_of(paper.value) for paper in app.engine.shelf.browse(MINUTE.kind)]
+    return [gauges[""]["pending"].last for gauges in read if "" in gauges]
+
+
+def test_gauges_are_stored_again_as_they_were_with_one_commit(app: Headrace, clock: VirtualClock) -> None:
+    app.enqueue("nobody")
+    gathering = Gathering(app.engine, app.settings)
+    while not gathering.do():
+        pass
+    for _ in range(3):
+        clock.advance(60)
+        with operations() as count:
+            assert gathering.do() > 0
+        assert count.operations == 2, "what was told last, and the commit"
+    assert pending(app) == [1.0] * 4
+    app.enqueue("nobody")
+    clock.advance(60)
+    while not gathering.do():
+        pass
+    assert pending(app) == [1.0] * 4 + [2.0]
+
+
+def test_readings_of_another_process_in_between_are_kept(app: Headrace, clock: VirtualClock) -> None:
+    app.enqueue("nobody")
+    mine, other = Sampler(app.engine), Sampler(app.engine)
+    mine.sample()
+    for sampler in (other, mine, mine):
+        clock.advance(60)
+        assert sampler.sample(quiet=True)
+    assert pending(app) == [1.0] * 3, "the first one of mine came second, and the next reads anew"
+
+
+CHANGES: dict[str, Callable[[Headrace], object]] = {
+    "an event": lambda app: app.engine.events.tell([Group("worker.lost", 1, worker="w1")]),
+    "a rule": lambda app: app.alerts.rules.create("many", when="depth > 5"),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_rules_are_not_checked_again_until_something_changes(app: Headrace, clock: VirtualClock, change: str) -> None:
+    rounds: list[int] = []
+    alerting = Alerting(app.engine, app.settings, 15.0)
+    readings = alerting._readings
+
+    def counted() -> Any:
+        rounds.append(1)
+        return readings()
+
+    alerting._readings = counted
+
+    def check() -> None:
+        while not alerting.do():
+            pass
+
+    check()
+    for _ in range(5):
+        clock.advance(60)
+        check()
+    before = len(rounds)
+    CHANGES[change](app)
+    clock.advance(60)
+    check()
+    assert (before, len(rounds)) == (1, 2)

@@ -1,0 +1,60 @@
+"""Who listens for events on PostgreSQL is rung again after each ring, for what was not shown yet."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+
+import pytest
+
+from headrace.engines.postgres import line
+from headrace.engines.postgres.line import EventsBell
+
+
+class Bell:
+    """Rung by the test; who waits lets the time pass."""
+
+    def __init__(self) -> None:
+        self.seconds = 100.0
+        self.is_rung = False
+
+    def wait(self, timeout: float | None) -> bool:
+        assert timeout is not None, "nobody would ever ring"
+        rung, self.is_rung = self.is_rung, False
+        self.seconds += 0.0 if rung else timeout
+        return rung
+
+    def ring(self) -> None:
+        self.is_rung = True
+
+    def close(self) -> None: ...
+
+
+@pytest.fixture
+def bell(monkeypatch: pytest.MonkeyPatch) -> Bell:
+    bell = Bell()
+    monkeypatch.setattr(line, "time", SimpleNamespace(monotonic=lambda: bell.seconds))
+    return bell
+
+
+def rings_within(bell: Bell, listener: EventsBell, seconds: float) -> list[float]:
+    """When it rang, from now on."""
+    began, found = bell.seconds, list[float]()
+    while (left := began + seconds - bell.seconds) > 1e-6:
+        if listener.wait(left):
+            found.append(round(bell.seconds - began, 2))
+    return found
+
+
+def test_a_bell_that_nobody_rings_does_not_ring(bell: Bell) -> None:
+    assert rings_within(bell, EventsBell(bell), 3600.0) == []
+
+
+def test_each_ring_is_followed_by_others_later_and_later_and_then_by_none(bell: Bell) -> None:
+    listener = EventsBell(bell)
+    bell.ring()
+    rung = rings_within(bell, listener, 3600.0)
+    assert rung[:4] == pytest.approx([0.0, 0.15, 0.375, 0.7125], abs=0.01)
+    assert len(rung) == 14
+    assert rung[-1] < 60
+    bell.ring()
+    assert rings_within(bell, listener, 0.2) == [0.0, 0.15]
