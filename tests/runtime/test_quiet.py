@@ -43,7 +43,7 @@ def test_gauges_are_stored_again_as_they_were_with_one_commit(app: Headrace, clo
         clock.advance(60)
         with operations() as count:
             assert gathering.do() > 0
-        assert count.operations == 2, "what was told last, and the commit"
+        assert count.operations == 3, "what was told last, the workers that are alive, and the commit"
     assert pending(app) == [1.0] * 4
     app.enqueue("nobody")
     clock.advance(60)

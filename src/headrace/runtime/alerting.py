@@ -36,7 +36,7 @@ _FROZEN = 60_000  # milliseconds between two pieces of a round: this process was
 _SOON = 1.0  # seconds until what is on the way is asked for
 _QUIET_FOR = 600_000  # milliseconds without a round, as long as nothing is told in an empty store without alerts
 _Known = dict[str, tuple[Paper, Alert]]
-_State = tuple[str, list[tuple[str, int]]]  # the newest event, and the rules with their versions
+_State = tuple[str, list[tuple[str, int]], list[str]]  # the newest event, rules with versions, workers alive
 
 
 class Round(Struct):
@@ -203,7 +203,9 @@ class Alerting:
 
     def _state(self) -> _State:
         """Whatever else a rule may ask for, it changes with the one or the other, or slowly."""
-        return self._engine.events.last(), [(paper.key, paper.version) for paper in self._desk.browse(RULE)]
+        now = self._engine.clock.now()
+        alive = [worker.id for worker in self._engine.desk.workers() if not worker.is_silent(now)]
+        return self._engine.events.last(), [(paper.key, paper.version) for paper in self._desk.browse(RULE)], alive
 
     def _is_calm(self) -> bool:
         """Whether it would take something new for an alert to begin or to end: no job waits and grows old."""

@@ -54,18 +54,16 @@ def gauges_of(stored: str) -> Gauges:
 
 
 class Reading(Struct, frozen=True):
-    """What the store told, and when."""
+    """What the store told, and when: all that changes with an event, or slowly."""
 
     at: int
     depths: list[Depth]
-    workers: list[WorkerRow]
     queues: list[str]
     of_store: dict[str, float]
 
-    def sample(self, now: int) -> Sample:
-        """The gauges now, if all is as it was; the workers that were alive still are."""
-        alive = [structs.replace(row, seen_at=now) for row in self.workers if not row.is_silent(self.at)]
-        sample = sample_of_jobs(self.depths, alive, self.queues, now)
+    def sample(self, workers: list[WorkerRow], now: int) -> Sample:
+        """The gauges now, with these workers: one that is killed tells nobody."""
+        sample = sample_of_jobs(self.depths, workers, self.queues, now)
         sample[STORE].update(self.of_store)
         return sample
 
@@ -90,7 +88,7 @@ class Sampler:
         began = time.perf_counter()
         if not quiet or self._reading is None or now - self._reading.at > _READ_ANEW:
             self._reading = self._read(now)
-        gauges = as_gauges(self._reading.sample(now))
+        gauges = as_gauges(self._reading.sample(self._engine.desk.workers(), now))
         took = round(1000 * (time.perf_counter() - began))
         papers = [_next(MARKS, "sample", mark, Mark(now, took)), *self._added(gauges, now, known)]
         is_ours = self._engine.shelf.put(papers)
@@ -112,7 +110,7 @@ class Sampler:
             of_store["busy"] = strain.busy
         if (survey := last_survey(self._engine)) is not None:
             of_store["stale"] = survey.stale
-        return Reading(now, desk.depths(open_only=True), desk.workers(), queues, of_store)
+        return Reading(now, desk.depths(open_only=True), queues, of_store)
 
     def _added(self, gauges: Gauges, now: int, known: Mapping[str, Paper]) -> Iterator[Paper]:
         for width in TIMED:
