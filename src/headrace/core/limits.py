@@ -101,12 +101,22 @@ def lane_of(gates: Iterable[Gate]) -> str:
 
 def gates_of(lane: str) -> list[Gate]:
     """The gates of a lane. One that is damaged needs what no worker has: nobody knows what it may be behind."""
+    found = _read(lane)
+    return [Gate("needs", lane)] if found is None else found
+
+
+def is_damaged(lane: str | bytes) -> bool:
+    """Whether nobody can tell the gates of this lane."""
+    return _read(lane) is None
+
+
+def _read(lane: str | bytes) -> list[Gate] | None:
     if not lane:
         return []
     try:
         return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)]
     except (*DAMAGE, LookupError):
-        return [Gate("needs", lane)]
+        return None
 
 
 def behind_task(lane: str, task: str) -> str:

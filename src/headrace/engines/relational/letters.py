@@ -92,7 +92,7 @@ class SqlLetters:
 
     def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
         at = self._office.at(now)
-        verdict, effects = self._office.write(lambda ledger: _add(ledger, order, by, note, at))
+        verdict, effects = self._office.write(lambda ledger: add_letter(ledger, order, by, note, at))
         effects.ring(self._office.ring)
         return verdict
 
@@ -159,7 +159,8 @@ class SqlLetters:
         return self._office.write(forget)
 
 
-def _add(ledger: Ledger, order: Addition, by: str | None, note: str | None, at: int) -> tuple[Added, Effects]:
+def add_letter(ledger: Ledger, order: Addition, by: str | None, note: str | None, at: int) -> tuple[Added, Effects]:
+    """Open a record; a job that has not started fails with it. What became of the order, and whom it concerned."""
     ledger.ask("alone_with_kin")
     admission.hold_open(ledger)
     ids, effects = as_json([order.job_id]), Effects()

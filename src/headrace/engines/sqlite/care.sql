@@ -71,6 +71,11 @@ SELECT json_array(
                                              WHERE bond.child = job.seq AND bond.blocks)
                            LIMIT :limit)));
 
+-- The lanes in which jobs wait, as bytes, each with the first number in it.
+-- name: pending_lanes
+SELECT json_group_array(json_array(first, hex(lane))) FROM (
+    SELECT min(seq) AS first, lane FROM headrace_jobs WHERE state = 'pending' AND lane > '' GROUP BY queue, lane);
+
 -- name: newly_filed_history
 SELECT json_array(coalesce(max(seq), :after), count(*), json_group_array(DISTINCT job)) FROM (
     SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit);
