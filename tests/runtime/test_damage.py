@@ -14,7 +14,7 @@ import pytest
 
 from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed
 from headrace.core.regulation import TaskRules
-from headrace.testing import adrain, drain
+from headrace.testing import VirtualClock, adrain, drain
 from tests.support.damage import put_field, values_of
 from tests.support.engines import KINDS
 from tests.support.waiting import PATIENCE, eventually
@@ -308,3 +308,23 @@ def test_a_letter_of_a_status_that_is_none_is_pending(shop: Headrace, folder: Pa
     with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
         db.execute("UPDATE headrace_dead SET status = 'pendinf'")
     assert shop.dead.get(job.id).status == "pending"
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("stored", ['["red', "7", '{"red":1}', '[["red"]]'])
+def test_a_job_with_damaged_tags_is_archived_and_brought_back(address: str, folder: Path, stored: str) -> None:
+    clock = VirtualClock()
+    elsewhere = f"sqlite:///{folder / 'archive.db'}" if address.startswith("redis") else None
+    with Headrace(address, clock=clock, archive_url=elsewhere) as app:
+        run = app.task(name="run")(lambda: "ran")
+        bad, good = (run.using(tags=["blue", 're"d']).enqueue() for _ in range(2))
+        drain(app)
+        put_field(address, bad.id, "tags", stored)
+        clock.advance(30 * 86400)
+        assert app.lifecycle.archive(dry_run=False).archived == 2
+        assert [job.id for job in app.jobs.find(archived=True, tag='re"d')] == [good.id]
+        assert app.jobs.find(archived=True, tag="d").jobs == []
+        assert app.jobs.get(bad.id).tags == ()
+        assert app.lifecycle.restore(bad.id).tags == ()
+        assert not bad.refresh().archived
+        assert bad.delete()

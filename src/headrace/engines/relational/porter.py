@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.damage import tags_of
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel, QueueRow
 from headrace.core.steps import Step
@@ -92,7 +93,7 @@ class SqlPorter:
             jobs = [parcel.job for parcel in fresh]
             ledger.run("add_queues", names=as_json(sorted({job.queue for job in jobs})), now=now)
             added = ledger.run("unpack_jobs", r=as_json(jobs))
-            if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if job.tags]:
+            if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if tags_of(job.tags)]:
                 ledger.run("unpack_tags", r=as_json(tagged))
             with hushed(ledger):
                 file_history(ledger, ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history))

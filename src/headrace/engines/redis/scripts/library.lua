@@ -379,6 +379,15 @@ local function from_json(stored)
   return is_whole and type(found) == 'table' and found or {}
 end
 
+-- The tags of a job as they are stored; none if they are damaged.
+local function tags_of(stored)
+  local tags = stored and from_json(stored) or {}
+  for i = 1, #tags do
+    if not is_text(tags[i]) then return {} end
+  end
+  return tags
+end
+
 -- As many of the first values of a record as can be read, behind `from`.
 local function salvage(record, n, from)
   for count = n, 1, -1 do
