@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed
+from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed, current_job
 from headrace.core.regulation import TaskRules
 from headrace.testing import VirtualClock, adrain, drain
 from tests.support.damage import put_field, values_of
@@ -328,3 +328,34 @@ def test_a_job_with_damaged_tags_is_archived_and_brought_back(address: str, fold
         assert app.lifecycle.restore(bad.id).tags == ()
         assert not bad.refresh().archived
         assert bad.delete()
+
+
+@pytest.mark.every_engine
+def test_a_deep_check_counts_damaged_history_logs_and_steps(address: str) -> None:
+    with Headrace(address, shutdown_timeout=5.0) as app:
+
+        @app.task(retry=0)
+        def work() -> None:
+            current_job().log("adds", a=1)
+            current_job().step("sum", lambda: 7)
+            raise OSError("no luck")
+
+        jobs = [work.enqueue() for _ in range(2)]
+        drain(app)
+        assert "damaged_values" not in {finding.code for finding in app.admin.check(deep=True)}
+        kinds = {
+            "headrace_history.event": "x",
+            "headrace_logs.fields": BAD,
+            "headrace_steps.value": "8",
+            "h": b"\x01",
+            "l": b"\x01",
+            "steps": b"\x01",
+        }
+        for kind, new in kinds.items():
+            first = next((value for value in values_of(address) if value.kind == kind), None)
+            if first is not None:
+                first.put(new)
+        [finding] = [finding for finding in app.admin.check(deep=True) if finding.code == "damaged_values"]
+        assert sorted(what.rpartition(" ")[2] for what in finding.examples) == ["history", "logs", "steps"]
+        assert len(app.jobs.find()) == 2
+        assert all(job.history() for job in jobs)

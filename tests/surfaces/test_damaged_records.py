@@ -110,8 +110,9 @@ def furnish(app: Headrace) -> None:
 class Trial:
     """What goes wrong with one damaged record."""
 
-    def __init__(self, app: Headrace, kind: str, owner: str | None = None) -> None:
+    def __init__(self, app: Headrace, folder: Path, kind: str, owner: str | None = None) -> None:
         self._app = app
+        self._folder = folder
         self._kind = kind
         self._owner = owner
         self.found: list[str] = []
@@ -131,6 +132,7 @@ class Trial:
         for name, look in looks(app).items():
             self._try(f"{name} afterwards", look)
         self._surfaces(ids[:2])
+        self._try("backup", lambda: app.admin.backup(self._folder / "copy.db"))
         self._try("resolve", lambda: [app.dead.resolve(letter.id, "manually_resolved") for letter in app.dead.list()])
         self._try("delete", self._delete)
         return self.found
@@ -243,7 +245,7 @@ def attempt(engine_name: str, folder: Path, chance: random.Random, kinds: Sequen
             value.put(new)
         except Exception as error:  # a constraint of the database
             return f"{value.kind}: refused, {error}", []
-        return f"{value.kind}: {value.held!r} -> {new!r}", Trial(app, value.kind, value.job).all(ids)
+        return f"{value.kind}: {value.held!r} -> {new!r}", Trial(app, folder, value.kind, value.job).all(ids)
 
 
 # What most of a store is, and what a worker reads in every turn.

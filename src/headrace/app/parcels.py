@@ -11,7 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from headrace.app.damage import damage_of
+from headrace.app.damage import damage_in, damage_of
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Parcel
 from headrace.core.states import State
 from headrace.core.steps import Step
@@ -52,7 +52,7 @@ class Contents(Struct):
         for parcel in page:
             place = (parcel.job.queue, parcel.job.state)
             counts[place] = counts.get(place, 0) + 1
-            self.damaged += [f"job {parcel.job.id}: {what}" for what in damage_of(parcel.job)]
+            self.damaged += damage_in(parcel)
         self.jobs += len(page)
         self.history += sum([len(parcel.history) for parcel in page])
         self.logs += sum([len(parcel.logs) for parcel in page])

@@ -14,15 +14,13 @@ from headrace.core.steps import Step
 from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.rulings import Opened
-from headrace.engines.salvage import Rows
+from headrace.engines.salvage import FiledRows, Rows
 from headrace.engines.sql import as_json
 from headrace.errors import HeadraceError, StoreMoved
 
 _rows = Rows(JobRow)
-_filings = msgspec.json.Decoder(list[tuple[int, Filing]])
-_steps = msgspec.json.Decoder(list[tuple[int, Step]])
-_lines = msgspec.json.Decoder(list[tuple[int, LogLine]])
-_dead = msgspec.json.Decoder(list[DeadRow])
+_filings, _steps, _lines = FiledRows(Filing), FiledRows(Step), FiledRows(LogLine)
+_dead = Rows(DeadRow)
 _names = msgspec.json.Decoder(list[str])
 _notice = msgspec.json.Decoder(Notice)
 
