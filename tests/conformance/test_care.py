@@ -9,7 +9,7 @@ from headrace.core.care import GONE, LATE, Capped, Filed
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.letters import Requeue
 from headrace.core.model import Changes, Filter, Note, Notice
-from headrace.core.states import State
+from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from tests.conformance.tampering import Tampering
 from tests.support.builders import (
@@ -157,6 +157,24 @@ def test_a_job_whose_lane_is_no_text_is_found_and_fails(store: StoreUnderTest) -
     assert found(engine) == {"damaged_records": 1}
     assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
     assert (row(engine, "bad").reason, row(engine, "good").state) == ("corrupt_record", State.PENDING)
+
+
+@pytest.mark.engines("sqlite")
+def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest) -> None:
+    engine = store.open()
+    engine.insert([new_job("bad"), new_job("häßlich"), new_job("good")], now=NOW)
+    settle(engine, fail(claim_one(engine)))
+    engine.timetable.put(schedule("tick"), new=True)
+    for table in ("headrace_jobs", "headrace_dead", "headrace_schedules"):
+        Tampering(store).execute(f"UPDATE {table} SET id = CAST(x'62ff64' AS TEXT) WHERE id NOT IN ('häßlich', 'good')")
+    assert found(engine) == {"damaged_ids": 3}
+    assert not engine.timetable.delete("b\ufffdd"), "nobody can ask for it"
+    assert engine.care.repair(["damaged_ids"], 100, NOW) == {"damaged_ids": 3}
+    assert found(engine) == {}
+    assert sorted(states(engine)) == ["b\ufffdd", "good", "häßlich"]
+    assert engine.timetable.delete("b\ufffdd")
+    assert engine.letters.remove(["b\ufffdd"]) == ["b\ufffdd"]
+    assert engine.desk.move(Filter(ids=("b\ufffdd",)), Event.DELETE, 10, now=NOW) == ["b\ufffdd"]
 
 
 @pytest.mark.engines("redis")

@@ -75,6 +75,22 @@ def judge(census: Census, now: int) -> list[Finding]:
     return [*_of_damage(census), *_of_orphans(census), *_of_zombies(census, now), *_of_delays(census, now)]
 
 
+def judge_ids(damaged: Sequence[str]) -> list[Finding]:
+    """Whether there are ids that nobody can ask for; these are they as they are shown."""
+    if not damaged:
+        return []
+    return [
+        Finding(
+            code="damaged_ids",
+            sentence=_counted(len(damaged), "id is no text", "ids are no text"),
+            advice="make them what they are shown as with `headrace check --repair`, and delete what is not needed",
+            count=len(damaged),
+            repairable=True,
+            examples=tuple(damaged[:5]),
+        )
+    ]
+
+
 def _of_damage(census: Census) -> Iterator[Finding]:
     if census.damaged:
         yield Finding(
@@ -109,7 +125,7 @@ _ORPHANS = {
     "times": ("time to fire belongs to no schedule", "times to fire belong to no schedule"),
 }
 # Codes of what can be put right.
-REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records")
+REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records", "damaged_ids")
 
 
 def _of_zombies(census: Census, now: int) -> Iterator[Finding]:
