@@ -359,3 +359,17 @@ def test_a_deep_check_counts_damaged_history_logs_and_steps(address: str) -> Non
         assert sorted(what.rpartition(" ")[2] for what in finding.examples) == ["history", "logs", "steps"]
         assert len(app.jobs.find()) == 2
         assert all(job.history() for job in jobs)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("column", ["version", "due_at"])
+def test_a_schedule_with_a_text_for_a_number_is_told_and_can_be_deleted(
+    shop: Headrace, address: str, column: str
+) -> None:
+    for name in ("bad", "good"):
+        shop.schedules.create(name, "run", every=3600)
+    with closing(sqlite3.connect(address.removeprefix("sqlite:///"), isolation_level=None)) as db:
+        db.execute(f"UPDATE headrace_schedules SET {column} = '7x' WHERE id = 'bad'")
+    assert [(one.id, bool(one.error)) for one in shop.schedules.list()] == [("bad", True), ("good", False)]
+    assert shop.schedules.delete("bad")
+    assert [one.id for one in shop.schedules.list()] == ["good"]
