@@ -115,7 +115,10 @@ def _pages(
     limit = _FIRST
     while page := read(after, limit):
         yield page
-        after = key(page[-1])
+        reached = max(map(key, page))
+        if reached <= after:  # a damaged index leads back
+            return
+        after = reached
         each = sum(map(weigh, page)) / len(page)
         limit = max(1, min(MOST, limit * 4, int(_HEAVY / each)))
 
