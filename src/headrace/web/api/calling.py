@@ -20,7 +20,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import Match, Route, get_route_path
+from starlette.routing import Match, Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.errors import HeadraceError
@@ -55,9 +55,8 @@ class EndpointRoute(Route):
             return False
         if b"%2f" in (scope.get("raw_path") or b"").lower():
             return False
-        path = get_route_path(scope)
         longer = self.siblings[: self.siblings.index(self)]
-        return any(route.path_regex.match(path) for route in longer if route.path != self.path)
+        return any(Route.matches(route, scope)[0] is not Match.NONE for route in longer if route.path != self.path)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in (self.methods or ()):

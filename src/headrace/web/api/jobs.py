@@ -15,6 +15,7 @@ from headrace.web import searching
 from headrace.web.api.new_jobs import NewJob, call_of
 from headrace.web.api.shapes import Changed, JobFilter, JobQuery, filters_of, said
 from headrace.web.api.table import Table
+from headrace.web.api.values import Priority, QueueName
 from headrace.web.bulk import Act, act_on_many, would_concern
 from headrace.web.guard import Visit
 from headrace.web.problems import Refused
@@ -53,9 +54,9 @@ class StoredJobs(Struct, frozen=True):
 class JobChange(Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be different; what is not named stays."""
 
-    priority: int | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
     run_at: datetime | UnsetType = UNSET
-    queue: str | UnsetType = UNSET
+    queue: QueueName | UnsetType = UNSET
 
 
 class Why(Struct, frozen=True):
