@@ -114,6 +114,7 @@ class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     catch_up_limit: FiresAtOnce | UnsetType = UNSET
     catch_up_window: Window | UnsetType = UNSET
     overlap: RunOverlap | UnsetType = UNSET
+    immediate: bool | UnsetType = UNSET
     queue: QueueName | UnsetType = UNSET
     priority: Priority | UnsetType = UNSET
     timeout: Timeout | UnsetType | None = UNSET
