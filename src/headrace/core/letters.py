@@ -225,6 +225,10 @@ def first_failed_at(letter: DeadRow) -> int:
     return next((filing.at for filing in kept_history(letter) if filing.error_type is not None), letter.entered_at)
 
 
+# Who ends a record that was requeued too often: not whoever asked for it once more.
+REQUEUED_TOO_OFTEN = "system_max_retries"
+
+
 def used_up_in_words(requeues: int, most: int) -> str:
     """Why a job is not requeued any more."""
     return f"it was requeued {requeues} times already, of {most} allowed (max_requeues)"

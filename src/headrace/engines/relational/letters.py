@@ -10,6 +10,7 @@ import msgspec
 from headrace.core.letters import (
     ADDABLE,
     REQUEUABLE,
+    REQUEUED_TOO_OFTEN,
     STATUSES,
     Added,
     Addition,
@@ -219,7 +220,7 @@ class _Requeuing:
         if letter.requeues >= order.most:
             closing = _closed(letter, "permanently_failed", self._by, self._note, self._at)
             why = with_note(closing.notes, used_up_in_words(letter.requeues, order.most), None, self._at)
-            self._closings.append(msgspec.structs.replace(closing, notes=why))
+            self._closings.append(msgspec.structs.replace(closing, resolved_by=REQUEUED_TOO_OFTEN, notes=why))
             return Requeued(order.id, letter.job_id, "used_up", letter.requeues)
         seq, state = jobs.get(letter.job_id, (0, State.FAILED))
         if state not in REQUEUABLE:
