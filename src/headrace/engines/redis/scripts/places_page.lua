@@ -41,7 +41,8 @@ for i = 1, #found, 2 do
       if not has_turn(j.queue, j.lane) then call('HDEL', P .. ':lanes:' .. j.queue, j.lane) end -- it gets a new one
       enter(member, j, call('ZSCORE', LEASES, member) or now) -- without a lease it is taken over at once
       local known = call('HGET', IDS, j.id)
-      if not known or call('HEXISTS', JOBS, known) == 0 then
+      local other = job_of(known and call('HGET', JOBS, known) or '')
+      if not other or other.id ~= j.id then
         deferred[#deferred + 1] = function() call('HSET', IDS, j.id, member) end
       end
     end
