@@ -7,8 +7,9 @@ import pytest
 
 from headrace.core.care import GONE, LATE, Capped, Filed
 from headrace.core.kinship import Bond, FlowRow
+from headrace.core.letters import Requeue
 from headrace.core.model import Changes, Filter, Note, Notice
-from headrace.core.states import State
+from headrace.core.states import Event, State
 from headrace.engines.protocol import Engine
 from tests.conformance.tampering import Tampering
 from tests.support.builders import (
@@ -16,13 +17,16 @@ from tests.support.builders import (
     NOW,
     claim_one,
     fail,
+    ids,
     new_job,
     retry,
+    row,
     schedule,
     settle,
     states,
     submit_and_claim,
     succeed,
+    want,
     worker_row,
 )
 from tests.support.engines import StoreUnderTest
@@ -124,6 +128,65 @@ def test_a_job_that_waits_for_nobody_is_found(store: StoreUnderTest) -> None:
     busy_store(engine)
     Tampering(store).unblock("child")
     assert found(engine) == {"forlorn": 1}
+
+
+@pytest.mark.parametrize("lane", ["not json", '["c:ann', '["x:ann"]', "[7]", '{"c":"ann"}'])
+def test_a_job_whose_lane_is_damaged_is_found_and_fails(engine: Engine, lane: str) -> None:
+    busy_store(engine)
+    engine.insert([new_job("bad", lane=lane), new_job("good", lane='["c:ann"]')], now=NOW)
+    assert found(engine) == {"damaged_records": 1}
+    assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
+    assert found(engine) == {}
+    job = row(engine, "bad")
+    assert (job.state, job.reason, job.lane) == (State.FAILED, "corrupt_record", "")
+    [letter] = engine.letters.latest(["bad"])
+    assert (letter.reason, letter.status) == ("corrupt_record", "pending")
+    assert row(engine, "good").state is State.PENDING
+    assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 0}
+    [verdict] = engine.letters.requeue([Requeue(letter.id)], now=NOW)
+    assert verdict.verdict == "requeued"
+    assert "bad" in ids(engine.exchange([], want(10), now=NOW).claims)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_job_whose_lane_is_no_text_is_found_and_fails(store: StoreUnderTest) -> None:
+    engine = store.open()
+    engine.insert([new_job(name, lane='["c:ann"]') for name in ("bad", "good")], now=NOW)
+    not_utf8 = "CAST(x'5b22633aff225d' AS TEXT)"
+    Tampering(store).execute(f"UPDATE headrace_jobs SET lane = {not_utf8} WHERE id = 'bad'")
+    assert found(engine) == {"damaged_records": 1}
+    assert engine.care.repair(["damaged_records"], 100, NOW) == {"damaged_records": 1}
+    assert (row(engine, "bad").reason, row(engine, "good").state) == ("corrupt_record", State.PENDING)
+
+
+@pytest.mark.engines("sqlite")
+def test_an_id_that_is_no_text_becomes_what_it_is_shown_as(store: StoreUnderTest) -> None:
+    engine = store.open()
+    engine.insert([new_job("bad"), new_job("häßlich"), new_job("good")], now=NOW)
+    settle(engine, fail(claim_one(engine)))
+    engine.timetable.put(schedule("tick"), new=True)
+    for table in ("headrace_jobs", "headrace_dead", "headrace_schedules"):
+        Tampering(store).execute(f"UPDATE {table} SET id = CAST(x'62ff64' AS TEXT) WHERE id NOT IN ('häßlich', 'good')")
+    assert found(engine) == {"damaged_ids": 3}
+    assert not engine.timetable.delete("b\ufffdd"), "nobody can ask for it"
+    assert engine.care.repair(["damaged_ids"], 100, NOW) == {"damaged_ids": 3}
+    assert found(engine) == {}
+    assert sorted(states(engine)) == ["b\ufffdd", "good", "häßlich"]
+    assert engine.timetable.delete("b\ufffdd")
+    assert engine.letters.remove(["b\ufffdd"]) == ["b\ufffdd"]
+    assert engine.desk.move(Filter(ids=("b\ufffdd",)), Event.DELETE, 10, now=NOW) == ["b\ufffdd"]
+
+
+@pytest.mark.engines("redis")
+@pytest.mark.parametrize("index", ["turns:default", "lanes:default", 'lane:default:["c:ann"]', "laned"])
+def test_a_lane_that_has_lost_its_turn_gets_it_back(store: StoreUnderTest, index: str) -> None:
+    engine = store.open()
+    engine.insert([new_job("keyed", lane='["c:ann"]')], now=NOW)
+    Tampering(store).lose(index)
+    assert found(engine) == {"unindexed": 1}
+    assert engine.care.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
+    assert found(engine) == {}
+    assert ids(engine.exchange([], want(10), now=NOW).claims) == ["keyed"]
 
 
 @pytest.mark.engines("redis")

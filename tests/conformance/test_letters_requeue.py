@@ -112,7 +112,7 @@ def test_requeues_are_carried_over_and_end_the_record(engine: Engine) -> None:
     assert done == Requeued(letter.id, "job", "used_up", 2)
     assert row(engine).state is State.FAILED
     ended = one(engine, letter.id)
-    assert (ended.status, ended.resolved_by, ended.requeues) == ("permanently_failed", "ops", 2)
+    assert (ended.status, ended.resolved_by, ended.requeues) == ("permanently_failed", "system_max_retries", 2)
     told, why = remarks_of(ended.notes)
     assert (told.text, told.by) == ("no more", "ops")
     assert (why.text, why.by) == ("it was requeued 2 times already, of 2 allowed (max_requeues)", None)

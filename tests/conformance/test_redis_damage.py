@@ -165,3 +165,14 @@ def test_the_answer_of_a_claim_is_taken_apart_only_if_it_must_be(redis_engine: R
     engine = redis_engine
     engine.insert([new_job("job", payload=msgspec.json.encode("\xdc\0\x1e\xac").decode())], now=NOW)
     assert ids(claim(engine)) == ["job"]
+
+
+def test_an_id_that_leads_to_another_job_leads_to_its_own_again(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.insert([new_job("one"), new_job("other")], now=NOW)
+    number = inside.client.hget(inside.key("ids"), "other")
+    inside.client.hset(inside.key("ids"), "one", number)
+    assert engine.care.repair(["unindexed"], 100, NOW) == {"unindexed": 1}
+    assert {job.id for job in engine.desk.get(["one", "other"])} == {"one", "other"}
+    assert engine.desk.move(Filter(ids=("one",)), Event.DELETE, 10, now=NOW) == ["one"]
+    assert list(states(engine)) == ["other"]

@@ -12,9 +12,9 @@ from typing import Any
 
 import pytest
 
-from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed
+from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed, current_job
 from headrace.core.regulation import TaskRules
-from headrace.testing import adrain, drain
+from headrace.testing import VirtualClock, adrain, drain
 from tests.support.damage import put_field, values_of
 from tests.support.engines import KINDS
 from tests.support.waiting import PATIENCE, eventually
@@ -308,3 +308,68 @@ def test_a_letter_of_a_status_that_is_none_is_pending(shop: Headrace, folder: Pa
     with closing(sqlite3.connect(folder / "q.db", isolation_level=None)) as db:
         db.execute("UPDATE headrace_dead SET status = 'pendinf'")
     assert shop.dead.get(job.id).status == "pending"
+
+
+@pytest.mark.every_engine
+@pytest.mark.parametrize("stored", ['["red', "7", '{"red":1}', '[["red"]]'])
+def test_a_job_with_damaged_tags_is_archived_and_brought_back(address: str, folder: Path, stored: str) -> None:
+    clock = VirtualClock()
+    elsewhere = f"sqlite:///{folder / 'archive.db'}" if address.startswith("redis") else None
+    with Headrace(address, clock=clock, archive_url=elsewhere) as app:
+        run = app.task(name="run")(lambda: "ran")
+        bad, good = (run.using(tags=["blue", 're"d']).enqueue() for _ in range(2))
+        drain(app)
+        put_field(address, bad.id, "tags", stored)
+        clock.advance(30 * 86400)
+        assert app.lifecycle.archive(dry_run=False).archived == 2
+        assert [job.id for job in app.jobs.find(archived=True, tag='re"d')] == [good.id]
+        assert app.jobs.find(archived=True, tag="d").jobs == []
+        assert app.jobs.get(bad.id).tags == ()
+        assert app.lifecycle.restore(bad.id).tags == ()
+        assert not bad.refresh().archived
+        assert bad.delete()
+
+
+@pytest.mark.every_engine
+def test_a_deep_check_counts_damaged_history_logs_and_steps(address: str) -> None:
+    with Headrace(address, shutdown_timeout=5.0) as app:
+
+        @app.task(retry=0)
+        def work() -> None:
+            current_job().log("adds", a=1)
+            current_job().step("sum", lambda: 7)
+            raise OSError("no luck")
+
+        jobs = [work.enqueue() for _ in range(2)]
+        drain(app)
+        assert "damaged_values" not in {finding.code for finding in app.admin.check(deep=True)}
+        kinds = {
+            "headrace_history.event": "x",
+            "headrace_logs.fields": BAD,
+            "headrace_steps.value": "8",
+            "h": b"\x01",
+            "l": b"\x01",
+            "steps": b"\x01",
+        }
+        for kind, new in kinds.items():
+            first = next((value for value in values_of(address) if value.kind == kind), None)
+            if first is not None:
+                first.put(new)
+        [finding] = [finding for finding in app.admin.check(deep=True) if finding.code == "damaged_values"]
+        assert sorted(what.rpartition(" ")[2] for what in finding.examples) == ["history", "logs", "steps"]
+        assert len(app.jobs.find()) == 2
+        assert all(job.history() for job in jobs)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize("column", ["version", "due_at"])
+def test_a_schedule_with_a_text_for_a_number_is_told_and_can_be_deleted(
+    shop: Headrace, address: str, column: str
+) -> None:
+    for name in ("bad", "good"):
+        shop.schedules.create(name, "run", every=3600)
+    with closing(sqlite3.connect(address.removeprefix("sqlite:///"), isolation_level=None)) as db:
+        db.execute(f"UPDATE headrace_schedules SET {column} = '7x' WHERE id = 'bad'")
+    assert [(one.id, bool(one.error)) for one in shop.schedules.list()] == [("bad", True), ("good", False)]
+    assert shop.schedules.delete("bad")
+    assert [one.id for one in shop.schedules.list()] == ["good"]

@@ -130,3 +130,16 @@ def test_a_wrong_change_is_refused(
     assert (ran.code, ran.out) == (code, "")
     assert said in ran.err
     assert app.jobs.get("later").priority == 0
+
+
+def test_jobs_are_deleted_by_their_ends_and_not_more_than_asked(shell: Shell, app: Headrace) -> None:
+    app.jobs.get("now-0").cancel()
+    assert shell("jobs", "delete", "--finished-before", "1h", "--yes").out == "0 jobs deleted\n"
+    assert shell("jobs", "delete", "--finished-before", "0s", "--limit", "1", "--yes").out == "1 job deleted\n"
+    assert len(states(app)) == 4
+    assert shell("jobs", "delete", "--finished-before", "0s", "--yes").out == "1 job deleted\n"
+    assert set(states(app).values()) == {"pending", "scheduled"}, "what has no end stays"
+    assert shell("jobs", "delete", "--queue", "mail", "-n", "1", "--yes").out == "1 job deleted\n"
+    ran = shell("jobs", "delete", "--finished-before", "0s", "--state", "pending", "--yes")
+    assert (ran.code, len(states(app))) == (2, 2)
+    assert "--limit needs a filter" in shell("jobs", "delete", "--limit", "1").err

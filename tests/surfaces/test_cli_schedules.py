@@ -222,3 +222,10 @@ def test_the_doctor_tells_a_schedule_that_is_over_or_broken(shell: Shell, app: H
     assert any("schedule 'nightly' could not fire: InvalidSchedule" in finding for finding in told["findings"])
     states = {one["id"]: one["state"] for one in shell("schedules", "--json").json}
     assert states == {"pulse": "over", "nightly": "failed"}
+
+
+def test_a_schedule_may_run_at_once_as_well(shell: Shell) -> None:
+    assert shell("schedules", "create", "later", "x", "--every", "1h").code == 0
+    assert shell("schedules", "create", "now", "x", "--every", "1h", "--immediate").code == 0
+    with shell.app() as app:
+        assert [job.task for job in app.jobs.find()] == ["x"]

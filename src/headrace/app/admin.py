@@ -3,20 +3,22 @@
 from __future__ import annotations
 
 import heapq
+import itertools
 import os
 from collections.abc import Collection
 from pathlib import Path
 
 from headrace.app import backups
 from headrace.app.backups import Backup, Progress, Restored
-from headrace.app.damage import damage_beside_jobs, damage_of
+from headrace.app.damage import damage_beside_jobs, damage_in
 from headrace.app.hub import AppHub
+from headrace.app.parcels import pages
 from headrace.core import codec, stalls
 from headrace.core.care import REPAIRS, Finding, Sizes, judge_size
-from headrace.core.model import Filter, JobRow
+from headrace.core.model import JobRow
 from headrace.core.settings import Settings
 from headrace.core.words import nearest, short
-from headrace.errors import ConfigError, CorruptPayload
+from headrace.errors import ConfigError
 from headrace.runtime.twin import twin
 
 _AT_ONCE = 1000
@@ -135,10 +137,11 @@ class Admin:
         damaged: list[str] = []
         unreadable: list[str] = []
         heaviest: list[tuple[int, str]] = []
-        for row in self._hub.rows_where(Filter()):
+        for parcel in itertools.chain.from_iterable(pages(self._hub.engine.porter)):
+            row = parcel.job
             if not _is_whole(row):
                 damaged.append(row.id)
-            unreadable += [f"job {row.id}: {what}" for what in damage_of(row)]
+            unreadable += damage_in(parcel)
             heaviest = heapq.nlargest(_SHOWN, [*heaviest, (_weight(row), row.id)])
         found = []
         if damaged:
@@ -213,13 +216,9 @@ def _number(value: str | int | None) -> int:
 
 
 def _is_whole(row: JobRow) -> bool:
-    try:
-        codec.verify(row.payload, row.checksum)
-        if row.result is not None and row.result_checksum is not None:
-            codec.verify(row.result, row.result_checksum)
-    except CorruptPayload:
-        return False
-    return True
+    if row.result is None or row.result_checksum is None:
+        return codec.is_whole(row.payload, row.checksum)
+    return codec.is_whole(row.payload, row.checksum) and codec.is_whole(row.result, row.result_checksum)
 
 
 def _weight(row: JobRow) -> int:

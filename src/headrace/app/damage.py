@@ -6,20 +6,24 @@ from collections.abc import Iterator
 
 import msgspec
 
+from headrace.core import codec
 from headrace.core.damage import read
 from headrace.core.letters import LetterFilter, Remark, Snapshot
-from headrace.core.model import DeadRow, JobOptions, JobRow, NewJob
+from headrace.core.model import DeadRow, JobOptions, JobRow, LogLine, NewJob, Parcel
 from headrace.core.regulation import decode_queue_rules
 from headrace.core.schedule import Timing
+from headrace.core.steps import Step
+from headrace.core.story import is_whole
 from headrace.core.timetable import ScheduleRow
 from headrace.engines.protocol import Engine
 
 _AT_ONCE = 1000
+_json = msgspec.json.Decoder(msgspec.Raw).decode
 _OF_JOB = {
     "options": msgspec.json.Decoder(JobOptions).decode,
     "tags": msgspec.json.Decoder(list[str]).decode,
     "metadata": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
-    "progress": msgspec.json.Decoder(msgspec.Raw).decode,
+    "progress": _json,
     "lane": msgspec.json.Decoder(list[str]).decode,
 }
 _OF_LETTER = {
@@ -36,6 +40,23 @@ def damage_of(row: JobRow | DeadRow | ScheduleRow) -> Iterator[str]:
         stored = getattr(row, name)
         if stored and read(decode, stored) is None:
             yield name
+
+
+def damage_in(parcel: Parcel) -> Iterator[str]:
+    """What of a job no longer decodes, with what was filed about it: an entry is read without the values it lost."""
+    found = [*damage_of(parcel.job)]
+    found += ["history" for filing in parcel.history if not is_whole(filing) or filing.at <= 0]
+    found += ["logs" for line in parcel.logs if not _is_whole_line(line)]
+    found += ["steps" for step in parcel.steps if not _is_whole_step(step)]
+    return (f"job {parcel.job.id}: {what}" for what in found)
+
+
+def _is_whole_line(line: LogLine) -> bool:
+    return line.at > 0 and line.level != "" and (not line.fields or read(_json, line.fields) is not None)
+
+
+def _is_whole_step(step: Step) -> bool:
+    return step.at > 0 and (step.value is None or codec.is_whole(step.value, step.checksum or 0))
 
 
 def damage_beside_jobs(engine: Engine) -> Iterator[str]:

@@ -12,6 +12,7 @@ from msgspec import Struct, structs
 from headrace.app.hub import AppHub
 from headrace.core import codec
 from headrace.core.clock import to_datetime
+from headrace.core.damage import tags_of
 from headrace.core.letters import (
     STATUSES,
     LetterGroup,
@@ -28,7 +29,6 @@ from headrace.core.model import DeadRow, LogLine
 from headrace.core.requeue_times import next_requeue_at
 from headrace.errors import CorruptPayload
 from headrace.runtime.job import Job, LogEntry
-from headrace.runtime.job_rows import tags_of
 
 
 class DeadNote(Struct, frozen=True):

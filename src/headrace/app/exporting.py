@@ -11,11 +11,11 @@ import msgspec
 
 from headrace.core.archive import ArchiveRow, shown
 from headrace.core.clock import to_datetime
+from headrace.core.damage import tags_of
 from headrace.core.model import JobRow, LogLine
 from headrace.core.story import errors_of, tell
 from headrace.core.trail import plain
 from headrace.errors import ConfigError
-from headrace.runtime.job_rows import tags_of
 
 _AT_ONCE = 5000
 

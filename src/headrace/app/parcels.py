@@ -11,6 +11,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from headrace.app.damage import damage_in, damage_of
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Parcel
 from headrace.core.states import State
 from headrace.core.steps import Step
@@ -43,6 +44,7 @@ class Contents(Struct):
     logs: int = 0
     dead_letters: int = 0
     bytes: int = 0
+    damaged: list[str] = msgspec.field(default_factory=list)  # what can't be read; it is carried as it is
     by_queue_and_state: dict[tuple[str, State], int] = msgspec.field(default_factory=dict)
 
     def add(self, page: list[Parcel]) -> None:
@@ -50,6 +52,7 @@ class Contents(Struct):
         for parcel in page:
             place = (parcel.job.queue, parcel.job.state)
             counts[place] = counts.get(place, 0) + 1
+            self.damaged += damage_in(parcel)
         self.jobs += len(page)
         self.history += sum([len(parcel.history) for parcel in page])
         self.logs += sum([len(parcel.logs) for parcel in page])
@@ -57,6 +60,7 @@ class Contents(Struct):
 
     def add_dead(self, page: list[DeadRow]) -> None:
         self.dead_letters += len(page)
+        self.damaged += [f"dead letter {record.id}: {what}" for record in page for what in damage_of(record)]
         self.bytes += sum(map(weight_of_dead, page))
 
     def counts(self) -> list[Count]:
@@ -111,7 +115,10 @@ def _pages(
     limit = _FIRST
     while page := read(after, limit):
         yield page
-        after = key(page[-1])
+        reached = max(map(key, page))
+        if reached <= after:  # a damaged index leads back
+            return
+        after = reached
         each = sum(map(weigh, page)) / len(page)
         limit = max(1, min(MOST, limit * 4, int(_HEAVY / each)))
 

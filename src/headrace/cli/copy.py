@@ -124,6 +124,7 @@ def _tell_plan(source: Engine, target: Engine, plan: Plan, as_json: bool) -> int
     columns = (Column("QUEUE", least=8), Column("STATE"), Column("JOBS", right=True))
     print_table(columns, [[count.queue, count.state, f"{count.jobs:,}"] for count in plan.contents.counts()])
     print_facts(_in_words(plan.contents))
+    _tell_damage(plan.contents)
     if plan.standing == "done":
         say(_already_done(source, target))
         return 0
@@ -143,6 +144,13 @@ def _in_words(contents: Contents) -> list[tuple[str, str]]:
         ("dead letters", f"{contents.dead_letters:,}"),
         ("size", f"about {contents.bytes / 1e6:,.1f} MB"),
     ]
+
+
+def _tell_damage(contents: Contents) -> None:
+    for what in contents.damaged[:_KEPT_TOLD]:
+        say(clean(f"damaged, and as damaged there: {what}"))
+    if len(contents.damaged) > _KEPT_TOLD:
+        say(f"and {len(contents.damaged) - _KEPT_TOLD:,} more are damaged; --json names them")
 
 
 def _told(contents: Contents) -> dict[str, Any]:
@@ -212,6 +220,7 @@ def _tell_end(
         say(clean(f"{kept.what} {kept.id} stays as it is there: it {kept.how}"))
     if len(verdict.kept) > _KEPT_TOLD:
         say(f"and {len(verdict.kept) - _KEPT_TOLD:,} more stay as they are there; --json names them")
+    _tell_damage(contents)
     if carried.running:
         say(f"{_jobs(len(carried.running))} still running and taken away, to go on at the new store as after a crash")
     hidden = ", with its password" if has_password else ""

@@ -2,20 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime, timedelta
 from typing import Any, NamedTuple
 
 import click
 
 from headrace.app.app import Headrace
-from headrace.cli.options import as_json_option, chosen, duration, example, filters, moment, shared, yes_option
+from headrace.cli.options import (
+    as_json_option,
+    chosen,
+    duration,
+    example,
+    filters,
+    moment,
+    moment_or_age,
+    shared,
+    yes_option,
+)
 from headrace.cli.pick import job_of
 from headrace.cli.session import Session
 from headrace.cli.show import clean, confirm, print_json, remark, say
-from headrace.core.states import Event, State, sources
+from headrace.core.states import FINAL, Event, State, sources
 from headrace.errors import HeadraceError
 from headrace.runtime.job import Job
+
+_BOUNDS = ("finished_before", "limit")
 
 
 class Move(NamedTuple):
@@ -45,12 +57,18 @@ def _move(app: Headrace, name: str) -> Move:
     }[name]
 
 
-def _moving(name: str, help_text: str, *examples: str) -> click.Command:
-    """A command that does one thing to the jobs that are named or that match."""
+def _moving(name: str, help_text: str, *examples: str, bounds: Sequence[Callable[[Any], Any]] = ()) -> click.Command:
+    """A command that does one thing to the jobs that are named or that match; `bounds` are options of its own."""
+
+    def with_bounds(function: Any) -> Any:
+        for option in reversed(bounds):
+            function = option(function)
+        return function
 
     @click.command(name, help=help_text, epilog=example(*examples))
     @click.argument("ids", metavar="[ID]...", nargs=-1)
     @filters
+    @with_bounds
     @click.option("--all", "everything", is_flag=True, help="All of them; needed where no filter is given.")
     @yes_option
     @as_json_option
@@ -75,6 +93,8 @@ def _moving(name: str, help_text: str, *examples: str) -> click.Command:
 def _check_choice(name: str, ids: tuple[str, ...], wanted: dict[str, Any], everything: bool) -> None:
     if ids and (wanted or everything):
         raise click.UsageError("give ids or filters, not both")
+    if wanted.keys() == {"limit"}:
+        raise click.UsageError("--limit needs a filter, or --finished-before")
     if everything and wanted:
         raise click.UsageError("--all means no filter; give one or the other")
     if not (ids or wanted or everything):
@@ -101,15 +121,19 @@ def _rule(move: Move) -> str:
 
 
 def _by_filter(app: Headrace, move: Move, wanted: dict[str, Any], yes: bool) -> int:
-    legal = move.states if move.name != "retry" else frozenset({State.FAILED})
-    states = [State(state) for state in wanted.get("state", ())] or sorted(legal)
-    meant = {**wanted, "state": [state for state in states if state in move.states]}
+    bounds = {name: wanted[name] for name in _BOUNDS if name in wanted}
+    states = move.states & FINAL if "finished_before" in bounds else move.states
+    usual = states if move.name != "retry" else frozenset({State.FAILED})
+    asked = [State(state) for state in wanted.get("state", ())] or sorted(usual)
+    meant = {name: value for name, value in wanted.items() if name not in bounds}
+    meant["state"] = [state for state in asked if state in states]
     if not meant["state"]:
         raise click.UsageError(_rule(move))
     count = app.jobs.count(**meant)
     if count and not yes:
-        confirm(f"{move.name} {_jobs(count)}")
-    return move.many(**meant) if count else 0
+        some = "" if not bounds else "up to " if "limit" not in bounds else f"at most {bounds['limit']} of "
+        confirm(f"{move.name} {some}{_jobs(count)}")
+    return move.many(**meant, **bounds) if count else 0
 
 
 def _jobs(count: int) -> str:
@@ -146,6 +170,16 @@ delete = _moving(
     "delete",
     "Remove jobs that are not running, and their history.",
     "headrace jobs delete --state completed --until 30d --yes",
+    "headrace jobs delete --finished-before 7d --limit 1000 --yes",
+    bounds=(
+        click.option(
+            "--finished-before",
+            metavar="TIME",
+            callback=moment_or_age,
+            help="Only those that ended before: 10m, 2h, 3d or an ISO time (UTC).",
+        ),
+        click.option("--limit", "-n", type=click.IntRange(1), help="At most so many; by their ends the oldest first."),
+    ),
 )
 
 

@@ -290,6 +290,7 @@ def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None
 @click.option("--jitter", metavar="TIME", callback=duration, help="Up to so much later, differently each time.")
 @click.option("--catch-up", type=click.Choice(["none", "latest", "limited", "all"]), help="Which missed runs run late.")
 @click.option("--overlap", type=click.Choice(["allow", "skip", "queue"]), help="If the job before is not finished.")
+@click.option("--immediate", is_flag=True, default=None, help="Enqueue its job once at once as well.")
 @click.option("--queue", "-q", help="Another queue than the task's own.")
 @click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
 @as_json_option

@@ -44,7 +44,8 @@ class Census(Struct, kw_only=True):
     """What an engine has counted, each up to some thousands.
 
     `orphans` are records without their job by what they are, `strays` run under unknown workers, `unreaped` have a
-    lease that is long over, `overdue` were to be promoted long ago, `forlorn` wait although nobody is left to wait for.
+    lease that is long over, `overdue` were to be promoted long ago, `forlorn` wait although nobody is left to wait for,
+    `damaged` have records that no longer tell what they are or what they wait for.
     """
 
     orphans: Mapping[str, int] = field(default_factory=dict)
@@ -52,6 +53,7 @@ class Census(Struct, kw_only=True):
     unreaped: int = 0
     overdue: int = 0
     forlorn: int = 0
+    damaged: int = 0
     workers: Sequence[WorkerRow] = ()
 
 
@@ -70,7 +72,34 @@ def is_gone(worker: WorkerRow, now: int) -> bool:
 
 def judge(census: Census, now: int) -> list[Finding]:
     """The findings about what is in a store."""
-    return [*_of_orphans(census), *_of_zombies(census, now), *_of_delays(census, now)]
+    return [*_of_damage(census), *_of_orphans(census), *_of_zombies(census, now), *_of_delays(census, now)]
+
+
+def judge_ids(damaged: Sequence[str]) -> list[Finding]:
+    """Whether there are ids that nobody can ask for; these are they as they are shown."""
+    if not damaged:
+        return []
+    return [
+        Finding(
+            code="damaged_ids",
+            sentence=_counted(len(damaged), "id is no text", "ids are no text"),
+            advice="make them what they are shown as with `headrace check --repair`, and delete what is not needed",
+            count=len(damaged),
+            repairable=True,
+            examples=tuple(damaged[:5]),
+        )
+    ]
+
+
+def _of_damage(census: Census) -> Iterator[Finding]:
+    if census.damaged:
+        yield Finding(
+            code="damaged_records",
+            sentence=_counted(census.damaged, "record of a job can't be read", "records of jobs can't be read"),
+            advice="fail them with `headrace check --repair`, or restore a backup",
+            count=census.damaged,
+            repairable=True,
+        )
 
 
 def _of_orphans(census: Census) -> Iterator[Finding]:
@@ -96,7 +125,7 @@ _ORPHANS = {
     "times": ("time to fire belongs to no schedule", "times to fire belong to no schedule"),
 }
 # Codes of what can be put right.
-REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records")
+REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records", "damaged_ids")
 
 
 def _of_zombies(census: Census, now: int) -> Iterator[Finding]:

@@ -168,6 +168,11 @@ def checksum(text: str) -> int:
     return zlib.crc32(text.encode("utf-8", "surrogatepass"))
 
 
+def is_whole(text: str, expected: int) -> bool:
+    """Whether this is the text the checksum was taken of."""
+    return checksum(text) == expected
+
+
 def verify(text: str, expected: int) -> None:
     """Refuse a text that is not the one the checksum was taken of."""
     found = checksum(text)

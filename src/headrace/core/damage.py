@@ -10,6 +10,7 @@ import msgspec
 from headrace.errors import CorruptPayload
 
 _json = msgspec.json.Decoder()
+_tags = msgspec.json.Decoder(tuple[str, ...])
 T = TypeVar("T")
 S = TypeVar("S")
 
@@ -36,6 +37,11 @@ def items_of(stored: str, *kinds: type) -> Any:
     """What is stored in JSON, if it is one of these kinds of containers; an empty one of the first if it is not."""
     found = read(_json.decode, stored)
     return found if isinstance(found, kinds) else kinds[0]()
+
+
+def tags_of(stored: str | None) -> tuple[str, ...]:
+    """The tags of a job as they are stored; none if they are damaged."""
+    return read_or(_tags.decode, stored, ()) if stored else ()
 
 
 def readable(decode: Callable[[S], T], stored: Iterable[S]) -> Iterator[T]:

@@ -13,7 +13,7 @@ from random import Random
 from headrace.core.words import short
 from headrace.errors import InvalidJob
 
-_GIVEN = re.compile(r"[A-Za-z0-9_.:@/=-]{1,128}")
+GIVEN = re.compile(r"[A-Za-z0-9_.:@/=-]{1,128}")
 _UUID7 = re.compile(r"([0-9a-f]{8})-([0-9a-f]{4})-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}", re.IGNORECASE)
 _LAST_MS = 2**48 - 1
 _LOW_END = 2**48
@@ -97,7 +97,7 @@ def time_of(job_id: str) -> int | None:
 
 def check_id(text: object, name: str = "job_id") -> str:
     """The id a user chose for a job, if it may be one."""
-    if not isinstance(text, str) or not _GIVEN.fullmatch(text):
+    if not isinstance(text, str) or not GIVEN.fullmatch(text):
         raise InvalidJob(
             f"{name} is {short(text)}; use 1 to 128 letters, digits and _ - . : @ / = (letters without accents)",
             value=text,

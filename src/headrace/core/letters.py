@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import msgspec
 from msgspec import Struct
 
-from headrace.core.damage import read, read_or
+from headrace.core.damage import read, read_or, tags_of
 from headrace.core.model import DeadRow, Filing, LogLine, NewJob
 from headrace.core.options import HIGHEST_PRIORITY, LOWEST_PRIORITY
 from headrace.core.states import FINAL, NOT_STARTED, Event, State
@@ -173,7 +173,6 @@ class Snapshot(Struct, frozen=True):
 
 DAMAGED = Snapshot(payload="")  # which is no payload at all
 _snapshots = msgspec.json.Decoder(Snapshot)
-_tags = msgspec.json.Decoder(list[str])
 _remarks = msgspec.json.Decoder(list[Remark])
 
 
@@ -224,6 +223,10 @@ def history_anew(letter: DeadRow, job: NewJob, detail: str | None) -> list[Filin
 def first_failed_at(letter: DeadRow) -> int:
     """When the job failed for the first time, as far as the record knows."""
     return next((filing.at for filing in kept_history(letter) if filing.error_type is not None), letter.entered_at)
+
+
+# Who ends a record that was requeued too often: not whoever asked for it once more.
+REQUEUED_TOO_OFTEN = "system_max_retries"
 
 
 def used_up_in_words(requeues: int, most: int) -> str:
@@ -286,7 +289,7 @@ def stored_anew(letter: DeadRow, order: Requeue, now: int) -> NewJob:
         run_at=run_at,
         max_attempts=was.max_attempts,
         options=was.options,
-        tags=None if was.tags is None or read(_tags.decode, was.tags) is None else was.tags,
+        tags=was.tags if tags_of(was.tags) else None,
         metadata=was.metadata,
         version=now,  # above every version that a worker of the job before may hold
         unique_key=was.unique_key,

@@ -21,7 +21,7 @@ Span = float | timedelta | None | UnsetType
 THRESHOLDS = ("max_scheduled", "max_waiting", "max_pending", "max_retrying", "max_running", "max_age")
 DEFAULT = "default"  # the word that takes back what an operator has ordered
 _LONGEST = 100 * 366 * 86_400
-_MOST_KEPT = 1_000_000
+MOST_KEPT = 1_000_000
 _AT_ONCE = ("keep_completed", "keep_failed", "keep_cancelled")
 _REMOVALS = ("remove_on_complete", "remove_on_fail")
 
@@ -245,10 +245,10 @@ def changed_terms(before: Terms, given: Mapping[str, Any]) -> Terms:
 
 def check_removal(name: str, value: Any) -> bool | int:
     """Whether finished jobs go at once, or how many of the newest stay."""
-    if isinstance(value, bool) or (type(value) is int and 1 <= value <= _MOST_KEPT):
+    if isinstance(value, bool) or (type(value) is int and 1 <= value <= MOST_KEPT):
         return value
     raise InvalidJob(
-        f"{name}: expected True, False, or how many of the newest stay (1 to {_MOST_KEPT:,}), got {short(value)}",
+        f"{name}: expected True, False, or how many of the newest stay (1 to {MOST_KEPT:,}), got {short(value)}",
         value=value,
     )
 

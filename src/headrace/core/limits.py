@@ -35,7 +35,7 @@ _UNITS = {
     "d": 86400,
     "day": 86400,
 }
-_RATE = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(?:/|\s+per\s+)\s*(\d+(?:\.\d+)?)?\s*([a-z]+)\s*", re.IGNORECASE)
+RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:/|\s+[Pp][Ee][Rr]\s+)\s*([0-9]+(?:\.[0-9]+)?)?\s*([A-Za-z]+)\s*")
 _FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts in a second; slower ones are slips, and overflow a store
 
 
@@ -56,7 +56,7 @@ def opens_at(rate: Rate, full_at: int) -> int:
 
 def as_rate(text: str, burst: int | None = None) -> Rate:
     """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". Without a burst, one second's worth."""
-    match = _RATE.fullmatch(text)
+    match = RATE.fullmatch(text)
     unit = _unit(match[3].lower()) if match else None
     if match is None or unit is None:
         raise ConfigError(
@@ -101,12 +101,22 @@ def lane_of(gates: Iterable[Gate]) -> str:
 
 def gates_of(lane: str) -> list[Gate]:
     """The gates of a lane. One that is damaged needs what no worker has: nobody knows what it may be behind."""
+    found = _read(lane)
+    return [Gate("needs", lane)] if found is None else found
+
+
+def is_damaged(lane: str | bytes) -> bool:
+    """Whether nobody can tell the gates of this lane."""
+    return _read(lane) is None
+
+
+def _read(lane: str | bytes) -> list[Gate] | None:
     if not lane:
         return []
     try:
         return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)]
     except (*DAMAGE, LookupError):
-        return [Gate("needs", lane)]
+        return None
 
 
 def behind_task(lane: str, task: str) -> str:

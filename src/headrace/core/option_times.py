@@ -10,7 +10,7 @@ from headrace.core.clock import instant_ms, to_ms
 from headrace.core.words import short
 from headrace.errors import InvalidJob
 
-LONGEST_WAIT = 100 * 365 * 86_400
+SHORTEST, LONGEST_WAIT = 0.001, 100 * 365 * 86_400
 _LAST_MOMENT = 253_402_300_799_999  # of the year 9999, after which Python has no dates
 
 

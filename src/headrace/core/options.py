@@ -13,7 +13,7 @@ from headrace.core import ids
 from headrace.core.kinship import POLICIES, Policy
 from headrace.core.lifecycle import Lifecycle, check_removal
 from headrace.core.model import Isolation
-from headrace.core.option_times import LONGEST_WAIT, check_run_at, check_seconds, check_wait
+from headrace.core.option_times import LONGEST_WAIT, SHORTEST, check_run_at, check_seconds, check_wait
 from headrace.core.promises import is_promise
 from headrace.core.retry import Retry, as_retry
 from headrace.core.unique import Cache, Unique, check_key
@@ -22,13 +22,13 @@ from headrace.errors import ConfigError, InvalidJob
 
 LOWEST_PRIORITY, HIGHEST_PRIORITY = -100, 100
 LONGEST_TIMEOUT = 86_400
-_MOST_WORDS = 100
+MOST_WORDS = 100
 _MOST_ROWS = 10_000
-_QUEUE = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
+QUEUE_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,49}")
 # Lone surrogates have no UTF-8, so no store could hold them.
-_TASK = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+TASK_NAME = re.compile(r"[^\s\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 _SURROGATE = re.compile(r"[\ud800-\udfff]")
-_WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
+WORD = re.compile(r"[^\x00-\x1f\x7f\ud800-\udfff]{1,100}")
 # What decides about a second call like the first. A job that others wait for, or that waits, must be itself.
 SAMENESS = ("unique", "idempotency_key", "debounce", "throttle", "cache")
 _AT_ODDS = (
@@ -124,7 +124,7 @@ def ensure_agreement(options: Options) -> None:
 
 
 def check_queue(name: str, value: Any) -> str:
-    if not isinstance(value, str) or not _QUEUE.fullmatch(value):
+    if not isinstance(value, str) or not QUEUE_NAME.fullmatch(value):
         raise InvalidJob(
             f"{name}: {short(value)} is not a queue name; use 1 to 50 letters, digits, '_', '-' or '.', "
             "beginning with a letter or digit",
@@ -134,7 +134,7 @@ def check_queue(name: str, value: Any) -> str:
 
 
 def check_task_name(value: Any) -> str:
-    if not isinstance(value, str) or not _TASK.fullmatch(value):
+    if not isinstance(value, str) or not TASK_NAME.fullmatch(value):
         raise InvalidJob(
             f"task name: {short(value)} must have 1 to 100 characters and no blanks", field="task", value=value
         )
@@ -171,7 +171,7 @@ def check_limit(name: str, value: Any) -> int:
 
 def check_name(name: str, value: Any) -> str:
     """A name that a user gives to something, and that people read."""
-    if not isinstance(value, str) or not _WORD.fullmatch(value):
+    if not isinstance(value, str) or not WORD.fullmatch(value):
         raise InvalidJob(
             f"{name}: expected a name of 1 to 100 characters, none of them a control character, got {short(value)}",
             value=value,
@@ -185,7 +185,7 @@ def _suggestion(name: str) -> str:
 
 
 def _timeout(name: str, value: Any) -> int | None:
-    return None if value is None else check_seconds(name, value, 0.001, LONGEST_TIMEOUT)
+    return None if value is None else check_seconds(name, value, SHORTEST, LONGEST_TIMEOUT)
 
 
 def _retry(name: str, value: Any) -> Retry | int:
@@ -230,7 +230,7 @@ def _idempotency_key(name: str, value: Any) -> str | None:
 
 
 def _span(name: str, value: Any) -> int | None:
-    return None if value is None else check_seconds(name, value, 0.001, LONGEST_WAIT)
+    return None if value is None else check_seconds(name, value, SHORTEST, LONGEST_WAIT)
 
 
 def _cache(name: str, value: Any) -> Cache | None:
@@ -241,17 +241,17 @@ def _cache(name: str, value: Any) -> Cache | None:
 
 def check_word(name: str, value: Any) -> str:
     """A name that a user gives to something."""
-    if not isinstance(value, str) or not _WORD.fullmatch(value):
+    if not isinstance(value, str) or not WORD.fullmatch(value):
         raise InvalidJob(f"{name}: expected a name of 1 to 100 characters, got {short(value)}", value=value)
     return value
 
 
 def _words(name: str, value: Any) -> tuple[str, ...]:
     listed = isinstance(value, Iterable) and not isinstance(value, str | bytes)
-    words: list[Any] = list(islice(value, _MOST_WORDS + 1)) if listed else [None]
-    if len(words) > _MOST_WORDS:
-        raise InvalidJob(f"{name}: at most {_MOST_WORDS} words are allowed")
-    if not all(isinstance(word, str) and _WORD.fullmatch(word) for word in words):
+    words: list[Any] = list(islice(value, MOST_WORDS + 1)) if listed else [None]
+    if len(words) > MOST_WORDS:
+        raise InvalidJob(f"{name}: at most {MOST_WORDS} words are allowed")
+    if not all(isinstance(word, str) and WORD.fullmatch(word) for word in words):
         raise InvalidJob(
             f"{name}: expected a list of words of 1 to 100 characters, "
             f"none of them a control character, got {short(value)}",
@@ -274,7 +274,7 @@ def check_capabilities(name: str, value: Any) -> tuple[str, ...]:
 
 
 def _key(name: str, value: Any) -> str | None:
-    if value is not None and not (isinstance(value, str) and _WORD.fullmatch(value)):
+    if value is not None and not (isinstance(value, str) and WORD.fullmatch(value)):
         raise InvalidJob(
             f"{name}: expected a name of 1 to 100 characters, such as a tenant's, got {short(value)}", value=value
         )

@@ -9,18 +9,19 @@ from typing import Any, TypeVar
 from msgspec import structs
 
 from headrace.core.limits import STRATEGIES, as_rate
+from headrace.core.option_times import SHORTEST
 from headrace.core.regulation import QueueRules, Rate, TaskRules
 from headrace.core.words import nearest, short
 from headrace.errors import ConfigError, InvalidJob
 
 Rules = TypeVar("Rules", QueueRules, TaskRules)
 Check = Callable[[str, Any], Any]
-_MOST_JOBS = 1_000_000_000
-_LONGEST = 365 * 86_400
+MOST_JOBS, MOST_WEIGHT = 1_000_000_000, 1000
+LONGEST_AGEING = 365 * 86_400
 _UNITS = {"s": 1, "min": 60, "h": 3600, "day": 86_400}
 
 
-def _count(name: str, value: Any, most: int = _MOST_JOBS, lifted: str = "no limit") -> int:
+def _count(name: str, value: Any, most: int = MOST_JOBS, lifted: str = "no limit") -> int:
     if type(value) is not int or not 1 <= value <= most:
         raise InvalidJob(
             f"{name}: expected a whole number from 1 to {most:,}, or None for {lifted}, got {short(value)}", value=value
@@ -29,7 +30,7 @@ def _count(name: str, value: Any, most: int = _MOST_JOBS, lifted: str = "no limi
 
 
 def _weight(name: str, value: Any) -> int:
-    return _count(name, value, 1000, "the usual weight of 1")
+    return _count(name, value, MOST_WEIGHT, "the usual weight of 1")
 
 
 def _burst(name: str, value: Any) -> int:
@@ -44,7 +45,7 @@ def _strategy(name: str, value: Any) -> str:
 
 def _ageing(name: str, value: Any) -> int:
     seconds = value.total_seconds() if isinstance(value, timedelta) else value
-    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not 0.001 <= seconds <= _LONGEST:
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not SHORTEST <= seconds <= LONGEST_AGEING:
         raise InvalidJob(
             f"{name}: expected the seconds of waiting that count as one point of priority, got {short(value)}",
             value=value,

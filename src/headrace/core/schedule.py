@@ -28,7 +28,7 @@ RunOverlap = Literal["allow", "skip", "queue"]
 
 GRACE = 60_000  # an occurrence that is late by no more was not missed, even with catch_up="none"
 SHORTEST_INTERVAL = 100
-MOST_FIRES_AT_ONCE = 1000
+MOST_FIRES, MOST_FIRES_AT_ONCE = 2**53, 1000
 MOST_SKIPS_NAMED = 100
 _DAY = 86_400_000
 _LOOK_AHEAD = 100
@@ -95,7 +95,7 @@ def timing(
         tz=spoken.zone_name(tz),
         start=spoken.moment("start", start),
         end=spoken.moment("end", end),
-        limit=None if limit is None else spoken.count("limit", limit, 1, 2**53),
+        limit=None if limit is None else spoken.count("limit", limit, 1, MOST_FIRES),
         jitter=spoken.duration("jitter", jitter, 0),
         dst_gap=spoken.choice("dst_gap", dst_gap, Gap),
         dst_overlap=spoken.choice("dst_overlap", dst_overlap, Overlap),

@@ -175,7 +175,11 @@ _EVENTS, _STATES = frozenset(Event), frozenset(State)
 
 def _whole(filings: Sequence[Filing]) -> list[Filing]:
     """Those that can be told: one that is damaged names no event or state there is."""
-    return [one for one in filings if one.event in _EVENTS and one.source in _STATES and one.target in _STATES]
+    return [one for one in filings if is_whole(one)]
+
+
+def is_whole(filing: Filing) -> bool:
+    return filing.event in _EVENTS and filing.source in _STATES and filing.target in _STATES
 
 
 def _error_line(filing: Filing) -> str | None:

@@ -28,7 +28,7 @@ OnConflict = Literal["return_existing", "raise", "replace", "reschedule", "keep_
 
 IDEMPOTENT_FOR = 86_400_000
 _LONGEST = 100 * 365 * 86_400
-_LONGEST_KEY = 1000
+LONGEST_KEY = 1000
 _ACTS: dict[str, Act] = {
     "return_existing": "keep",
     "raise": "refuse",
@@ -276,10 +276,8 @@ def _sorted_pairs(tree: Tree) -> Tree:
 
 def check_key(field: str, value: Any) -> str:
     """A key as a text of the user's own."""
-    if not isinstance(value, str) or not 1 <= len(value) <= _LONGEST_KEY:
-        raise ConfigError(
-            f"{field}: expected a text of 1 to {_LONGEST_KEY} characters, got {short(value)}", value=value
-        )
+    if not isinstance(value, str) or not 1 <= len(value) <= LONGEST_KEY:
+        raise ConfigError(f"{field}: expected a text of 1 to {LONGEST_KEY} characters, got {short(value)}", value=value)
     try:
         value.encode()
     except UnicodeEncodeError:

@@ -18,6 +18,7 @@ from headrace.core.states import State
 
 T = TypeVar("T", bound=Struct)
 _lists = msgspec.json.Decoder(list[list[Any]])
+_filed = msgspec.json.Decoder(list[tuple[int, list[Any]]])
 _NOTHING = (None, 0, "", False, State.FAILED)  # what stands for a value that is lost: the first that fits
 
 
@@ -65,3 +66,17 @@ class Rows(Generic[T]):
             return self._decoder.decode(told)
         except DAMAGE:
             return [made_of(self._kind, whole_values(self._kind, values)) for values in _lists.decode(told)]
+
+
+class FiledRows(Generic[T]):
+    """Decodes a list of records each of which has the number of its job in front."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._decoder = msgspec.json.Decoder(list[tuple[int, kind]])  # type: ignore[valid-type]
+
+    def decode(self, told: str) -> list[tuple[int, T]]:
+        try:
+            return self._decoder.decode(told)
+        except DAMAGE:
+            return [(job, made_of(self._kind, whole_values(self._kind, values))) for job, values in _filed.decode(told)]

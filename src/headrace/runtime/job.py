@@ -10,7 +10,7 @@ import msgspec
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
-from headrace.core.damage import read, read_or
+from headrace.core.damage import read, read_or, tags_of
 from headrace.core.kinship import Bond, FlowTally
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.option_times import check_patience, check_run_at
@@ -21,7 +21,7 @@ from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
 from headrace.core.trail import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
-from headrace.runtime.job_rows import as_row, moment_of, tags_of
+from headrace.runtime.job_rows import as_row, moment_of
 from headrace.runtime.twin import twin
 
 R = TypeVar("R")

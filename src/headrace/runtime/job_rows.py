@@ -8,21 +8,13 @@ from typing import Any
 import msgspec
 
 from headrace.core.clock import to_datetime
-from headrace.core.damage import read_or
 from headrace.core.model import JobRow, NewJob
-
-_tags = msgspec.json.Decoder(tuple[str, ...])
 
 
 def moment_of(ms: int) -> datetime:
     moment = to_datetime(ms)
     assert moment is not None
     return moment
-
-
-def tags_of(stored: str | None) -> tuple[str, ...]:
-    """The tags of a job as they are stored; none if they are damaged."""
-    return read_or(_tags.decode, stored, ()) if stored else ()
 
 
 _FRESH: dict[str, Any] = dict.fromkeys(

@@ -41,7 +41,7 @@ class Refused(Exception):
 
 
 # The first that fits decides: children stand before their parents.
-_STATUSES: tuple[tuple[type[BaseException], int], ...] = (
+STATUSES: tuple[tuple[type[BaseException], int], ...] = (
     (ClientDisconnect, 400),  # in the middle of its body; nobody reads the answer
     (errors.NotFound, 404),
     (errors.PayloadTooLarge, 413),
@@ -70,7 +70,7 @@ def refusal_of(error: BaseException) -> Refused:
     """How an error is told; one that nobody foresaw is logged here and told as nothing but that."""
     if isinstance(error, Refused):
         return error
-    for kind, status in _STATUSES:
+    for kind, status in STATUSES:
         if isinstance(error, kind):
             headers = {"retry-after": _RETRY_AFTER[status]} if status in _RETRY_AFTER else {}
             field = getattr(error, "field", None)

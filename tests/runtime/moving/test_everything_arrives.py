@@ -10,7 +10,7 @@ import pytest
 from headrace.app.moving import Move, Step
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.lifecycle import Terms, TermsRow
-from headrace.core.model import Claim, Notice, Outcome, Parcel
+from headrace.core.model import Claim, Filter, Notice, Outcome, Parcel
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.shelf import Paper
 from headrace.core.states import State
@@ -31,6 +31,7 @@ from tests.support.builders import (
     want,
 )
 from tests.support.cases import PAIRS
+from tests.support.damage import put_field
 from tests.support.engines import KINDS, StoreUnderTest
 
 # -- all is carried
@@ -70,6 +71,22 @@ def test_everything_arrives_as_it_was_between_any_two_engines(
     claims = target.exchange([], want(JOBS)).claims  # all: which queue a store begins with is its own affair
     assert {claim.queue for claim in claims} == {"mail", "reports"}
     assert all(claim.version == before[claim.id] + 1 for claim in claims)
+
+
+@pytest.mark.parametrize(("kind", "other_kind"), PAIRS, ids=lambda kind: kind)
+def test_damaged_tags_are_carried_as_they_are_and_told(
+    make_store: Callable[[str, str], StoreUnderTest], kind: str, other_kind: str
+) -> None:
+    store, target = make_store(kind, "source"), make_store(other_kind, "target").open()
+    source = store.open()
+    source.insert([new_job(name, tags=("red",)) for name in ("bad", "good")])
+    put_field(KINDS[kind].url(store.address), "bad", "tags", '["red')
+    made = Move(source, target)
+    assert made.plan().contents.damaged == ["job bad: tags"]
+    finish(made)
+    assert made.verify().contents.damaged == ["job bad: tags"]
+    assert {name: job.tags for name, job in rows(target).items()} == {"bad": '["red', "good": '["red"]'}
+    assert [job.id for job in target.desk.find(Filter(tag="red"), 10).jobs] == ["good"]
 
 
 def test_the_source_is_closed_and_says_where_to_go(source: Engine, target: Engine) -> None:

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from headrace import Headrace, State
+from headrace import Headrace, State, current_job
 from headrace.core.redact import MASK
 from headrace.testing import VirtualClock, drain
 from headrace.web.pages import patience
@@ -317,3 +317,36 @@ def test_one_is_resolved_once_and_noted_as_often_as_one_likes(app: Headrace, cli
     assert [note.text for note in closed.notes] == ["looking into it", "the bank is closed", "for good"]
     assert {note.by for note in closed.notes} == {"local"}
     assert do(client, f"/dead/{died()}/resolve") == "This dead letter is manually resolved."
+
+
+# -- by hand
+
+
+def test_a_job_is_put_on_the_desk_by_a_form(app: Headrace, client: Client) -> None:
+    app.task(name="pay")(lambda: None)
+    job = app.task_by_name("pay").using(delay=3600).enqueue()
+    assert "Put a job here by hand" in client.get("/dead").text
+    answer = client.post("/dead/add", data={"job_id": job.id, "reason": "wrong_total", "note": "ask the shop"})
+    letter = app.dead.get(job.id)
+    assert answer.json()["goto"].endswith(f"/dead/{letter.id}")
+    assert (letter.reason, letter.notes[0].text, letter.notes[0].by) == ("wrong_total", "ask the shop", "local")
+    assert job.refresh().state is State.FAILED
+    assert app.audit.list()[0].target == letter.id
+    assert "has a pending dead letter already" in refused(client, "/dead/add", job_id=job.id)
+    assert "no job" in refused(client, "/dead/add", 404, job_id="nowhere")
+
+
+def test_a_letter_shows_how_far_its_job_was(app: Headrace, client: Client) -> None:
+    @app.task(name="import", retry=0)
+    def load() -> None:
+        current_job().progress(0.25)
+        current_job().step("fetch <all>", lambda: 1)
+        current_job().log("row 7 is odd", row="<b>7</b>")
+        raise ConnectionError("no bank")
+
+    job = load.enqueue()
+    drain(app)
+    page = client.get(f"/dead/{app.dead.get(job.id).id}").text
+    for told in ("0.25", "fetch &lt;all&gt;", "row 7 is odd", "&lt;b&gt;7&lt;/b&gt;", "Last lines of its log"):
+        assert told in page
+    assert "<b>7</b>" not in page

@@ -40,8 +40,10 @@ kept.queue = :queue
 -- name: where_archived_task
 kept.task = :task
 
+-- Tags are a list of texts, written without blanks. They are not read as JSON: damaged ones would end the search.
 -- name: where_archived_tag
-kept.tags IS NOT NULL AND jsonb_exists(kept.tags::jsonb, :tag)
+(strpos(kept.tags, '[' || to_json(:tag::text)::text) = 1
+ OR strpos(kept.tags, ',' || to_json(:tag::text)::text) > 0)
 
 -- name: where_archived_since
 kept.finished_at >= :since::bigint

@@ -74,6 +74,11 @@ SELECT json_build_array(
                                              WHERE bond.child = job.seq AND bond.blocks)
                            LIMIT :limit) AS forlorn))::text;
 
+-- The lanes in which jobs wait, as bytes, each with the first number in it.
+-- name: pending_lanes
+SELECT coalesce(json_agg(json_build_array(first, encode(convert_to(lane, 'UTF8'), 'hex'))), '[]')::text FROM (
+    SELECT min(seq) AS first, lane FROM headrace_jobs WHERE state = 'pending' AND lane > '' GROUP BY queue, lane) AS lanes;
+
 -- name: newly_filed_history
 SELECT json_build_array(coalesce(max(seq), :after), count(*), coalesce(json_agg(DISTINCT job), '[]'))::text FROM (
     SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit) AS filed;

@@ -77,11 +77,12 @@ class RedisCare:
         lost, damaged = walk.places(_EVERYTHING)
         orphans["times"] = len(self._lost_times(_LOOKS))
         strays, unreaped, overdue, forlorn = counts
-        census = Census(orphans=orphans, strays=strays, workers=self._engine.desk.workers())
+        workers = self._engine.desk.workers()
+        census = Census(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
         if self._engine.porter.notice() is None:
             census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
         sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
-        return [*found, *_of_damage(sizes, lost, len(damaged)), *judge(census, at)]
+        return [*found, *_of_losses(sizes, lost), *judge(census, at)]
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
         self._engine.prepare()
@@ -251,7 +252,7 @@ def _keys(engine: House) -> Iterator[list[bytes]]:
             return
 
 
-def _of_damage(sizes: dict[str, int], lost: int, damaged: int) -> Iterator[Finding]:
+def _of_losses(sizes: dict[str, int], lost: int) -> Iterator[Finding]:
     if len(set(sizes.values())) > 1:
         told = ", ".join(f"{name} {size}" for name, size in sizes.items())
         yield Finding(
@@ -265,13 +266,5 @@ def _of_damage(sizes: dict[str, int], lost: int, damaged: int) -> Iterator[Findi
             sentence=f"{lost} jobs are not found where they should be",
             advice="put them there with `headrace check --repair`",
             count=lost,
-            repairable=True,
-        )
-    if damaged:
-        yield Finding(
-            code="damaged_records",
-            sentence=f"{damaged} records of jobs can't be read",
-            advice="fail them with `headrace check --repair`, or restore a backup",
-            count=damaged,
             repairable=True,
         )

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from headrace.core.letters import (
+    REQUEUED_TOO_OFTEN,
     STATUSES,
     Added,
     Addition,
@@ -228,5 +229,5 @@ def _told(order: Requeue, letter: DeadRow | None, detail: str | None, at: int) -
     if letter is not None and letter.status == "pending":
         job = stored_anew(letter, order, at)
         history = history_anew(letter, job, detail)
-    why = _remark(used_up_in_words(letter.requeues if letter else 0, order.most), None, at)
-    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history, why)]
+    ends = _remark(used_up_in_words(letter.requeues if letter else 0, order.most), None, at), REQUEUED_TOO_OFTEN
+    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history, *ends)]

@@ -6,12 +6,20 @@ What belongs to nothing is found by a read and removed by its number in short co
 from __future__ import annotations
 
 from collections.abc import Collection
+from functools import partial
 
 import msgspec
 
 from headrace.core.care import GONE, KEPT_AT_START, LATE, Capped, Census, Filed, Finding, is_gone, judge
-from headrace.core.model import WorkerRow
+from headrace.core.damage import CORRUPT_RECORD
+from headrace.core.fingerprint import fingerprint
+from headrace.core.letters import Added, Addition
+from headrace.core.limits import is_damaged
+from headrace.core.model import ErrorInfo, JobRow, WorkerRow
+from headrace.core.states import State
+from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger, Office
+from headrace.engines.relational.letters import add_letter
 from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
@@ -20,7 +28,9 @@ _owners = msgspec.json.Decoder(list[int | str])  # what is no number is the numb
 _names = msgspec.json.Decoder(list[str])
 _counts = msgspec.json.Decoder(tuple[int, int, int, int])
 _newly = msgspec.json.Decoder(tuple[int, int, list[int]])
+_lanes = msgspec.json.Decoder(list[tuple[int, str]])
 _workers = Rows(WorkerRow)
+_rows = Rows(JobRow)
 _OF_JOBS = ("history", "logs", "steps", "tags", "bonds")
 _MOST_COUNTED = 10_000
 _DROPPED_AT_ONCE = 1000
@@ -35,6 +45,7 @@ def inspect(office: Office, now: int) -> list[Finding]:
         census = Census(orphans=orphans, strays=strays, workers=_workers.decode(ledger.ask("workers")))
         if ledger.ask("notice"):  # nobody works here, and not everything may have arrived
             return census
+        census.damaged = len(_in_damaged_lanes(ledger))
         orphans["flows"] = len(_names.decode(ledger.ask("orphan_flows", limit=_MOST_COUNTED)))
         census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
         return census
@@ -47,9 +58,39 @@ def repair(office: Office, codes: Collection[str], limit: int, now: int) -> dict
     done = {f"orphan_{what}": _drop_orphans(office, what, limit) for what in _OF_JOBS if f"orphan_{what}" in codes}
     if "orphan_flows" in codes:
         done["orphan_flows"] = _drop_flows(office, limit)
+    if "damaged_records" in codes:
+        done["damaged_records"] = _fail_damaged(office, limit, now)
     if "silent_workers" in codes:
         done["silent_workers"] = _forget_workers(office, now)
     return done
+
+
+def _in_damaged_lanes(ledger: Ledger) -> list[int]:
+    """Jobs that can never start, since nobody can tell what their lane is behind: the first of each such lane."""
+    lanes = _lanes.decode(ledger.ask("pending_lanes"))
+    return [first for first, lane in lanes if is_damaged(bytes.fromhex(lane))]
+
+
+def _fail_damaged(office: Office, limit: int, now: int) -> int:
+    done, fresh = 0, -1
+    while fresh and done < limit:
+        fresh = 0
+        for seq in office.read(_in_damaged_lanes)[: limit - done]:
+            verdict, effects = office.write(partial(_fail_one, seq=seq, now=now))
+            effects.ring(office.ring)
+            fresh += verdict == "added"
+        done += fresh
+    return done
+
+
+def _fail_one(ledger: Ledger, seq: int, now: int) -> tuple[Added, Effects]:
+    jobs = _rows.decode(ledger.ask("rows", seqs=as_json([seq])))
+    if ledger.ask("notice") or not any(job.state is State.PENDING for job in jobs):
+        return "missing", Effects()
+    ledger.run("relane", seqs=as_json([seq]), lane="")
+    why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
+    mark = fingerprint(jobs[0].task, why, CORRUPT_RECORD)
+    return add_letter(ledger, Addition(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
 
 
 def _drop_orphans(office: Office, what: str, limit: int) -> int:

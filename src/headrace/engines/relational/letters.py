@@ -10,6 +10,7 @@ import msgspec
 from headrace.core.letters import (
     ADDABLE,
     REQUEUABLE,
+    REQUEUED_TOO_OFTEN,
     STATUSES,
     Added,
     Addition,
@@ -92,7 +93,7 @@ class SqlLetters:
 
     def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
         at = self._office.at(now)
-        verdict, effects = self._office.write(lambda ledger: _add(ledger, order, by, note, at))
+        verdict, effects = self._office.write(lambda ledger: add_letter(ledger, order, by, note, at))
         effects.ring(self._office.ring)
         return verdict
 
@@ -162,7 +163,8 @@ class SqlLetters:
         return self._office.write(forget)
 
 
-def _add(ledger: Ledger, order: Addition, by: str | None, note: str | None, at: int) -> tuple[Added, Effects]:
+def add_letter(ledger: Ledger, order: Addition, by: str | None, note: str | None, at: int) -> tuple[Added, Effects]:
+    """Open a record; a job that has not started fails with it. What became of the order, and whom it concerned."""
     ledger.ask("alone_with_kin")
     admission.hold_open(ledger)
     ids, effects = as_json([order.job_id]), Effects()
@@ -221,7 +223,7 @@ class _Requeuing:
         if letter.requeues >= order.most:
             closing = _closed(letter, "permanently_failed", self._by, self._note, self._at)
             why = with_note(closing.notes, used_up_in_words(letter.requeues, order.most), None, self._at)
-            self._closings.append(msgspec.structs.replace(closing, notes=why))
+            self._closings.append(msgspec.structs.replace(closing, resolved_by=REQUEUED_TOO_OFTEN, notes=why))
             return Requeued(order.id, letter.job_id, "used_up", letter.requeues)
         seq, state = jobs.get(letter.job_id, (0, State.FAILED))
         if state not in REQUEUABLE:

@@ -7,21 +7,20 @@ from typing import Any
 
 import msgspec
 
+from headrace.core.damage import tags_of
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel, QueueRow
 from headrace.core.steps import Step
 from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.rulings import Opened
-from headrace.engines.salvage import Rows
+from headrace.engines.salvage import FiledRows, Rows
 from headrace.engines.sql import as_json
 from headrace.errors import HeadraceError, StoreMoved
 
 _rows = Rows(JobRow)
-_filings = msgspec.json.Decoder(list[tuple[int, Filing]])
-_steps = msgspec.json.Decoder(list[tuple[int, Step]])
-_lines = msgspec.json.Decoder(list[tuple[int, LogLine]])
-_dead = msgspec.json.Decoder(list[DeadRow])
+_filings, _steps, _lines = FiledRows(Filing), FiledRows(Step), FiledRows(LogLine)
+_dead = Rows(DeadRow)
 _names = msgspec.json.Decoder(list[str])
 _notice = msgspec.json.Decoder(Notice)
 
@@ -92,7 +91,7 @@ class SqlPorter:
             jobs = [parcel.job for parcel in fresh]
             ledger.run("add_queues", names=as_json(sorted({job.queue for job in jobs})), now=now)
             added = ledger.run("unpack_jobs", r=as_json(jobs))
-            if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if job.tags]:
+            if tagged := [msgspec.structs.replace(job, payload="", result=None) for job in jobs if tags_of(job.tags)]:
                 ledger.run("unpack_tags", r=as_json(tagged))
             with hushed(ledger):
                 file_history(ledger, ((parcel.job.id, filing) for parcel in fresh for filing in parcel.history))

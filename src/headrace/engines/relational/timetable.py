@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import msgspec
 from msgspec import structs
@@ -17,7 +19,8 @@ from headrace.engines.relational.regulations import Regulations
 from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
 
-_rows = msgspec.json.Decoder(list[tuple[str, int, int | None, str]])
+_rows = msgspec.json.Decoder(list[tuple[str, Any, Any, str]])
+_fence = partial(msgspec.convert, type=tuple[int, int | None])
 _row = msgspec.json.Decoder(ScheduleRow)
 _names = msgspec.json.Decoder(list[str])
 _occurrences = Rows(Occurrence)
@@ -98,7 +101,11 @@ def _schedules(told: str) -> list[ScheduleRow]:
     """Schedules as they are stored; what finds and fences each holds over what its body says of that."""
     found = []
     for schedule_id, version, due_at, body in _rows.decode(told):
-        row = read(_row.decode, body) or damaged(schedule_id, body)
+        fence = read(_fence, (version, due_at))
+        row = None if fence is None else read(_row.decode, body)
+        if fence is None or row is None:
+            row = damaged(schedule_id, body)
+        version, due_at = fence or (row.version, None)
         found.append(structs.replace(row, id=schedule_id, version=version, due_at=due_at))
     return found
 

@@ -71,7 +71,7 @@ kept.queue = :queue
 kept.task = :task
 
 -- name: where_archived_tag
-kept.tags IS NOT NULL AND :tag IN (SELECT value FROM json_each(kept.tags))
+json_valid(kept.tags) AND :tag IN (SELECT value FROM json_each(iif(json_valid(kept.tags), kept.tags, '[]')))
 
 -- name: where_archived_since
 kept.finished_at >= :since

@@ -21,7 +21,7 @@ from headrace.engines.care import View
 from headrace.engines.relational import care
 from headrace.engines.relational.ledger import Office
 from headrace.engines.sql import as_json
-from headrace.engines.sqlite import files, health
+from headrace.engines.sqlite import files, health, misnamed
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, scalar
 from headrace.engines.sqlite.trouble import explained
@@ -75,10 +75,11 @@ class SqliteCare:
         found = health.findings(self._store, self._engine.url)
         if any(finding.code == "damaged" for finding in found):
             return found  # whatever is counted in it means little
-        return found + care.inspect(self._engine, self._engine.at(now))
+        return found + misnamed.findings(self._engine) + care.inspect(self._engine, self._engine.at(now))
 
     def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
-        return care.repair(self._engine, codes, limit, self._engine.at(now))
+        renamed = {"damaged_ids": misnamed.repair(self._engine, limit)} if "damaged_ids" in codes else {}
+        return renamed | care.repair(self._engine, codes, limit, self._engine.at(now))
 
     def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
         return care.cap(self._engine, what, most, after, limit)

@@ -71,6 +71,11 @@ SELECT json_array(
                                              WHERE bond.child = job.seq AND bond.blocks)
                            LIMIT :limit)));
 
+-- The lanes in which jobs wait, as bytes, each with the first number in it.
+-- name: pending_lanes
+SELECT json_group_array(json_array(first, hex(lane))) FROM (
+    SELECT min(seq) AS first, lane FROM headrace_jobs WHERE state = 'pending' AND lane > '' GROUP BY queue, lane);
+
 -- name: newly_filed_history
 SELECT json_array(coalesce(max(seq), :after), count(*), json_group_array(DISTINCT job)) FROM (
     SELECT seq, job FROM headrace_history WHERE seq > :after ORDER BY seq LIMIT :limit);
@@ -138,3 +143,23 @@ WHERE type = 'table' AND name LIKE 'headrace@_%' ESCAPE '@' AND name NOT IN ('he
 -- In a backup the archive is in the file itself; in a store it is not.
 -- name: forget_archive
 DROP TABLE IF EXISTS headrace_archive;
+
+-- Ids that are not ASCII, as bytes: what is no UTF-8 can be read, but not asked for.
+
+-- name: unusual_ids_of_jobs
+SELECT json_group_array(hex(id)) FROM headrace_jobs WHERE id GLOB '*[^ -~]*';
+
+-- name: rename_jobs
+UPDATE headrace_jobs SET id = :new WHERE id = CAST(:old AS TEXT);
+
+-- name: unusual_ids_of_letters
+SELECT json_group_array(hex(id)) FROM headrace_dead WHERE id GLOB '*[^ -~]*';
+
+-- name: rename_letters
+UPDATE headrace_dead SET id = :new WHERE id = CAST(:old AS TEXT);
+
+-- name: unusual_ids_of_schedules
+SELECT json_group_array(hex(id)) FROM headrace_schedules WHERE id GLOB '*[^ -~]*';
+
+-- name: rename_schedules
+UPDATE headrace_schedules SET id = :new WHERE id = CAST(:old AS TEXT);

@@ -41,7 +41,22 @@ _NAME = re.compile(r"{(\w+)}")
 class EndpointRoute(Route):
     """An endpoint, to be served. What it does not take is refused with all methods that the path has."""
 
-    siblings: Sequence[EndpointRoute] = ()
+    siblings: Sequence[EndpointRoute] = ()  # the longest paths first
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        if match is not Match.NONE and self._is_of_another(scope, child):
+            return Match.NONE, {}
+        return match, child
+
+    def _is_of_another(self, scope: Scope, child: Scope) -> bool:
+        """Whether a name with slashes is the rest of a longer path: who means the name writes them as %2F."""
+        if not any("/" in str(name) for name in child["path_params"].values()):
+            return False
+        if b"%2f" in (scope.get("raw_path") or b"").lower():
+            return False
+        longer = self.siblings[: self.siblings.index(self)]
+        return any(Route.matches(route, scope)[0] is not Match.NONE for route in longer if route.path != self.path)
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["method"] not in (self.methods or ()):

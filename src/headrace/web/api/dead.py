@@ -13,6 +13,7 @@ from headrace.core.letters import BY_HAND, Status
 from headrace.core.story import Entry
 from headrace.web.api.shapes import Changed, Cursor, Limit, Note, filters_of, lifted
 from headrace.web.api.table import Table
+from headrace.web.api.values import Boost, RateText
 from headrace.web.guard import Visit
 
 table = Table("dead", "Dead letters: look into failures, bring their jobs back, or close the matter.")
@@ -58,7 +59,7 @@ class NewLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class Requeue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """How to requeue one; `args` and `kwargs` take the place of those it had."""
 
-    priority_boost: int | None = None
+    priority_boost: Boost | None = None
     max_requeues: int | None = None
     note: Note | None = None
     args: list[Any] | None = None
@@ -76,8 +77,8 @@ class RequeueMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True)
     until: datetime | None = None
     everything: bool = False
     limit: int | None = None
-    rate: str | None = None
-    priority_boost: int | None = None
+    rate: RateText | None = None
+    priority_boost: Boost | None = None
     max_requeues: int | None = None
     note: Note | None = None
     dry_run: bool = False

@@ -13,8 +13,9 @@ from headrace.errors import InvalidJob
 from headrace.runtime.job import Job, LogEntry
 from headrace.web import searching
 from headrace.web.api.new_jobs import NewJob, call_of
-from headrace.web.api.shapes import Changed, JobFilter, JobQuery, filters_of, said
+from headrace.web.api.shapes import Changed, DeleteFilter, JobFilter, JobQuery, filters_of, said
 from headrace.web.api.table import Table
+from headrace.web.api.values import Priority, QueueName
 from headrace.web.bulk import Act, act_on_many, would_concern
 from headrace.web.guard import Visit
 from headrace.web.problems import Refused
@@ -22,6 +23,7 @@ from headrace.web.problems import Refused
 table = Table("jobs", "Jobs: find them, submit them, look into one, act on one or on many.")
 _FILTER = {"queue": "emails", "state": ["failed"], "dry_run": True}
 _REACH, _REACH_OF_TEXT = 5_000, 2_000  # jobs that a request looks at where no index leads to those that are meant
+_BOUNDS = ("finished_before", "limit")  # of what is removed; they say nothing of which jobs are meant
 _NEW = {"task": "emails.send", "kwargs": {"to": "ann@example.com"}, "queue": "emails", "delay": 60}
 
 
@@ -53,9 +55,9 @@ class StoredJobs(Struct, frozen=True):
 class JobChange(Struct, frozen=True, forbid_unknown_fields=True):
     """What is to be different; what is not named stays."""
 
-    priority: int | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
     run_at: datetime | UnsetType = UNSET
-    queue: str | UnsetType = UNSET
+    queue: QueueName | UnsetType = UNSET
 
 
 class Why(Struct, frozen=True):
@@ -126,19 +128,26 @@ def promote_many(visit: Visit, body: JobFilter) -> Changed:
 
 
 @table.post("/jobs/delete", example=_FILTER)
-def delete_many(visit: Visit, body: JobFilter) -> Changed:
-    """Remove the matching jobs that are not running."""
-    return _bulk(visit, body, "delete")
+def delete_many(visit: Visit, body: DeleteFilter) -> Changed:
+    """Remove the matching jobs that are not running.
+
+    With `finished_before` those that ended before that time, the oldest end first, which no dry run can count.
+    """
+    if body.finished_before is not None and body.dry_run:
+        raise InvalidJob("dry_run: it can't count by ends; leave finished_before out")
+    told = {name: value for name in _BOUNDS if (value := getattr(body, name)) is not None}
+    return _bulk(visit, body, "delete", **told)
 
 
-def _bulk(visit: Visit, body: JobFilter, act: Act) -> Changed:
-    filters = filters_of(body, but=("dry_run",))
-    if not filters:
+def _bulk(visit: Visit, body: JobFilter, act: Act, **bounds: Any) -> Changed:
+    filters = filters_of(body, but=("dry_run", *_BOUNDS))
+    if not filters and "finished_before" not in bounds:
         raise InvalidJob("say which jobs are meant with at least one filter")
     filters = searching.settled(visit.app, filters)
     if body.dry_run:
-        return Changed(would_concern(visit.app, act, filters), True)
-    return Changed(act_on_many(visit.app, act, filters))
+        many = would_concern(visit.app, act, filters)
+        return Changed(min(many, bounds.get("limit", many)), True)
+    return Changed(act_on_many(visit.app, act, {**filters, **bounds}))
 
 
 @table.get("/jobs/{job_id}/logs")

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.app.app import Headrace
 from headrace.core.kinship import Policy
@@ -15,6 +15,20 @@ from headrace.core.states import State
 from headrace.core.unique import Unique
 from headrace.runtime.task import Call
 from headrace.web.api.shapes import lifted, said
+from headrace.web.api.values import (
+    JobId,
+    Kept,
+    Key,
+    Priority,
+    QueueName,
+    RetryLimit,
+    Span,
+    TaskName,
+    Timeout,
+    Wait,
+    Word,
+    Words,
+)
 
 _NOT_OPTIONS = ("task", "args", "kwargs")
 
@@ -22,7 +36,7 @@ _NOT_OPTIONS = ("task", "args", "kwargs")
 class NewRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """When a failed attempt runs again; times in seconds, errors by their dotted names."""
 
-    limit: int = 3
+    limit: RetryLimit = 3
     backoff: Literal["exponential", "fixed", "linear"] | list[float] = "exponential"
     base: float = 1.0
     factor: float = 2.0
@@ -38,9 +52,9 @@ class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Of several calls that are the same, only one is a job at a time."""
 
     by: tuple[str, ...] = ("args",)
-    key: str | None = None
+    key: Key | None = None
     states: list[State] | None = None
-    window: float | None = None
+    window: Span | None = None
     on_conflict: Literal["return_existing", "raise", "replace", "reschedule", "keep_last_if_running"] = (
         "return_existing"
     )
@@ -49,30 +63,30 @@ class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
 class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A call of a task, and options as of `using()`: times in seconds, what is not said follows the task."""
 
-    task: Annotated[str, Meta(min_length=1, max_length=100)]
+    task: TaskName
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
-    queue: str | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
-    delay: float | UnsetType = UNSET
+    queue: QueueName | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Wait | UnsetType = UNSET
     run_at: datetime | UnsetType = UNSET
-    expires: float | UnsetType = UNSET
-    timeout: float | UnsetType | None = UNSET
-    retry: int | NewRetry | UnsetType = UNSET
+    expires: Span | UnsetType = UNSET
+    timeout: Timeout | UnsetType | None = UNSET
+    retry: RetryLimit | NewRetry | UnsetType = UNSET
     unique: bool | NewUnique | UnsetType = UNSET
-    idempotency_key: str | UnsetType = UNSET
-    job_id: str | UnsetType = UNSET
-    tags: list[str] | dict[str, str] | UnsetType = UNSET
+    idempotency_key: Key | UnsetType = UNSET
+    job_id: JobId | UnsetType = UNSET
+    tags: Words | dict[str, str] | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
-    after: list[str] | UnsetType = UNSET
+    after: list[JobId] | UnsetType = UNSET
     on_parent_failure: Policy | UnsetType = UNSET
     lifo: bool | UnsetType = UNSET
-    needs: list[str] | UnsetType = UNSET
-    rate_key: str | UnsetType = UNSET
-    concurrency_key: str | UnsetType = UNSET
+    needs: Words | UnsetType = UNSET
+    rate_key: Word | UnsetType = UNSET
+    concurrency_key: Word | UnsetType = UNSET
     keep_result: bool | UnsetType = UNSET
-    remove_on_complete: bool | int | UnsetType = UNSET
-    remove_on_fail: bool | int | UnsetType = UNSET
+    remove_on_complete: bool | Kept | UnsetType = UNSET
+    remove_on_fail: bool | Kept | UnsetType = UNSET
     isolation: Isolation | UnsetType = UNSET
 
 

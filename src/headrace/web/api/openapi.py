@@ -32,6 +32,7 @@ _REFUSALS = {
     "429": "Too many requests, or the queue is full.",
     "501": "This store can't do that.",
     "503": "The store is not available.",
+    "504": "It took too long.",
 }
 
 
@@ -101,9 +102,9 @@ def _responses(endpoint: Endpoint, answer: Any) -> dict[str, Any]:
 
 
 def _parameters(endpoint: Endpoint, query: Any, components: dict[str, Any]) -> list[Any]:
-    told = [
-        {"name": name, "in": "path", "required": True, "schema": {"type": "string", "minLength": 1}}
-        for name in endpoint.places
+    told: list[Any] = [
+        {"name": name, "in": "path", "required": True, "schema": msgspec.json.schema(kind) | {"minLength": 1}}
+        for name, kind in endpoint.places.items()
     ]
     if query is None:
         return told

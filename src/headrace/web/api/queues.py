@@ -13,6 +13,7 @@ from headrace.core.regulation import QueueRules, Strategy, TaskRules
 from headrace.core.rules import rate_in_words
 from headrace.web.api.shapes import Changed, Limit, said
 from headrace.web.api.table import Table
+from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
 from headrace.web.guard import Visit
 
 table = Table("queues", "Queues, what is in them, and their rules.")
@@ -57,16 +58,16 @@ class QueueRecord(Struct, frozen=True, kw_only=True):
 class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules to change: null lifts one, and what is not named stays as it is."""
 
-    weight: int | UnsetType | None = UNSET
+    weight: Weight | UnsetType | None = UNSET
     strategy: Strategy | UnsetType | None = UNSET
-    ageing: float | UnsetType | None = UNSET
-    max_length: int | UnsetType | None = UNSET
-    rate: str | UnsetType | None = UNSET
-    burst: int | UnsetType | None = UNSET
-    concurrency: int | UnsetType | None = UNSET
-    key_rate: str | UnsetType | None = UNSET
-    key_burst: int | UnsetType | None = UNSET
-    key_concurrency: int | UnsetType | None = UNSET
+    ageing: Ageing | UnsetType | None = UNSET
+    max_length: JobCount | UnsetType | None = UNSET
+    rate: RateText | UnsetType | None = UNSET
+    burst: JobCount | UnsetType | None = UNSET
+    concurrency: JobCount | UnsetType | None = UNSET
+    key_rate: RateText | UnsetType | None = UNSET
+    key_burst: JobCount | UnsetType | None = UNSET
+    key_concurrency: JobCount | UnsetType | None = UNSET
 
 
 class Peek(Struct, frozen=True):
@@ -89,9 +90,9 @@ class TaskRecord(Struct, frozen=True, kw_only=True):
 class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """Rules to change: null lifts one, and what is not named stays as it is."""
 
-    rate: str | UnsetType | None = UNSET
-    burst: int | UnsetType | None = UNSET
-    concurrency: int | UnsetType | None = UNSET
+    rate: RateText | UnsetType | None = UNSET
+    burst: JobCount | UnsetType | None = UNSET
+    concurrency: JobCount | UnsetType | None = UNSET
 
 
 # -- queues
@@ -104,46 +105,46 @@ def find(visit: Visit) -> list[QueueRecord]:
 
 
 @table.get("/queues/{queue}/peek")
-def peek(visit: Visit, queue: str, query: Peek) -> list[JobRecord]:
+def peek(visit: Visit, queue: QueueName, query: Peek) -> list[JobRecord]:
     """The next jobs in the order they will run."""
     return [record_of(job) for job in visit.app.queue(queue).peek(query.limit)]
 
 
 @table.get("/queues/{queue}")
-def get(visit: Visit, queue: str) -> QueueRecord:
+def get(visit: Visit, queue: QueueName) -> QueueRecord:
     """One queue with its counts and rules; one that was never used is empty."""
     return _record(visit.app.queue(queue).stats())
 
 
 @table.patch("/queues/{queue}", example={"rate": "10/s", "concurrency": 5})
-def configure(visit: Visit, queue: str, body: QueueChange) -> QueueRecord:
+def configure(visit: Visit, queue: QueueName, body: QueueChange) -> QueueRecord:
     """Change rules of a queue, for every worker and every caller within a second."""
     visit.app.queue(queue).configure(**said(body))
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/pause")
-def pause(visit: Visit, queue: str) -> QueueRecord:
+def pause(visit: Visit, queue: QueueName) -> QueueRecord:
     """Let no worker take jobs from a queue; those that run go on."""
     visit.app.queue(queue).pause()
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/resume")
-def resume(visit: Visit, queue: str) -> QueueRecord:
+def resume(visit: Visit, queue: QueueName) -> QueueRecord:
     """Let workers take jobs from a queue again."""
     visit.app.queue(queue).resume()
     return _record(visit.app.queue(queue).stats())
 
 
 @table.post("/queues/{queue}/clear")
-def clear(visit: Visit, queue: str) -> Changed:
+def clear(visit: Visit, queue: QueueName) -> Changed:
     """Delete every job of a queue that has not started."""
     return Changed(visit.app.queue(queue).clear())
 
 
 @table.delete("/queues/{queue}")
-def delete(visit: Visit, queue: str) -> None:
+def delete(visit: Visit, queue: QueueName) -> None:
     """Take a queue off every list, with its rules and finished jobs; 409 while it has unfinished ones."""
     visit.app.queue(queue).delete()
 
@@ -179,20 +180,20 @@ def find_tasks(visit: Visit) -> list[TaskRecord]:
 
 
 @tasks.patch("/tasks/{task}", example={"rate": "100/min"})
-def configure_task(visit: Visit, task: str, body: TaskChange) -> TaskRecord:
+def configure_task(visit: Visit, task: TaskName, body: TaskChange) -> TaskRecord:
     """Change rules of a task, for every worker from its next claim on."""
     return _task(visit, task, visit.app.configure_task(task, **said(body)))
 
 
 @tasks.post("/tasks/{task}/pause")
-def pause_task(visit: Visit, task: str) -> TaskRecord:
+def pause_task(visit: Visit, task: TaskName) -> TaskRecord:
     """Let no worker start jobs of a task; jobs of other tasks pass them."""
     visit.app.pause_task(task)
     return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
 
 
 @tasks.post("/tasks/{task}/resume")
-def resume_task(visit: Visit, task: str) -> TaskRecord:
+def resume_task(visit: Visit, task: TaskName) -> TaskRecord:
     """Let workers start jobs of a task again."""
     visit.app.resume_task(task)
     return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))

@@ -3,17 +3,31 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any
+from typing import Any
 
-from msgspec import UNSET, Meta, Struct, UnsetType, structs
+from msgspec import UNSET, Struct, UnsetType, structs
 
 from headrace.app.job_records import JobRecord, lowered, record_of
 from headrace.app.schedule_records import Schedule, ScheduleRun
+from headrace.core.schedule import CatchUp, RunOverlap
 from headrace.core.timetable import Origin
+from headrace.core.wallclock import Gap, Overlap
 from headrace.runtime.task import Call
 from headrace.web.api.new_jobs import NewRetry, options_of
 from headrace.web.api.shapes import Limit, lifted, said
 from headrace.web.api.table import Table
+from headrace.web.api.values import (
+    FireLimit,
+    FiresAtOnce,
+    Interval,
+    Priority,
+    QueueName,
+    RetryLimit,
+    TaskName,
+    Timeout,
+    Window,
+    Words,
+)
 from headrace.web.guard import Visit
 from headrace.web.problems import Refused
 
@@ -58,53 +72,54 @@ class ScheduleRecord(Struct, frozen=True, kw_only=True):
 class ScheduleChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """What is to be different: a timing has exactly one of cron, every (seconds) and at."""
 
-    task: str | UnsetType = UNSET
+    task: TaskName | UnsetType = UNSET
     args: list[Any] | UnsetType = UNSET
     kwargs: dict[str, Any] | UnsetType = UNSET
     cron: str | UnsetType = UNSET
-    every: float | UnsetType = UNSET
+    every: Interval | UnsetType = UNSET
     at: datetime | UnsetType = UNSET
     tz: str | UnsetType = UNSET
     start: datetime | UnsetType | None = UNSET
     end: datetime | UnsetType | None = UNSET
-    limit: int | UnsetType | None = UNSET
-    jitter: float | UnsetType = UNSET
-    dst_gap: str | UnsetType = UNSET
-    dst_overlap: str | UnsetType = UNSET
-    catch_up: str | UnsetType = UNSET
-    catch_up_limit: int | UnsetType = UNSET
-    catch_up_window: float | UnsetType = UNSET
-    overlap: str | UnsetType = UNSET
-    queue: str | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
+    limit: FireLimit | UnsetType | None = UNSET
+    jitter: Window | UnsetType = UNSET
+    dst_gap: Gap | UnsetType = UNSET
+    dst_overlap: Overlap | UnsetType = UNSET
+    catch_up: CatchUp | UnsetType = UNSET
+    catch_up_limit: FiresAtOnce | UnsetType = UNSET
+    catch_up_window: Window | UnsetType = UNSET
+    overlap: RunOverlap | UnsetType = UNSET
+    queue: QueueName | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
 
 
 class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     """A schedule to be made: a call, a timing with exactly one of cron, every (seconds) and at, options of its jobs."""
 
-    id: str
-    task: Annotated[str, Meta(min_length=1, max_length=100)]
+    id: TaskName
+    task: TaskName
     args: list[Any] = []
     kwargs: dict[str, Any] = {}
     cron: str | UnsetType = UNSET
-    every: float | UnsetType = UNSET
+    every: Interval | UnsetType = UNSET
     at: datetime | UnsetType = UNSET
     tz: str | UnsetType = UNSET
     start: datetime | UnsetType = UNSET
     end: datetime | UnsetType = UNSET
-    limit: int | UnsetType = UNSET
-    jitter: float | UnsetType = UNSET
-    dst_gap: str | UnsetType = UNSET
-    dst_overlap: str | UnsetType = UNSET
-    catch_up: str | UnsetType = UNSET
-    catch_up_limit: int | UnsetType = UNSET
-    catch_up_window: float | UnsetType = UNSET
-    overlap: str | UnsetType = UNSET
-    queue: str | UnsetType = UNSET
-    priority: int | UnsetType = UNSET
-    timeout: float | UnsetType | None = UNSET
-    retry: int | NewRetry | UnsetType = UNSET
-    tags: list[str] | UnsetType = UNSET
+    limit: FireLimit | UnsetType = UNSET
+    jitter: Window | UnsetType = UNSET
+    dst_gap: Gap | UnsetType = UNSET
+    dst_overlap: Overlap | UnsetType = UNSET
+    catch_up: CatchUp | UnsetType = UNSET
+    catch_up_limit: FiresAtOnce | UnsetType = UNSET
+    catch_up_window: Window | UnsetType = UNSET
+    overlap: RunOverlap | UnsetType = UNSET
+    immediate: bool | UnsetType = UNSET
+    queue: QueueName | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    timeout: Timeout | UnsetType | None = UNSET
+    retry: RetryLimit | NewRetry | UnsetType = UNSET
+    tags: Words | UnsetType = UNSET
     metadata: dict[str, Any] | UnsetType = UNSET
 
 
@@ -126,7 +141,7 @@ class PreviewOf(Struct, frozen=True, kw_only=True):
     """A timing that is not stored: how many of its times, and from when on."""
 
     cron: str | None = None
-    every: float | None = None
+    every: Interval | None = None
     tz: str | None = None
     n: Limit = 5
     after: datetime | None = None

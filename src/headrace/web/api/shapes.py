@@ -71,6 +71,13 @@ class JobFilter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
     dry_run: bool = False
 
 
+class DeleteFilter(JobFilter, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which jobs to remove; with `finished_before` only those that ended before, the oldest first. At most `limit`."""
+
+    finished_before: datetime | None = None
+    limit: Annotated[int, Meta(ge=1)] | None = None
+
+
 def said(struct: Struct, *, but: tuple[str, ...] = ()) -> dict[str, Any]:
     """The fields that were given."""
     told = msgspec.structs.asdict(struct)

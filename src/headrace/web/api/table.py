@@ -61,9 +61,10 @@ class Endpoint(Struct, frozen=True, kw_only=True):
         return "jobs" if self.path.endswith("/run-now") else self.path.strip("/").partition("/")[0]
 
     @property
-    def places(self) -> tuple[str, ...]:
-        """The names in its path."""
-        return tuple(_NAMES.findall(self.path))
+    def places(self) -> dict[str, Any]:
+        """The names in its path, each with its type."""
+        hints = get_type_hints(self.handle, include_extras=True)
+        return {name: hints[name] for name in _NAMES.findall(self.path)}
 
     @property
     def query(self) -> type[Struct] | None:

@@ -4,10 +4,6 @@ local ids, bodies, new_count = {}, {}, 0
 local spans, any_number = {}, false
 local origins, origin_count = {}, 0
 
-local function tags_of(tags)
-  return tags and from_json(tags) or {}
-end
-
 -- Which hour has jobs of which numbers, so that a search by time need not look at all. An hour that goes on getting
 -- jobs is told to reach to a round number, so that it is not written again for every one of them.
 local ROUND = 1000

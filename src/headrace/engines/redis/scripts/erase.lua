@@ -15,7 +15,7 @@ local function erase(member, j, at)
   local body = call('HGET', BODIES, member)
   if body then
     local _, _, _, tags, _, _, key = body_of(body)
-    for _, tag in ipairs(tags and from_json(tags) or {}) do drop(named('tag', tag), member) end
+    for _, tag in ipairs(tags_of(tags)) do drop(named('tag', tag), member) end
     if key then
       drop(named('unique', key), member)
       if FINAL[j.state] then drop(past(j.state, key), member) end

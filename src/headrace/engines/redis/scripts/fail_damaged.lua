@@ -72,7 +72,8 @@ end
 guard()
 for i = 3, #ARGV, 2 do
   local member, record = ARGV[i], call('HGET', JOBS, ARGV[i])
-  local is_whole = record and job_of(record) and call('HEXISTS', BODIES, member) == 1
+  local j = record and job_of(record)
+  local is_whole = j and not is_shut_out(j) and call('HEXISTS', BODIES, member) == 1
   if record and not is_whole then fail(member, left_of(member, record, ARGV[i + 1])) end
 end
 if #failed > 0 then

@@ -1,6 +1,6 @@
 -- Run the jobs of pending dead letters again; one that is gone is stored anew.
 -- ARGV: now, by, remark, detail, mark, orders: each id, boost, most, run_at, payload, checksum, NewJob, its history,
--- what is noted if it was requeued too often; absent is false
+-- what is noted, and who ends it, if it was requeued too often; absent is false
 -- Answers: job id, verdict and requeues of each; or, in a list of its own, what `notice` says
 
 local now, by, remark, detail, mark = tonumber(ARGV[1]), ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -28,7 +28,7 @@ local function decide(order)
   local is_busy = member and not (j and (j.state == 'failed' or j.state == 'cancelled'))
   if l.requeues >= most then
     seen[id] = true
-    close_letter(l, 'permanently_failed', now, by, l.requeues, (remark ~= '' and remark .. ',' or '') .. order[9])
+    close_letter(l, 'permanently_failed', now, order[10], l.requeues, (remark ~= '' and remark .. ',' or '') .. order[9])
     return tell(l.job_id, 'used_up', l.requeues)
   end
   if is_busy or not member and not job then return tell(l.job_id, 'busy', l.requeues) end

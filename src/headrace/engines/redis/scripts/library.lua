@@ -382,6 +382,15 @@ local function from_json(stored)
   return is_whole and type(found) == 'table' and found or {}
 end
 
+-- The tags of a job as they are stored; none if they are damaged.
+local function tags_of(stored)
+  local tags = stored and from_json(stored) or {}
+  for i = 1, #tags do
+    if not is_text(tags[i]) then return {} end
+  end
+  return tags
+end
+
 -- As many of the first values of a record as can be read, behind `from`.
 local function salvage(record, n, from)
   for count = n, 1, -1 do
@@ -397,16 +406,23 @@ local function records_of(members, n)
 end
 
 -- The gates of a lane, each a letter of its kind, a colon and a name. One that is damaged needs what no worker has.
-local known_gates = {[''] = {}}
+local known_gates, damaged_lanes = {[''] = {}}, {}
 local function gates_of(lane)
   local gates = known_gates[lane]
   if not gates then
     local is_whole, found = pcall(cjson.decode, lane)
-    gates = is_whole and type(found) == 'table' and #found > 0 and found or {'n:' .. lane}
-    for i = 1, #gates do gates[i] = tostring(gates[i]) end
+    gates = is_whole and type(found) == 'table' and found or {}
+    for i = 1, #gates do is_whole = is_whole and is_text(gates[i]) and gates[i]:find('^[cnrt]:') end
+    if not is_whole or #gates == 0 then gates, damaged_lanes[lane] = {'n:' .. lane}, true end
     known_gates[lane] = gates
   end
   return gates
+end
+
+-- Whether a job can never start since nobody can tell the gates of its lane.
+local function is_shut_out(j)
+  gates_of(j.lane)
+  return damaged_lanes[j.lane] and not FINAL[j.state] and j.state ~= 'running'
 end
 
 -- Calls `act` (add or drop) with the sets of those gates of a lane that only so many may hold.

@@ -10,26 +10,39 @@ local function is_there(key, member)
   return call('ZSCORE', key, member) and true or false
 end
 
+-- Whether the queue is known to have lanes, and when it is the turn of this one.
+local function has_turn(queue, lane)
+  local level = call('HGET', P .. ':lanes:' .. queue, lane)
+  return level and is_there(P .. ':turns:' .. queue, level .. lane) and call('SISMEMBER', LANED, queue) == 1
+end
+
+local function is_in_lane(member, j)
+  return is_there(P .. ':lane:' .. j.queue .. ':' .. j.lane, member) and has_turn(j.queue, j.lane)
+end
+
 local function is_in_place(member, j)
   if not is_there(named('queue', j.queue), member) or not is_there(named('task', j.task), member) then return false end
   if j.state == 'running' then return is_there(LEASES, member) and is_there(place('running', j.queue), member) end
   local stands = j.state == 'pending' and j.lane ~= '' and named('in:laned', j.queue) or place(j.state, j.queue)
   if PUT_OFF[j.state] and not is_there(DUE, member) then return false end
+  if stands ~= place(j.state, j.queue) and not is_in_lane(member, j) then return false end
   return is_there(named('state', j.state), member) and is_there(stands, member)
 end
 
 for i = 1, #found, 2 do
   local member, j = found[i], job_of(found[i + 1])
-  if not j then
+  if not j or is_shut_out(j) then
     damaged[#damaged + 1] = member
   elseif not is_in_place(member, j) or call('HGET', IDS, j.id) ~= member then
     lost = lost + 1
     if is_repair then
       add(named('queue', j.queue), member, member)
       add(named('task', j.task), member, member)
+      if not has_turn(j.queue, j.lane) then call('HDEL', P .. ':lanes:' .. j.queue, j.lane) end -- it gets a new one
       enter(member, j, call('ZSCORE', LEASES, member) or now) -- without a lease it is taken over at once
       local known = call('HGET', IDS, j.id)
-      if not known or call('HEXISTS', JOBS, known) == 0 then
+      local other = job_of(known and call('HGET', JOBS, known) or '')
+      if not other or other.id ~= j.id then
         deferred[#deferred + 1] = function() call('HSET', IDS, j.id, member) end
       end
     end

@@ -9,7 +9,7 @@ from typing import Any
 from starlette.datastructures import QueryParams
 
 from headrace.app.dead_records import DeadGroup
-from headrace.core.letters import RESOLUTIONS, STATUSES
+from headrace.core.letters import BY_HAND, RESOLUTIONS, STATUSES
 from headrace.errors import DeadLetterClosed, DeadLetterNotFound, HeadraceError, InvalidJob
 from headrace.web.pages import wording
 from headrace.web.pages.patience import patiently
@@ -45,6 +45,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "ages": AGES,
         "query": str(QueryParams({name: given[name] for name in _FILTERS if given.get(name)})),
         "resolutions": RESOLUTIONS,
+        "by_hand": BY_HAND,
         "topics": ("job", "dead"),
     }
 
@@ -71,6 +72,15 @@ def pending(visit: Visit) -> int:
         return sum(tally.pending for tally in visit.glance.soon(visit.app.dead.stats) or ())
     except HeadraceError:
         return 0
+
+
+# -- by hand
+
+
+def _add(visit: Visit) -> Done:
+    job_id, reason = visit.said("job_id") or "", visit.said("reason") or BY_HAND
+    letter = visit.app.dead.add(job_id, reason=reason, note=visit.said("note"), by=visit.visitor.name)
+    return Done("A dead letter is open.", goto=f"/dead/{letter.id}", target=letter.id)
 
 
 # -- in bulk
@@ -211,5 +221,6 @@ VIEWS = [
 ACTIONS = [
     Action(path="/dead/requeue", what="dead.requeue", do=_requeue, ask=_ask_requeue),
     Action(path="/dead/resolve", what="dead.resolve", do=_resolve, ask=_ask_resolve),
+    Action(path="/dead/add", what="dead.add", do=_add),
     Action(path="/dead/purge", what="dead.purge", do=_purge, ask=_ask_purge),
 ]

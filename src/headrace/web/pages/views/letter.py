@@ -23,6 +23,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "args": cut(plain_json(letter.args)),
         "kwargs": cut(plain_json(letter.kwargs)),
         "metadata": plain_json(letter.metadata) if letter.metadata else "",
+        "progress": cut(plain_json(letter.progress)),
         "history": visit.app.dead.history(letter.id),
         "alike": visit.app.dead.count(status="pending", fingerprint=letter.fingerprint),
         "job_state": _state_of(visit, letter),

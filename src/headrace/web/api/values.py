@@ -1,0 +1,63 @@
+"""Values that requests bring and a rule of the core checks. The schema tells the rule; the core refuses what breaks it,
+in words of its own."""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any
+
+from msgspec import Meta
+
+from headrace.core.ids import GIVEN
+from headrace.core.lifecycle import MOST_KEPT
+from headrace.core.limits import RATE
+from headrace.core.option_times import LONGEST_WAIT, SHORTEST
+from headrace.core.options import (
+    HIGHEST_PRIORITY,
+    LONGEST_TIMEOUT,
+    LOWEST_PRIORITY,
+    MOST_WORDS,
+    QUEUE_NAME,
+    TASK_NAME,
+    WORD,
+)
+from headrace.core.retry import LONGEST_LIMIT
+from headrace.core.rules import LONGEST_AGEING, MOST_JOBS, MOST_WEIGHT
+from headrace.core.schedule import MOST_FIRES, MOST_FIRES_AT_ONCE, SHORTEST_INTERVAL
+from headrace.core.spoken_times import LONGEST_DURATION
+from headrace.core.unique import LONGEST_KEY
+
+
+def _fits(pattern: re.Pattern[str]) -> Meta:
+    return _told(pattern=f"^(?:{pattern.pattern})$")
+
+
+def _from(least: float, most: float) -> Meta:
+    return _told(minimum=least, maximum=most)
+
+
+def _told(**rules: Any) -> Meta:
+    return Meta(extra_json_schema=rules)
+
+
+QueueName = Annotated[str, _fits(QUEUE_NAME)]
+TaskName = Annotated[str, _fits(TASK_NAME)]
+Word = Annotated[str, _fits(WORD)]
+Words = Annotated[list[Word], _told(maxItems=MOST_WORDS)]
+JobId = Annotated[str, _fits(GIVEN)]
+Key = Annotated[str, _told(minLength=1, maxLength=LONGEST_KEY)]
+RateText = Annotated[str, _fits(RATE)]
+Priority = Annotated[int, _from(LOWEST_PRIORITY, HIGHEST_PRIORITY)]
+Boost = Annotated[int, _from(LOWEST_PRIORITY - HIGHEST_PRIORITY, HIGHEST_PRIORITY - LOWEST_PRIORITY)]
+RetryLimit = Annotated[int, _from(0, LONGEST_LIMIT)]
+Kept = Annotated[int, _from(1, MOST_KEPT)]
+JobCount = Annotated[int, _from(1, MOST_JOBS)]
+Weight = Annotated[int, _from(1, MOST_WEIGHT)]
+Ageing = Annotated[float, _from(SHORTEST, LONGEST_AGEING)]
+Wait = Annotated[float, _from(0, LONGEST_WAIT)]
+Span = Annotated[float, _from(SHORTEST, LONGEST_WAIT)]
+Interval = Annotated[float, _from(SHORTEST_INTERVAL / 1000, LONGEST_DURATION / 1000)]
+Window = Annotated[float, _from(0, LONGEST_DURATION / 1000)]
+FireLimit = Annotated[int, _from(1, MOST_FIRES)]
+FiresAtOnce = Annotated[int, _from(1, MOST_FIRES_AT_ONCE)]
+Timeout = Annotated[float, _from(SHORTEST, LONGEST_TIMEOUT)]

@@ -1,0 +1,117 @@
+"""The schema tells the rules that are enforced: what it allows is taken, and what it does not allow is refused."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from headrace import Headrace
+from headrace.web.api.openapi import document
+from headrace.web.api.tables import PREFIX, TABLES
+from headrace.web.problems import STATUSES
+from tests.surfaces.rest.kit import Api
+
+SCHEDULE = {"id": "tick", "task": "add", "every": 3600}
+# An endpoint with a body that is taken, and the fields of it that have a rule of their own.
+BODIES: dict[tuple[str, str], tuple[dict[str, Any], tuple[str, ...]]] = {
+    ("POST", "/jobs"): (
+        {"task": "add"},
+        (
+            *("task", "queue", "priority", "delay", "expires", "timeout", "retry", "idempotency_key", "job_id"),
+            *("rate_key", "concurrency_key", "remove_on_complete", "remove_on_fail"),
+        ),
+    ),
+    ("PATCH", "/queues/{queue}"): (
+        {"rate": "10/s", "key_rate": "10/s"},
+        ("weight", "ageing", "max_length", "burst", "concurrency", "key_burst", "key_concurrency"),
+    ),
+    ("PATCH", "/tasks/{task}"): ({"rate": "10/s"}, ("burst", "concurrency")),
+    ("POST", "/schedules"): (
+        SCHEDULE,
+        ("id", "task", "every", "limit", "catch_up_limit", "catch_up_window", "queue", "priority", "timeout", "retry"),
+    ),
+    ("PATCH", "/jobs/{job_id}"): ({}, ("priority", "queue")),
+}
+CASES = [(method, path, field) for (method, path), (_, fields) in BODIES.items() for field in fields]
+TOLD: dict[str, Any] = json.loads(document(TABLES, PREFIX))
+
+
+def rule_of(method: str, path: str, field: str) -> dict[str, Any]:
+    """What the schema says of a number or a text in this place."""
+    body = TOLD["paths"][path][method.lower()]["requestBody"]["content"]["application/json"]["schema"]
+    schema = TOLD["components"]["schemas"][body["$ref"].rpartition("/")[2]]["properties"][field]
+    kinds: list[dict[str, Any]] = schema.get("anyOf", [schema])
+    [rule] = [kind for kind in kinds if kind.get("type") in ("integer", "number", "string")]
+    return rule
+
+
+def allowed(rule: dict[str, Any]) -> st.SearchStrategy[Any]:
+    if "pattern" in rule:
+        return st.from_regex(rule["pattern"], fullmatch=True)
+    if rule["type"] == "string":
+        return st.text(st.characters(exclude_categories=["Cs"]), min_size=rule["minLength"], max_size=rule["maxLength"])
+    ends = st.sampled_from([rule["minimum"], rule["maximum"]])
+    if rule["type"] == "integer":
+        return ends | st.integers(rule["minimum"], rule["maximum"])
+    return ends | st.floats(rule["minimum"], rule["maximum"])
+
+
+def beyond(rule: dict[str, Any]) -> list[Any]:
+    if rule["type"] != "string":
+        return [rule["minimum"] - 1, rule["maximum"] + 1]
+    return ["", "x" * (rule.get("maxLength", 200) + 1)]
+
+
+def ask(method: str, path: str, field: str, value: Any) -> tuple[int, str]:
+    with Headrace("memory://") as app:
+        app.task_by_name("add").using(job_id="job", delay=3600).enqueue()
+        api = Api(app.asgi(rate=None), headers={"x-requested-with": "x"})
+        body, _ = BODIES[method, path]
+        there = path.replace("{queue}", "mail").replace("{task}", "add").replace("{job_id}", "job")
+        told = api(method, there, json=body | {field: value})
+        return told.status_code, told.text
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("method", "path", "field"), CASES)
+def test_what_the_schema_allows_is_taken(method: str, path: str, field: str) -> None:
+    @given(value=allowed(rule_of(method, path, field)))
+    def take(value: Any) -> None:
+        status, told = ask(method, path, field, value)
+        assert status in (200, 201), told
+
+    take()
+
+
+@pytest.mark.parametrize(("method", "path", "field"), CASES)
+def test_what_the_schema_does_not_allow_is_refused(method: str, path: str, field: str) -> None:
+    for value in beyond(rule_of(method, path, field)):
+        status, told = ask(method, path, field, value)
+        assert status == 422, (value, told)
+
+
+def test_bodies_refuse_fields_they_do_not_know_and_the_schema_says_so() -> None:
+    for path, operations in TOLD["paths"].items():
+        for method, operation in operations.items():
+            for media in operation.get("requestBody", {}).get("content", {}).values():
+                schema = TOLD["components"]["schemas"][media["schema"]["$ref"].rpartition("/")[2]]
+                assert schema["additionalProperties"] is False, (method, path)
+
+
+def test_every_status_that_an_error_is_told_with_is_described() -> None:
+    described = TOLD["components"]["responses"].keys()
+    assert {str(status) for _, status in STATUSES} <= described
+    for operations in TOLD["paths"].values():
+        assert all(described <= operation["responses"].keys() for operation in operations.values())
+
+
+def test_a_rate_is_written_as_the_schema_says() -> None:
+    rule = rule_of("PATCH", "/queues/{queue}", "rate")
+    for text, status in {"10/s": 200, "3/10s": 200, "5 per hour": 200, "10": 422, "": 422, "/s": 422}.items():
+        assert ask("PATCH", "/queues/{queue}", "rate", text)[0] == status
+        assert bool(re.search(rule["pattern"], text)) is (status == 200)
