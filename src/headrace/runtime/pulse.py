@@ -41,6 +41,7 @@ class Reports(Protocol):
     def drop(self, lease: Lease) -> None: ...
     def obey(self, wish: str, asked_at: float) -> None: ...
     def leases_end(self, next_expiry: int | None) -> None: ...
+    def store_lost(self) -> None: ...
 
 
 class Pulse:
@@ -160,6 +161,7 @@ class Pulse:
 
     def _missed(self, error: EngineUnavailable) -> None:
         """Not the number of failures counts, but whether the leases can still hold."""
+        self._reports.store_lost()
         silent_for = time.monotonic() - self._renewed_at
         if silent_for < self._lease:
             log.warning("a renewal failed: %s; the leases hold for another %.1f s", error, self._lease - silent_for)

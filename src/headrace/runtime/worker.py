@@ -205,6 +205,10 @@ class Worker:
     def held(self) -> Iterable[Claim]:
         return list(self._trade.held.values())
 
+    def store_lost(self) -> None:
+        """A renewal failed. An idle worker asks for little else, and comes back slowly all the same."""
+        self._trade.recovery.lost()
+
     def drop(self, lease: Lease) -> None:
         self._trade.held.pop((lease.id, lease.version), None)
 
