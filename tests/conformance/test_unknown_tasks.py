@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from headrace.core.known_tasks import KnownTasks
 from headrace.core.model import Claim, Want
 from headrace.core.regulation import Strategy, TaskRules
 from headrace.core.states import State
@@ -14,7 +15,11 @@ from tests.support.builders import LEASE, NOW, give_up, ids, keyed, needing, new
 
 
 def ignorant(engine: Engine, *unknown: str, limit: int = 100, **more: Any) -> list[Claim]:
-    return engine.exchange([], Want("w1", limit, LEASE, unknown=unknown, **more), now=NOW).claims
+    return engine.exchange([], Want("w1", limit, LEASE, known=all_but(*unknown), **more), now=NOW).claims
+
+
+def all_but(*unknown: str) -> KnownTasks:
+    return KnownTasks(lambda task: task not in unknown)
 
 
 def knowing(engine: Engine, limit: int = 100, **more: Any) -> list[Claim]:

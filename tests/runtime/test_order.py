@@ -258,7 +258,7 @@ def test_queues_are_served_by_weight(app: Headrace) -> None:
 
 
 def test_a_task_nobody_knows_spends_no_attempt_and_why_says_so(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.trade._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("headrace.runtime.task_knowledge._LOOK_AGAIN", 0.0)
     known = app.task(name="known")(lambda: 1)
     with app.worker():
         job = app.enqueue("reports.build", 7)
