@@ -290,7 +290,7 @@ WITH horizon AS MATERIALIZED (
       AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true
 ), strange AS MATERIALIZED (
     SELECT json_agg(json_build_array(queue, task))::text AS told
-    FROM (SELECT DISTINCT queue, task FROM picked) AS met
+    FROM (SELECT DISTINCT queue, task FROM picked OFFSET 0) AS met
     WHERE strpos(:familiar::text, chr(10) || task || chr(10)) = 0
 ), claimed AS (
     UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
