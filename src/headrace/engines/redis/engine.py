@@ -173,7 +173,7 @@ class RedisEngine:
         exchanged = Exchanged(
             [outcomes[position - 1] for position in refused],
             claims,
-            None if next_at is None else int(next_at),
+            now if spoiled else None if next_at is None else int(next_at),
             tuple([records.text(name) for name in queues]),
             records.named(weights, int),
         )

@@ -19,25 +19,8 @@ end
 local spoiled = {} -- numbers of jobs whose records are damaged: they are to be set aside
 
 -- The tasks that are familiar to the worker, each between line breaks; nothing if it knows all.
-local FAMILIAR, AHEAD = ARGV[20], 500
+local FAMILIAR = ARGV[20]
 local strange = {} -- queues, each with a task that is not familiar, and that came up in it
-
-local function is_strange(task)
-  return is_text(task) and not FAMILIAR:find('\n' .. task .. '\n', 1, true)
-end
-
--- Tell which tasks among these jobs and those at the front of the queue are not familiar.
-local function tell_strange(queue, members)
-  local told = {}
-  for _, found in ipairs({members, call('ZRANGE', named('in:pending', queue), '0', text(AHEAD - 1))}) do
-    for _, record in ipairs(records_of(found, #found)) do
-      local j = job_of(record)
-      if j and not told[j.task] and is_strange(j.task) then
-        told[j.task], strange[#strange + 1], strange[#strange + 2] = true, queue, j.task
-      end
-    end
-  end
-end
 
 -- The record of a job that begins to run, and its task. An error if it is damaged, as far as it is looked at here.
 local function begun(record, first_try, this_run)
@@ -62,10 +45,10 @@ local function start(queue, members, n, lease_until, any_lapse, note)
     local member = members[i]
     local is_whole, record, task = pcall(begun, records[i], first_try, this_run)
     if is_whole and bodies[i] then
-      if task ~= last_task and FAMILIAR ~= '' and is_strange(task) then
+      if task ~= last_task and FAMILIAR ~= '' and not FAMILIAR:find('\n' .. tostring(task) .. '\n', 1, true) then
         kept_count, claim_count = kept_before, claims_before
         for last = #spoiled, spoiled_before + 1, -1 do spoiled[last] = nil end
-        tell_strange(queue, members)
+        strangers().tell(queue, members, strange, spoiled)
         return false
       end
       last_task = task
