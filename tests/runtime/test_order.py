@@ -258,7 +258,7 @@ def test_queues_are_served_by_weight(app: Headrace) -> None:
 
 
 def test_a_task_nobody_knows_spends_no_attempt_and_why_says_so(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.trade._LOOK_AGAIN", 0.0)
+    monkeypatch.setattr("headrace.runtime.task_knowledge._LOOK_AGAIN", 0.0)
     known = app.task(name="known")(lambda: 1)
     with app.worker():
         job = app.enqueue("reports.build", 7)
@@ -283,5 +283,6 @@ def test_a_job_that_an_old_worker_does_not_know_is_taken_by_a_new_one_at_once(ap
             assert first.result(PATIENCE) == 0, "it is offered to whoever signs on"
             jobs = [fresh.enqueue(n) for n in range(50)]
             assert [job.result(PATIENCE) for job in jobs] == list(range(50))
-        claims = [entry.worker for job in jobs for entry in job.history() if entry.event == "claim"]
+        claims = [entry.worker for job in (first, *jobs) for entry in job.history() if entry.event == "claim"]
+        assert len(claims) == 51
         assert ignorant.id not in claims

@@ -24,7 +24,9 @@ def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(
     app.task(name="nothing")(lambda: None)
     clock = SystemClock()
     crew = Crew(1, clock, lambda: None, cast(Line, SimpleNamespace(now=clock.now)))
-    trade = Trade("somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None)
+    trade = Trade(
+        "somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None, app.registry.names
+    )
     monotonic = 1000.0
     monkeypatch.setattr(trading, "time", SimpleNamespace(monotonic=lambda: monotonic))
 
@@ -58,7 +60,9 @@ def test_the_stock_lasts_for_as_long_as_the_store_takes(
     monotonic = 1000.0
     for module in (trading, pacing):
         monkeypatch.setattr(module, "time", SimpleNamespace(monotonic=lambda: monotonic))
-    trade = Trade("somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None)
+    trade = Trade(
+        "somebody", app.engine, crew, Planner(app.find_task, None, 1024), Settings(), None, app.registry.names
+    )
     answer = app.engine.exchange
 
     def run_one() -> None:

@@ -468,7 +468,6 @@ def test_nothing_is_minded_where_nobody_made_rules(told: str) -> None:
     assert not book.asks_care("default", Want("w", 1, 1))
     assert not book.asks_care("default", Want("w", 1, 1, strategy="priority"))
     assert book.asks_care("default", Want("w", 1, 1, strategy="lifo"))
-    assert book.asks_care("default", Want("w", 1, 1, unknown=("other",)))
 
 
 def test_a_rulebook_tells_which_queues_ask_for_care() -> None:

@@ -14,6 +14,7 @@ from msgspec import UNSET, Struct, UnsetType
 from headrace.core.clock import to_datetime
 from headrace.core.damage import items_of
 from headrace.core.kinship import Bond
+from headrace.core.known_tasks import KnownTasks
 from headrace.core.regulation import Strategy
 from headrace.core.states import Event, State
 from headrace.core.steps import Step
@@ -171,7 +172,8 @@ class Share(Struct, frozen=True):
 
 class Want(Struct, frozen=True):
     """What a worker could start now. `others` lets it take from queues without a share, too. `capabilities` are what it
-    has of what jobs may need, "*" is all. `strategy` is the order it prefers. `unknown` tasks it must not be handed."""
+    has of what jobs may need, "*" is all. `strategy` is the order it prefers. It is handed no job of a task that is not
+    `known`; None is all."""
 
     worker: str
     limit: int
@@ -180,7 +182,7 @@ class Want(Struct, frozen=True):
     others: bool = True
     capabilities: tuple[str, ...] = ()
     strategy: Strategy | None = None
-    unknown: tuple[str, ...] = ()
+    known: KnownTasks | None = None
 
 
 class Exchanged(Struct, frozen=True):

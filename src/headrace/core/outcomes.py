@@ -98,7 +98,7 @@ def release(claim: Claim, reason: str, now: int) -> Outcome:
 
 
 def give_back(claim: Claim, now: int) -> Outcome:
-    """Give back a job that was not begun: it was fetched ahead, or its task is not known to this worker."""
+    """Give back a job that was not begun: it was fetched ahead."""
     return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, quiet=True)
 
 

@@ -98,7 +98,7 @@ TRANSITIONS: dict[Event, Transition] = {
             Event.RELEASE,
             {_S.RUNNING},
             {_S.PENDING, _S.SCHEDULED},
-            "shutdown, unused prefetch, or a task that the worker does not know; spends no attempt",
+            "shutdown or unused prefetch; spends no attempt",
         ),
         _row(
             Event.FAIL,

@@ -6,7 +6,7 @@ import contextlib
 import logging
 import time
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from typing import TypeVar
 
 from headrace.core import outcomes
@@ -23,6 +23,7 @@ from headrace.runtime.logs import about
 from headrace.runtime.pace import Pace
 from headrace.runtime.plan import Plan, Planner, describe
 from headrace.runtime.planting import in_their_flows
+from headrace.runtime.task_knowledge import TaskKnowledge
 from headrace.runtime.telling import Teller
 
 log = logging.getLogger("headrace.worker")
@@ -30,19 +31,26 @@ T = TypeVar("T")
 
 STALLED = 0.2
 _PATIENCE = 0.025
-_LOOK_AGAIN = 5.0  # seconds until a task that was unknown is looked for once more
 
 
 class Trade:
     """What a worker holds of the store, and how much more it can take."""
 
     def __init__(
-        self, worker_id: str, engine: Engine, crew: Crew, planner: Planner, settings: Settings, at_most: int | None
+        self,
+        worker_id: str,
+        engine: Engine,
+        crew: Crew,
+        planner: Planner,
+        settings: Settings,
+        at_most: int | None,
+        task_names: Callable[[], Iterable[str]],
     ) -> None:
         self._worker_id = worker_id
         self._engine = engine
         self._crew = crew
         self._planner = planner
+        self._knowledge = TaskKnowledge(task_names, planner.knows)
         self._fulfiller = Fulfiller(engine.desk, planner.keeps_result, planner.seal)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
@@ -58,8 +66,6 @@ class Trade:
         self._last_turn = 0.0
         self._in_doubt = False  # whether the store may have handed us claims that we never saw
         self._unanswered: list[Outcome] = []  # handed in, with no receipt
-        self._unknown: tuple[str, ...] = ()  # tasks that were met and are not known here
-        self._look_again_at = 0.0
         self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
         self._teller = Teller(worker_id, crew, tells=settings.events)
         self.claimed = self.completed = self.failed = 0
@@ -108,7 +114,7 @@ class Trade:
             shares, self.first = (Share(self.first, 1), *shares), None
         want = Want(
             *(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
-            unknown=self._still_unknown(),
+            known=self._knowledge.tasks,
         )
         asked = time.monotonic()
         try:
@@ -136,7 +142,7 @@ class Trade:
         return answer.claims, answer.next_at
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
-        """The claims with their plans; those of unknown tasks are left to another worker."""
+        """The claims with their plans."""
         planned = []
         for claim in self._fulfilled(claims):
             try:
@@ -144,8 +150,9 @@ class Trade:
             except Exception as error:  # a damaged row must not strand the claims beside it
                 self._refuse(claim, "corrupt_options", error)
                 continue
-            if plan is None:
-                self._leave_to_others(claim)
+            if plan is None:  # its function was there, and has gone since
+                self._knowledge.tasks.forget(claim.task)
+                self.give_back([claim])
             else:
                 planned.append((claim, plan))
         return planned
@@ -218,6 +225,7 @@ class Trade:
 
     def _took(self, answer: Exchanged, room: int) -> None:
         self.recovery.answered(room)
+        self._knowledge.settle()
         claims = answer.claims
         for claim in claims:
             self.held[claim.id, claim.version] = claim
@@ -297,23 +305,6 @@ class Trade:
         told = describe(error)
         self._crew.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._crew.now()))
         self._crew.ring()
-
-    def _leave_to_others(self, claim: Claim) -> None:
-        """Give back a job of a task that this worker does not know, and claim no more of that task."""
-        if claim.task not in self._unknown:
-            told = "task %r is not known to this worker; its jobs are left to others, such as %s"
-            log.warning(told, claim.task, claim.id, extra=about(claim, self._worker_id))
-            self._unknown = (*self._unknown, claim.task)
-            self._look_again_at = time.monotonic() + _LOOK_AGAIN
-        self.claimed -= 1
-        self.give_back([claim])
-
-    def _still_unknown(self) -> tuple[str, ...]:
-        """The tasks that were unknown when they were met, without those that were registered since."""
-        if self._unknown and time.monotonic() >= self._look_again_at:
-            self._unknown = tuple(name for name in self._unknown if not self._planner.knows(name))
-            self._look_again_at = time.monotonic() + _LOOK_AGAIN
-        return self._unknown
 
 
 def _least(*limits: int | None) -> int | None:

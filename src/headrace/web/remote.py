@@ -20,6 +20,7 @@ from headrace.app.app import Headrace
 from headrace.core import codec, outcomes
 from headrace.core.clock import to_ms
 from headrace.core.fingerprint import fingerprint
+from headrace.core.known_tasks import KnownTasks
 from headrace.core.model import Claim, ErrorInfo, JobRow, Lease, Note, Outcome, Share, Want, WorkerRow
 from headrace.core.pages import COMPLETED, STARTED, Group
 from headrace.core.states import State
@@ -105,6 +106,8 @@ class Remote:
         Who tells what it holds gets rid of what it was handed in an answer that never came.
         """
         engine, until = self._app.engine, time.monotonic() + wait
+        names = frozenset(tasks)
+        want = structs.replace(want, known=KnownTasks(names.__contains__, self._met & names))
         if held is not None:
             engine.disown(worker.id, held)
         if engine.renew(worker, held or (), want.lease).wish != "run":
@@ -113,7 +116,7 @@ class Remote:
         try:
             while True:
                 self._reap()
-                handed, next_at = self._take(worker.id, tasks, want)
+                handed, next_at = self._take(worker.id, want)
                 if handed or not self._sleep(bell, until, next_at, has_left):
                     return handed
         finally:
@@ -132,14 +135,13 @@ class Remote:
         """Let go of those who wait."""
         self._is_closed = True
 
-    def _take(self, worker: str, tasks: Sequence[str], want: Want) -> tuple[list[Handed], int | None]:
+    def _take(self, worker: str, want: Want) -> tuple[list[Handed], int | None]:
         engine = self._app.engine
-        answer = engine.exchange((), structs.replace(want, unknown=tuple(self._met.difference(tasks))))
-        known = [claim for claim in answer.claims if claim.task in tasks]
+        answer = engine.exchange((), want)
         self._met.update(claim.task for claim in answer.claims)
-        refused = [outcomes.give_back(claim, self._now()) for claim in answer.claims if claim.task not in tasks]
+        refused: list[Outcome] = []
         handed = []
-        for claim in self._fulfilled(known, refused):
+        for claim in self._fulfilled(answer.claims, refused):
             try:
                 handed.append(self._handed(claim))
             except CorruptPayload as error:

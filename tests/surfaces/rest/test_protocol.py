@@ -161,10 +161,13 @@ def test_what_a_worker_tells_of_itself_stands_whenever_it_claims(app: Headrace, 
 
 def test_a_job_of_another_task_is_left_to_who_knows_it(app: Headrace, api: Api) -> None:
     job = enqueued(app, "somebody.elses")
-    assert claimed(api) == []
-    assert (job.refresh().state, job.attempt) == ("pending", 0)
+    (before,) = app.engine.desk.get([job.id])
     mine = enqueued(app, "add", 1)
-    assert [one["id"] for one in claimed(api)] == [mine.id]
+    assert [one["id"] for one in claimed(api)] == [mine.id], "it is behind the other one"
+    assert claimed(api) == []
+    (after,) = app.engine.desk.get([job.id])
+    assert (after.state, after.version, after.attempt, after.worker) == ("pending", before.version, 0, None)
+    assert [entry.event for entry in job.history()] == ["submit"]
     assert [one["id"] for one in claimed(api, tasks=["somebody.elses"])] == [job.id]
 
 

@@ -244,6 +244,8 @@ SELECT 1 FROM due;
 -- something waits is looked up from the end, where no claim has left dead entries. What an idle queue can't use of its
 -- share, the first that can has at once: to ask again would cost as much as the claim.
 -- Rules are told as they are stored, and looked at as text: one that is damaged must not stop the claims of all.
+-- If a job is among them whose task is not `familiar` to the worker, none is claimed, and such tasks are told. The names
+-- are one text, which costs nothing to take apart.
 -- name: claim
 WITH horizon AS MATERIALIZED (
     SELECT (SELECT run_at FROM headrace_jobs WHERE state IN ('scheduled', 'retrying') ORDER BY run_at LIMIT 1) AS due,
@@ -276,28 +278,33 @@ WITH horizon AS MATERIALIZED (
                  share ->> 0 = ANY (horizon.plain) AS plain, share ->> 0 = ANY (horizon.idle) AS idle
           FROM horizon CROSS JOIN jsonb_array_elements(:shares::jsonb) WITH ORDINALITY AS share(share, place)
           WHERE jsonb_typeof(share) = 'array') AS given
+), picked AS MATERIALIZED (
+    SELECT pick.place, pick.task, shares.queue
+    FROM horizon CROSS JOIN shares
+    CROSS JOIN LATERAL (
+        SELECT waiting.ctid AS place, waiting.task FROM headrace_jobs AS waiting
+        WHERE waiting.state = 'pending' AND waiting.queue = shares.queue AND waiting.lane = ''
+          AND coalesce(waiting.expires_at, :until) > :now
+        ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
+        LIMIT shares.quota
+        FOR UPDATE SKIP LOCKED) AS pick
+    WHERE shares.plain AND horizon.notice IS NULL AND horizon.limited IS NOT true
+      AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true
+), strange AS MATERIALIZED (
+    SELECT json_agg(json_build_array(queue, task))::text AS told
+    FROM (SELECT DISTINCT queue, task FROM picked OFFSET 0) AS met
+    WHERE strpos(:familiar::text, chr(10) || task || chr(10)) = 0
 ), claimed AS (
     UPDATE headrace_jobs AS job SET state = 'running', version = job.version + 1, attempt = job.attempt + 1,
                                     worker = :worker, started_at = :now, lease_until = :until, progress = NULL
-    WHERE job.ctid = ANY (ARRAY(
-        SELECT pick.place
-        FROM horizon CROSS JOIN shares
-        CROSS JOIN LATERAL (
-            SELECT waiting.ctid AS place FROM headrace_jobs AS waiting
-            WHERE waiting.state = 'pending' AND waiting.queue = shares.queue AND waiting.lane = ''
-              AND coalesce(waiting.expires_at, :until) > :now
-            ORDER BY waiting.priority DESC, waiting.rank, waiting.seq
-            LIMIT shares.quota
-            FOR UPDATE SKIP LOCKED) AS pick
-        WHERE shares.plain AND horizon.notice IS NULL AND horizon.limited IS NOT true
-          AND (horizon.due <= :unless_due) IS NOT true AND (horizon.lapses <= :unless_lapsed) IS NOT true))
+    WHERE job.ctid = ANY (ARRAY(SELECT picked.place FROM picked CROSS JOIN strange WHERE strange.told IS NULL))
     RETURNING job.id, job.seq, job.task, job.queue, job.priority, job.version, job.attempt, job.max_attempts,
               job.payload, job.checksum, job.created_at, job.run_at, job.crashes, job.releases, job.options,
               job.metadata, job.rank
 )
-SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(notice IS NULL, told, tasks)::text END, due, lapses,
-       claimed.*
-FROM horizon LEFT JOIN claimed ON true;
+SELECT CASE WHEN row_number() OVER () = 1 THEN json_build_array(notice IS NULL, horizon.told, tasks)::text END, due, lapses,
+       strange.told, claimed.*
+FROM horizon CROSS JOIN strange LEFT JOIN claimed ON true;
 
 -- Leases. `coalesce` keeps the planner from the thought that few jobs have one, and that it might begin with those.
 

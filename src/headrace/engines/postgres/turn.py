@@ -28,11 +28,12 @@ _settings = msgspec.json.Decoder(
 )
 _completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None, bool])
 _leases = msgspec.json.Decoder(list[Lease])
+_strange = msgspec.json.Decoder(list[tuple[str, str]])
 BATCH_OF_TIME = 5000
 _LOOK_AGAIN = 200
 # The order of a claim, from the least to the most significant: the database returns rows as they lie.
-_RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 4), itemgetter(7), itemgetter(6)
-_ID = 3
+_RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 5), itemgetter(8), itemgetter(7)
+_ID = 4
 _BY_ID = attrgetter("id")
 R = TypeVar("R", Note, Outcome)
 
@@ -205,8 +206,8 @@ def _complete(
 
 
 class Taken(NamedTuple):
-    """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules,
-    and the queues in which nothing waits."""
+    """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules, the
+    queues in which nothing waits, and those where a job came up whose task the worker does not know."""
 
     claims: list[Claim]
     due: int | None
@@ -214,10 +215,13 @@ class Taken(NamedTuple):
     queues: tuple[str, ...]
     book: Rulebook
     idle: frozenset[str]
+    strange: frozenset[str] = frozenset()
 
     def asks_care(self, queue: str, want: Want) -> bool:
         """Whether the queue has something to give, and only `claim_carefully` may take it."""
-        return queue in self.queues and queue not in self.idle and self.book.asks_care(queue, want)
+        if queue not in self.queues or queue in self.idle:
+            return False
+        return queue in self.strange or self.book.asks_care(queue, want)
 
 
 def claim(
@@ -231,15 +235,15 @@ def claim(
     values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
     values["unless_lapsed"] = -1 if after_lapses else now
     quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
-    plainly = want.strategy in (None, "priority") and not want.unknown
+    plainly = want.strategy in (None, "priority")
     shares = [(queue, quota) for queue, quota in quotas.items() if quota and plainly]
-    taken = _claimed(db, sql["claim"], shares, values)
+    taken = _claimed(db, sql["claim"], want, shares, values)
     if is_past(taken.lapses, now) and not after_lapses:
         return taken
     if is_past(taken.due, now):
         promoted = db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME, "channel": channel}).rowcount
         values["unless_due"] = -1  # there may be more; it comes with the next turns
-        taken = _claimed(db, sql["claim"], shares, values)
+        taken = _claimed(db, sql["claim"], want, shares, values)
         if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left
             taken = taken._replace(due=now + _LOOK_AGAIN)
     kept = sum(quota for queue, quota in quotas.items() if taken.asks_care(queue, want))
@@ -260,11 +264,13 @@ def _with_more(db: Connection, sql: str, want: Want, taken: Taken, values: dict[
     counts = Counter([claim.queue for claim in claims])
     for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
         room = want.limit - kept - len(claims)
-        if queue in taken.idle or taken.book.asks_care(queue, want):
+        if queue in taken.idle or queue in taken.strange or taken.book.asks_care(queue, want):
             continue
         # Not from one that gave less than it was asked for.
         if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
-            claims += _claimed(db, sql, [(queue, room)], values).claims
+            more = _claimed(db, sql, want, [(queue, room)], values)
+            claims += more.claims
+            taken = taken._replace(strange=taken.strange | more.strange)
     return taken
 
 
@@ -292,13 +298,23 @@ def asks_care(want: Want, taken: Taken) -> bool:
     return len(taken.claims) < want.limit and any(taken.asks_care(queue, want) for queue in served)
 
 
-def _claimed(db: Connection, sql: str, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
-    rows = db.execute(sql, {**values, "shares": as_json(shares)}).fetchall()
-    told, due, lapses = rows[0][:_ID]
+def _claimed(db: Connection, sql: str, want: Want, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
+    """Claim from the front of each queue, but for those where a job comes up whose task the worker does not know."""
+    strange: set[str] = set()
+    while True:
+        shares = [(queue, quota) for queue, quota in shares if queue not in strange]
+        familiar = None if want.known is None else want.known.familiar
+        rows = db.execute(sql, {**values, "shares": as_json(shares), "familiar": familiar}).fetchall()
+        told, due, lapses, met = rows[0][:_ID]
+        if met is None or want.known is None:
+            break
+        strange |= {queue for queue, task in _strange.decode(met) if task not in want.known}
+        if strange.issuperset(queue for queue, _ in shares):
+            break
     is_open, queues, book, idle = _settings_in(told)
     if not is_open:  # time stands still: whoever waits for a job that would lapse may not have arrived yet
         due = lapses = None
-    horizon = (due, lapses, queues, book, idle)
+    horizon = (due, lapses, queues, book, idle, frozenset(strange))
     if rows[0][_ID] is None:
         return Taken([], *horizon)
     rows.sort(key=_RANK_AND_SEQ)

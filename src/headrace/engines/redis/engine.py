@@ -11,6 +11,8 @@ from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import msgspec
+
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST
@@ -57,6 +59,7 @@ if TYPE_CHECKING:
 _exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
 _reap, _disown = load("reap"), load("disown")
 _END = 1 << 53  # no lease is longer
+_MOST_LOOKS = 50  # how often one claim asks again because of tasks that the worker does not know
 
 
 class RedisEngine:
@@ -121,9 +124,33 @@ class RedisEngine:
         limit = want.limit if want else 0
         if not outcomes and not notes and not groups and limit <= 0:
             return Exchanged([], [])
+        at = self.at(now)
+        answer, strange = self._turn(outcomes, want, notes, at, groups)
+        unknown_in: set[str] = set()
+        looks = 0
+        while strange and want is not None and want.known is not None and len(answer.claims) < limit:
+            unknown_in |= {queue for queue, task in strange if task not in want.known}
+            looks += 1
+            if want.known.undecided or looks == _MOST_LOOKS:
+                return msgspec.structs.replace(answer, next_at=at)
+            rest = msgspec.structs.replace(want, limit=limit - len(answer.claims))
+            more, strange = self._turn((), rest, (), at, (), tuple(unknown_in))
+            answer = msgspec.structs.replace(more, refused=answer.refused, claims=[*answer.claims, *more.claims])
+        return answer
+
+    def _turn(
+        self,
+        outcomes: Sequence[Outcome],
+        want: Want | None,
+        notes: Sequence[Note],
+        now: int,
+        groups: Sequence[Group],
+        unknown_in: tuple[str, ...] = (),
+    ) -> tuple[Exchanged, list[tuple[str, str]]]:
+        """The answer, and queues that gave nothing, each with a task of which the worker has to tell if it knows it."""
         answer = self.wire.run(
             _exchange,
-            self.at(now),
+            now,
             want.worker if want else "",
             secrets.token_hex(8),
             *_wanted(want),
@@ -132,23 +159,26 @@ class RedisEngine:
             records.encode_batch(outcomes),
             len(notes),
             records.encode(notes),
-            *self._asked(want),
+            *self._asked(want, unknown_in),
             int(any(outcome.spawned or outcome.bonds for outcome in outcomes)),
             *_told(groups, outcomes),
+            want.known.familiar if want and want.known is not None else "",
         )
-        refused, taken, next_at, queues, weights, memories, spoiled = answer
+        refused, taken, next_at, queues, weights, memories, spoiled, strange = answer
         claims, damaged = records.claims(taken)
         if spoiled or damaged:
             self.damaged.fail((*spoiled, *damaged), now)
         for queue, memory in records.named(memories, records.text).items():
             self._remember(queue, memory)
-        return Exchanged(
+        exchanged = Exchanged(
             [outcomes[position - 1] for position in refused],
             claims,
-            None if next_at is None else int(next_at),
+            now if spoiled else None if next_at is None else int(next_at),
             tuple([records.text(name) for name in queues]),
             records.named(weights, int),
         )
+        names = iter([records.text(name) for name in strange])
+        return exchanged, list(zip(names, names, strict=True))
 
     def _remember(self, queue: str, memory: str) -> None:
         if memory:
@@ -156,12 +186,14 @@ class RedisEngine:
         else:
             self._memories.pop(queue, None)
 
-    def _asked(self, want: Want | None) -> tuple[bytes, int]:
+    def _asked(self, want: Want | None, unknown_in: tuple[str, ...]) -> tuple[bytes, int]:
         if want is None:
             return b"", 0
         memories = [part for memory in tuple(self._memories.items()) for part in memory]
-        asked = records.encode((want.capabilities, want.strategy, memories, want.unknown))
-        return asked, int(bool(memories or want.unknown) or want.strategy is not None)
+        known = want.known
+        unknown = () if known is None else tuple(name for name in sorted(known.unknown) if known.excludes(name))
+        asked = records.encode((want.capabilities, want.strategy, memories, unknown, unknown_in))
+        return asked, int(bool(memories or unknown_in) or want.strategy is not None)
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()

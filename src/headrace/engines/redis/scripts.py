@@ -13,7 +13,7 @@ _PARTS = {
     "insert": ("births", "detours", "arrivals"),
     "plant": ("births", "detours", "arrivals", "kinship", "planting"),
     "admit": ("uniques", "births", "laning", "detours", "arrivals"),
-    "exchange": ("starting", "kin", "unusual", "settling", "overdue", "passing", "gatekeeper"),
+    "exchange": ("strangers", "starting", "kin", "unusual", "settling", "overdue", "passing", "gatekeeper"),
     "remember": ("memory",),
     "reap": ("letters", "release", "kinship"),
     "judge": ("letters", "kinship"),
@@ -69,6 +69,7 @@ _IF_NEEDED = {
 _WHEN_CALLED: dict[str, tuple[str, ...]] = {
     "detours": ("uniques", "laning"),
     "overdue": (),
+    "strangers": (),
     "unusual": ("letters",),
 }
 

@@ -56,7 +56,7 @@ class Rulebook(NamedTuple):
 
     def asks_care(self, queue: str, want: Want) -> bool:
         """Whether a claim from this queue has to be made here."""
-        if queue in self.laned or self.is_damaged or want.unknown or want.strategy not in (None, "priority"):
+        if queue in self.laned or self.is_damaged or want.strategy not in (None, "priority"):
             return True
         if any(rules.limit_starts for rules in self.tasks.values()):
             return True
@@ -106,9 +106,7 @@ class Gatekeeper:
 
     def __init__(self, ledger: Ledger, book: Rulebook, want: Want, cursors: dict[str, str], now: int) -> None:
         self._ledger = ledger
-        # A task that the worker does not know is, to this claim, a task that is paused.
-        paused = dict.fromkeys(want.unknown, TaskRules(paused=True))
-        self._book = book._replace(tasks=book.tasks | paused) if paused else book
+        self._book = book
         self._want = want
         self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see Turns
         self._now = now
@@ -135,6 +133,9 @@ class Gatekeeper:
             return []
         keeper = Doorkeeper(lambda gate: self._room_of(gate, queue, rules))
         chosen = self._choose(queue, rules, allowed, keeper)
+        if self._want.known is not None and self._want.known.undecided:
+            self._come_back(self._now)
+            return []
         if not chosen:
             return []
         seqs = as_json([head.seq for head in chosen])
@@ -172,7 +173,8 @@ class Gatekeeper:
 
     def _room_of_task(self, task: str) -> float:
         rules = self._book.tasks.get(task, TaskRules())
-        room = 0 if rules.paused else _NO_LIMIT
+        # A task that the worker does not know is, to this claim, a task that is paused.
+        room = 0 if rules.paused or self._is_unknown(task) else _NO_LIMIT
         if rules.concurrency is not None:
             room = min(room, rules.concurrency - self._of_task[task])
         if rules.rate is not None and room > 0:
@@ -244,18 +246,21 @@ class Gatekeeper:
         self, queue: str, names: Sequence[str], order: Order, room: int, keeper: Doorkeeper
     ) -> list[list[Head]]:
         """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
-        lanes = dict.fromkeys(lane for lane in names if self._is_open(lane, keeper))
-        for lane in list(lanes) if self._book.tasks else ():
+        fronts: dict[str, list[Head]] = {}
+        given: dict[str, None] = {}
+        for lane in (lane for lane in names if self._is_open(lane, keeper)):
             for _ in range(_MOST_MOVES):
-                ruled = self._ruled(self._front(queue, lane, order, room))
+                heads = self._front(queue, lane, order, room)
+                ruled = self._ruled(heads)
                 if not ruled:
+                    fronts[lane] = heads
                     break
                 ruled += self._ruled(self._heads(queue, lane, _MOVED_AT_ONCE))
-                lanes.update(dict.fromkeys(self._give_lanes(ruled)))
+                given |= dict.fromkeys(self._give_lanes(ruled))
             else:
-                del lanes[lane]
                 self._come_back(self._now)
-        return [self._front(queue, lane, order, room) for lane in lanes if self._is_open(lane, keeper)]
+        fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, keeper)}
+        return list(fronts.values())
 
     def _is_open(self, lane: str, keeper: Doorkeeper) -> bool:
         return all(keeper.room(gate) >= 1 for gate in limits.gates_of(lane))
@@ -275,10 +280,16 @@ class Gatekeeper:
         self._come_back(self._now)  # more than one commit should move: what is behind them comes with the next claims
         return [head for head in heads if head not in ruled]
 
-    def _ruled(self, heads: Iterable[Head]) -> list[Head]:
-        """Those of a task that has rules, in a lane that does not tell so."""
-        found = [head for head in heads if head.task in self._book.tasks]
+    def _ruled(self, heads: Sequence[Head]) -> list[Head]:
+        """Those of a task that has rules, or that the worker does not know, in a lane that does not tell so."""
+        tasks = {head.task for head in heads}
+        ruled = {task for task in tasks if task in self._book.tasks or self._is_unknown(task)}
+        found = [head for head in heads if head.task in ruled] if ruled else []
         return [head for head in found if Gate("task", head.task) not in limits.gates_of(head.lane)]
+
+    def _is_unknown(self, task: str) -> bool:
+        """Whether the worker does not know the task."""
+        return self._want.known is not None and self._want.known.excludes(task)
 
     def _give_lanes(self, ruled: Iterable[Head]) -> list[str]:
         """Put each job into the lane that is the same but for its task; the names of these lanes."""

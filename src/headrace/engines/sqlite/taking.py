@@ -26,7 +26,8 @@ class Taking:
         self._cursors = cursors
         self._now = now
         self._keeper: Gatekeeper | None = None
-        self._taken: dict[str, int] = {}  # by queue; -1 if it has no more
+        self._taken: dict[str, int] = {}  # by queue, how many are chosen and not yet started; -1 if it has no more
+        self._chosen: list[int] = []
 
     @property
     def next_at(self) -> int | None:
@@ -36,7 +37,6 @@ class Taking:
     def all_that_fits(self, queues: Sequence[str]) -> list[Claim]:
         want = self._want
         claims: list[Claim] = []
-        plain: list[int] = []
         self._taken = dict.fromkeys(queues, 0)
         shares = [(share.queue, share.quota) for share in want.shares if share.queue in self._taken]
         shared = dict.fromkeys(queue for queue, _ in shares)
@@ -45,21 +45,35 @@ class Taking:
             room = min(quota, want.limit - len(claims))
             if room <= 0 or self._taken[queue] < 0:
                 continue
-            careful = self._book.asks_care(queue, want)
-            found = self._carefully().take(queue, room) if careful else self._in_order(queue, room)
+            found = None if self._book.asks_care(queue, want) else self._in_order(queue, room)
+            if found is None:
+                self._start_chosen()
+                found = self._carefully().take(queue, room)
+            else:
+                self._chosen += [claim.ref for claim in found]
+                self._taken[queue] += len(found)
             claims += found
-            plain += [] if careful else [claim.ref for claim in found]
-            self._taken[queue] = self._taken[queue] + len(found) if len(found) == room else -1
-        if plain:
-            values = {"worker": want.worker, "now": self._now, "until": self._now + want.lease}
-            self._db.execute(SQL["claim"], {**values, "refs": as_json(plain)})
+            if len(found) < room:
+                self._taken[queue] = -1
+        self._start_chosen()
         if self._keeper is not None:
             self._keeper.settle_accounts()
         return claims
 
-    def _in_order(self, queue: str, room: int) -> list[Claim]:
+    def _start_chosen(self) -> None:
+        if self._chosen:
+            values = {"worker": self._want.worker, "now": self._now, "until": self._now + self._want.lease}
+            self._db.execute(SQL["claim"], {**values, "refs": as_json(self._chosen)})
+            self._taken = {queue: min(taken, 0) for queue, taken in self._taken.items()}
+            self._chosen = []
+
+    def _in_order(self, queue: str, room: int) -> list[Claim] | None:
+        """The first jobs of the queue; None if the worker does not know the task of one."""
         where = {"queue": queue, "limit": room, "skip": self._taken[queue]}
-        return _claims.decode(scalar(self._db, SQL["claimable"], where))
+        found, known = _claims.decode(scalar(self._db, SQL["claimable"], where)), self._want.known
+        if known is not None and any(task not in known for task in {claim.task for claim in found}):
+            return None
+        return found
 
     def _carefully(self) -> Gatekeeper:
         if self._keeper is None:

@@ -1,11 +1,12 @@
 -- A worker's turn: store notes, settle outcomes, claim jobs, in this order. This is the last chapter of it.
 -- ARGV: now, worker, salt, limit, lease, others, shares, outcome count, their ids, outcomes, note count, notes, what
--- the worker has and prefers (its capabilities, an order or nothing, queues with what it remembers of their lanes, and
--- the tasks it does not know),
--- whether there is more of that than capabilities, whether outcomes leave jobs or bonds behind, the page of events of
--- the turn or nothing, their number, their time, how many successes are among the outcomes
+-- the worker has and prefers (its capabilities, an order or nothing, queues with what it remembers of their lanes, the
+-- tasks it does not know, and queues where such a task came up), whether there is more of that than capabilities, whether outcomes leave jobs or bonds behind, the page of events of
+-- the turn or nothing, their number, their time, how many successes are among the outcomes, the tasks
+-- that are familiar to the worker, each between line breaks, or nothing if it knows all
 -- Answers: positions of the refused outcomes, claims (array of rows), when more is due, the open queues, queues with
--- their weights, queues with what to remember of their lanes, the numbers of jobs that are damaged
+-- their weights, queues with what to remember of their lanes, the numbers of jobs that are damaged, and queues from
+-- which nothing was claimed, each with a task that is not familiar
 
 -- Take up to `room` jobs from the front of a queue; how many there were.
 local function take_from(queue, room, lease_until, any_lapse)
@@ -13,8 +14,9 @@ local function take_from(queue, room, lease_until, any_lapse)
   local members = call('ZRANGE', pending, '0', text(room - 1)) -- ZPOPMIN would write out every score, at twice the cost
   local n = #members
   if n == 0 then return 0 end
+  if not start(queue, members, n, lease_until, any_lapse) then return 0 end
   call('ZREMRANGEBYRANK', pending, '0', text(n - 1))
-  start(queue, members, n, lease_until, any_lapse)
+  flush()
   return n
 end
 
@@ -53,4 +55,4 @@ if gatekeeper then next_at, weights, remembered = gatekeeper.told(next_at) end
 if minded and lets_others_begin() then messages.work = true end
 if is_news then ring(messages) end
 local told_at = next_at and text(next_at) or false
-return {refused, as_array(claims, claim_count), told_at, open, weights, remembered, spoiled}
+return {refused, as_array(claims, claim_count), told_at, open, weights, remembered, spoiled, strange}

@@ -157,18 +157,20 @@ local function take_carefully(queue, room, lease_until, any_lapse)
   local chosen = choose(queue, rules, allowed)
   if #chosen == 0 then return 0 end
   local members, begun = {}, {}
-  for i, head in ipairs(chosen) do
-    members[i] = head.member
+  for i, head in ipairs(chosen) do members[i] = head.member end
+  local do_start = start(queue, members, #members, lease_until, any_lapse, function(i)
+    begun[#begun + 1] = chosen[i]
+    for_each_hold(chosen[i].lane, add, members[i], members[i])
+  end)
+  if not do_start then return 0 end
+  for _, head in ipairs(chosen) do
     if head.lane == '' then
       drop(place('pending', queue), head.member)
     else
       for_lane(queue, head.lane, drop, head.member)
     end
   end
-  start(queue, members, #members, lease_until, any_lapse, function(i)
-    begun[#begun + 1] = chosen[i]
-    for_each_hold(chosen[i].lane, add, members[i], members[i])
-  end)
+  flush()
   account(queue, rules, begun)
   return #begun
 end
@@ -184,6 +186,6 @@ local function told(due)
   return due and math.min(due, next_start or due) or next_start, weights, news
 end
 
-learn_rules(unpack(cmsgpack.unpack(ARGV[13]), 1, 4))
+learn_rules(unpack(cmsgpack.unpack(ARGV[13]), 1, 5))
 math.randomseed(tonumber(salt:sub(1, 7), 16)) -- left alone, a script's chance is the same every time
 gatekeeper = {asks_care = asks_care, take_from = take_carefully, told = told}

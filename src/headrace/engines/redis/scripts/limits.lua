@@ -4,6 +4,7 @@
 -- What the worker has and prefers, and by queue what it remembers of the lanes for us.
 local has, own_order, memories, remembered = {}, nil, {}, {}
 local rules_of, has_lanes, task_rules, any_task_rules, any_task_limits = {}, {}, {}, false, false
+local has_unknown = {} -- by queue, whether a task came up in it that the worker does not know
 local next_start -- when a rule will allow more
 
 local function come_back(moment)
@@ -23,7 +24,7 @@ local function rules_in(stored)
   return is_whole and rules or {}
 end
 
-local function learn_rules(capabilities, order, told, unknown)
+local function learn_rules(capabilities, order, told, unknown, unknown_in)
   for _, name in ipairs(capabilities) do has[name] = true end
   for i = 1, #told, 2 do memories[told[i]], remembered[told[i]] = told[i + 1], '' end
   own_order = order or nil
@@ -40,13 +41,12 @@ local function learn_rules(capabilities, order, told, unknown)
     any_task_limits = any_task_limits or rules.paused or rules.rate or rules.concurrency
   end
   -- A task that the worker does not know is, to this claim, a task that is paused.
-  for _, name in ipairs(unknown) do
-    task_rules[name], any_task_rules, any_task_limits = {paused = true}, true, true
-  end
+  for _, name in ipairs(unknown) do task_rules[name], any_task_rules = {paused = true}, true end
+  for _, queue in ipairs(unknown_in) do has_unknown[queue] = true end
 end
 
 local function asks_care(queue)
-  if any_task_limits or has_lanes[queue] or (own_order and own_order ~= 'priority') then return true end
+  if any_task_limits or has_lanes[queue] or has_unknown[queue] or (own_order and own_order ~= 'priority') then return true end
   for name in pairs(rules_of[queue] or {}) do
     if name ~= 'max_length' and name ~= 'weight' then return true end
   end
