@@ -135,7 +135,7 @@ class Admin:
         damaged: list[str] = []
         unreadable: list[str] = []
         heaviest: list[tuple[int, str]] = []
-        for row in self._hub.rows_where(Filter()):
+        for row in self._hub.rows_where(Filter(), light=False):
             if not _is_whole(row):
                 damaged.append(row.id)
             unreadable += [f"job {row.id}: {what}" for what in damage_of(row)]

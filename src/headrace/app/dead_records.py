@@ -27,7 +27,8 @@ from headrace.core.letters import (
 from headrace.core.model import DeadRow, LogLine
 from headrace.core.requeue_times import next_requeue_at
 from headrace.errors import CorruptPayload
-from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import LogEntry
 from headrace.runtime.job_rows import tags_of
 
 

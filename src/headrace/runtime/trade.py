@@ -200,7 +200,7 @@ class Trade:
 
     def _find_receipts(self) -> None:
         """What the store took in a turn whose answer never came need not be handed in again, only to be refused."""
-        rows = {row.id: row for row in self._engine.desk.get([outcome.id for outcome in self._unanswered])}
+        rows = {row.id: row for row in self._engine.desk.get([outcome.id for outcome in self._unanswered], light=True)}
         taken = [outcome for outcome in self._unanswered if self._is_receipt(rows.get(outcome.id), outcome)]
         for outcome in taken:
             self._crew.done.remove(outcome)

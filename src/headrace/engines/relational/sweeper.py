@@ -17,7 +17,7 @@ from headrace.engines.relational.events import tell_moved
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import parcels_of
 from headrace.engines.salvage import Rows
-from headrace.engines.sql import as_json
+from headrace.engines.sql import as_json, most
 
 _rows = Rows(JobRow)
 _swept = msgspec.json.Decoder(Swept)
@@ -74,7 +74,7 @@ class SqlSweeper:
 
     def pack(self, ids: Sequence[str]) -> list[Parcel]:
         def look(ledger: Ledger) -> list[Parcel]:
-            return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids))))
+            return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids), most=most(light=False))))
 
         return self._office.read(look) if ids else []
 
