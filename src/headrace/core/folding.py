@@ -12,7 +12,7 @@ from typing import Final
 from headrace.core.buckets import EVER, TEN_SECONDS, Section, Width
 from headrace.core.histogram import Histogram
 from headrace.core.pages import Group
-from headrace.core.tally import COUNTS, Cell, add
+from headrace.core.tally import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell, add
 
 # Which count an event is told by; all others are counted by their type.
 _FIELDS: Final = {
@@ -25,6 +25,8 @@ _FIELDS: Final = {
     "job.retry_scheduled": "retried",
     "job.cancelled": "cancelled",
 }
+# The ends of jobs, by what is counted beside if it took more than one attempt.
+_AFTER_RETRY: Final = {"job.completed": COMPLETED_AFTER_RETRY, "job.failed": FAILED_AFTER_RETRY}
 _UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
 
 # What a walk over finished jobs, or over stale ones, has done, which is counted by itself: it is of no job.
@@ -84,6 +86,8 @@ def fold(groups: Iterable[Group]) -> Folded:
             kind, place = _counted_as(group), _place_of(group)
             for start, count, waits, runs in _by_bucket(group):
                 heaps[(start, *place)].add(kind, count * _weight(group), waits, runs)
+            if group.type in _AFTER_RETRY and (again := sum(map((1).__lt__, group.attempts))):
+                heaps[(TEN_SECONDS.start(group.at), *place)].counts[_AFTER_RETRY[group.type]] += again
             if group.type == "dead.resolved":  # and by what became of it
                 ends = Counter(f"dead.{told.get('status')}" for told in group.data)
                 heaps[(TEN_SECONDS.start(group.at), *place)].counts.update(ends)
