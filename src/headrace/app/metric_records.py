@@ -82,7 +82,10 @@ class QueueMetrics(Struct, frozen=True, kw_only=True):
 
 
 class MetricsSnapshot(Struct, frozen=True, kw_only=True):
-    """How a store does: the figures of the last `window` seconds, and what was last read from it at `sampled_at`."""
+    """How a store does: the figures of the last `window` seconds, and what was last read from it at `sampled_at`.
+
+    `clients` are the connections that its server has, None of a file.
+    """
 
     at: datetime
     window: float
@@ -98,6 +101,8 @@ class MetricsSnapshot(Struct, frozen=True, kw_only=True):
     schedule_misses: float | None
     store_bytes: int | None
     busy: float | None
+    clients: int | None
+    schedules: int | None
     sampled_at: datetime | None
 
 

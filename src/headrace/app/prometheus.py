@@ -166,6 +166,8 @@ def _of_store(now: MetricsSnapshot) -> Iterator[Metric]:
         "headrace_dead_letters": ("Dead letters that are pending.", now.dead),
         "headrace_stale_jobs": ("Jobs that the last check found stale.", now.stale),
         "headrace_store_bytes": ("The size of the store.", now.store_bytes),
+        "headrace_store_clients": ("Connections that the server of the store has.", now.clients),
+        "headrace_schedules": ("Schedules that there are.", now.schedules),
         "headrace_store_busy_ratio": ("The share of writes that waited for others.", now.busy),
         "headrace_sample_timestamp_seconds": (
             "When gauges were last read.",

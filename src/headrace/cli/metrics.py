@@ -140,7 +140,8 @@ def _print_snapshot(found: MetricsSnapshot, as_json: bool) -> None:
             ("dead letters", "-" if found.dead is None else str(found.dead)),
             *([("missed runs", f"{missed} of schedules")] if found.schedule_misses else []),
             *([("stale", str(found.stale))] if found.stale else []),
-            ("store", "-" if found.store_bytes is None else f"{found.store_bytes / 2**20:,.1f} MB"),
+            ("schedules", _number(found.schedules)),
+            ("store", _store(found)),
         ]
     )
     if found.queues:
@@ -222,6 +223,13 @@ def _cells(figures: MetricFigures) -> list[str]:
     times = [_time(seconds) for seconds in (wait.p50, wait.p95, run.p50, run.p95, run.p99)]
     retries = [_number(figures.attempts_avg), _share(figures.retry_success)]
     return [*rates, str(figures.failed), _share(figures.error_rate), *retries, *times]
+
+
+def _store(found: MetricsSnapshot) -> str:
+    if found.store_bytes is None:
+        return "-"
+    clients = "" if found.clients is None else f", {found.clients} clients"
+    return f"{found.store_bytes / 2**20:,.1f} MB{clients}"
 
 
 def _retries(figures: MetricFigures) -> str:

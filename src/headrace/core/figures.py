@@ -64,7 +64,7 @@ OF_QUEUES: Final = {
     "oldest": "oldest",
     "workers": "workers",
 }
-OF_STORE: Final = ("dead", "stale", "store_bytes", "busy")
+OF_STORE: Final = ("dead", "stale", "store_bytes", "busy", "clients", "schedules")
 GAUGED: Final = (*OF_QUEUES, *OF_STORE)
 NAMES: Final = (*TALLIED, *GAUGED)
 

@@ -110,6 +110,8 @@ _ALL = (
     Measure("store_bytes", "size of the store", unit="bytes"),
     Measure("store_share", "size of the store, of what it may have (max_size, maxmemory)", unit="share"),
     Measure("disk_free", "free space on the disk of a store that is a file", unit="bytes"),
+    Measure("clients", "connections that the server of the store has"),
+    Measure("schedules", "schedules that there are"),
     Measure("busy", "writes that waited for other writers, of all of the last hours", unit="share"),
 )
 MEASURES = {measure.name: measure for measure in _ALL}

@@ -169,6 +169,10 @@ class Timetable(Protocol):
         """Every schedule, by id."""
         ...
 
+    def count(self) -> int:
+        """How many schedules there are."""
+        ...
+
     def get(self, schedule_id: str) -> ScheduleRow | None: ...
 
     def put(self, row: ScheduleRow, *, new: bool = False) -> bool:

@@ -83,6 +83,9 @@ class Sampler:
         sample[STORE]["store_bytes"] = strain.size
         if strain.busy is not None:
             sample[STORE]["busy"] = strain.busy
+        if strain.clients is not None:
+            sample[STORE]["clients"] = strain.clients
+        sample[STORE]["schedules"] = self._engine.timetable.count()
         if (survey := last_survey(self._engine)) is not None:
             sample[STORE]["stale"] = survey.stale
         return sample

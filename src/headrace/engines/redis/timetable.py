@@ -34,6 +34,10 @@ class RedisTimetable:
         rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
         return sorted(rows, key=lambda row: row.id)
 
+    def count(self) -> int:
+        self._office.prepare()
+        return int(self._office.wire.ask("HLEN", self._key("schedules")))
+
     def get(self, schedule_id: str) -> ScheduleRow | None:
         self._office.prepare()
         if not records.encodable(schedule_id):

@@ -34,6 +34,9 @@ class SqlTimetable:
     def all(self) -> list[ScheduleRow]:
         return _schedules(self._office.read(lambda ledger: ledger.ask("schedules")))
 
+    def count(self) -> int:
+        return int(self._office.read(lambda ledger: ledger.ask("count_schedules")))
+
     def get(self, schedule_id: str) -> ScheduleRow | None:
         found = _schedules(self._office.read(lambda ledger: ledger.ask("schedule", id=schedule_id)))
         return found[0] if found else None
