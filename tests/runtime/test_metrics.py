@@ -257,6 +257,27 @@ def test_jobs_that_are_stale_are_a_gauge_once_somebody_looked(still: Headrace, c
 # -- Prometheus
 
 
+def test_prometheus_is_told_how_long_it_took_jobs_to_be_stale(still: Headrace, clock: VirtualClock) -> None:
+    @still.task(lifecycle=Lifecycle(max_pending=60))
+    def slow() -> None: ...
+
+    still.enqueue_many([slow.bind() for _ in range(3)])
+    still.lifecycle.sync()
+    clock.advance(120)
+    chore = Staleness(still.engine, still.settings, 300.0)
+    while chore.do() < 300:
+        pass
+    slow.enqueue()
+    clock.advance(90)
+    assert len(still.lifecycle.detect_stale(dry_run=False)) == 1
+    _, text = still.metrics.prometheus()
+    lines = text.decode().splitlines()
+    assert "headrace_stale_after_seconds_count 4.0" in lines
+    assert "headrace_stale_after_seconds_sum 450.0" in lines
+    assert 'headrace_stale_after_seconds_bucket{le="+Inf"} 4.0' in lines
+    assert "headrace_stale_check_failures_total 0.0" in lines
+
+
 def test_prometheus_is_told_sums_that_only_grow(still: Headrace, clock: VirtualClock) -> None:
     from prometheus_client.parser import text_string_to_metric_families
 

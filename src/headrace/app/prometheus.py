@@ -140,6 +140,9 @@ def _of_archive(swept: Cell) -> Iterator[Metric]:
     took = HistogramMetricFamily("headrace_archive_seconds", "Walks over finished jobs that found some.")
     took.add_metric([], _counts(swept.run), swept.run.total / 1000)
     yield took
+    stale = HistogramMetricFamily("headrace_stale_after_seconds", "How long jobs had lasted that were found stale.")
+    stale.add_metric([], _counts(swept.wait), swept.wait.total / 1000)
+    yield stale
 
 
 def _counts(histogram: Histogram) -> list[tuple[str, int]]:

@@ -7,10 +7,14 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
+import msgspec
+
 from headrace.core.buckets import EVER, TEN_SECONDS, Section, Width
-from headrace.core.histogram import Histogram
+from headrace.core.damage import read_or
+from headrace.core.histogram import NOTHING, Histogram
 from headrace.core.pages import Group
 from headrace.core.tally import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell, add
 
@@ -33,6 +37,7 @@ _UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
 SWEPT: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
 STALE: Final = ("stale_dead", "stale_failed", "stale_reviewed")
 
+_histogram = partial(msgspec.convert, type=Histogram, strict=False)  # the keys of a JSON object are texts
 Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
 Folded = dict[tuple[int, Place], Cell]  # by the beginning of the bucket
 
@@ -100,10 +105,14 @@ def fold(groups: Iterable[Group]) -> Folded:
 
 
 def _sweep(group: Group) -> Cell:
-    """A walk: how long one over finished jobs took, and how many jobs and partitions it was about."""
+    """A walk: how long one over finished jobs took, and how many jobs and partitions it was about.
+
+    `wait` is how long the jobs had lasted that were found stale.
+    """
     told = group.data[0] if group.data else {}
     counts = {name: int(told[name]) for name in (*SWEPT, *STALE) if told.get(name)}
-    return Cell(run=Histogram.of(group.runs), other={group.type: 1, **counts})
+    lasted = read_or(_histogram, told.get("lasted"), NOTHING)
+    return Cell(run=Histogram.of(group.runs), wait=lasted, other={group.type: 1, **counts})
 
 
 _Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's beginning, how many events, waits and runs
