@@ -23,6 +23,7 @@ from headrace.core.staleness import aged_of, verdict
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.core.suspicion import words_of
+from headrace.core.wishes import with_log_level
 from headrace.core.words import short
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
@@ -89,6 +90,14 @@ class AppHub:
         if not isinstance(worker_id, str):
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
         return self.engine.desk.wish(worker_id, wish)
+
+    def set_log_level(self, worker_id: str, level: str) -> bool:
+        """Ask a worker to log at this level, whatever else it is asked for; False if it is not known."""
+        from headrace.runtime.logs import levels_in  # deferred, as above
+
+        levels_in(level)
+        wishes = {row.id: row.wish for row in self.engine.desk.workers()}
+        return worker_id in wishes and self.wish(worker_id, with_log_level(wishes[worker_id], level))
 
     def row(self, job_id: str, *, light: bool = True) -> JobRow:
         """The job as the store has it or, if it has not arrived there, as it waits in the spool; or as archived."""

@@ -185,7 +185,9 @@ class Staleness:
             if is_done:
                 self._lasted.append(finding.lasted)
             if is_done and finding.action != "review":
-                log.warning("job %s (%s) is stale: %s", finding.job.id, finding.job.task, finding.in_words())
+                job = finding.job
+                told = {"event": "job.stale", "job": job.id, "task": job.task, "queue": job.queue}
+                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.in_words(), extra=told)
 
     def _tell(self) -> None:
         counts, self._counts = self._counts, Counter()

@@ -25,6 +25,7 @@ from headrace.engines.redis import records
 from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import movable, position, signed, state_after
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.damage import Damaged
@@ -56,6 +57,7 @@ class Office(Protocol):
     def at(self, now: int | None) -> int: ...
 
 
+@timed_part
 class RedisDesk:
     """Reads and moves by hand."""
 

@@ -48,6 +48,7 @@ from headrace.engines.redis.shelf import RedisShelf
 from headrace.engines.redis.sweeper import RedisSweeper
 from headrace.engines.redis.timetable import RedisTimetable
 from headrace.engines.redis.upkeep import RedisUpkeep
+from headrace.engines.timing import timed_engine
 from headrace.engines.tower import Tower
 from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
@@ -59,6 +60,7 @@ _reap, _disown = load("reap"), load("disown")
 _END = 1 << 53  # no lease is longer
 
 
+@timed_engine
 class RedisEngine:
     """Jobs in a Redis or Valkey server."""
 

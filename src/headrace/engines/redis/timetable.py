@@ -14,6 +14,7 @@ from headrace.core.timetable import Firing, Occurrence, ScheduleRow, damaged
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import raise_refusal
 from headrace.engines.redis.scripts import load
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _put, _drop, _due, _fire = load("put"), load("drop"), load("due"), load("fire")
 
 
+@timed_part
 class RedisTimetable:
     """Reads schedules and fires them."""
 

@@ -27,6 +27,7 @@ from headrace.engines.relational.reviving import revive
 from headrace.engines.rulings import movable, signed, state_after, topics_of
 from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json, most
+from headrace.engines.timing import timed_part
 
 _rows = Rows(JobRow)
 _endings = Rows(Ending)
@@ -41,6 +42,7 @@ _GATHERED_AT_ONCE = 20_000  # numbers of jobs, most of them likely of others
 _FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
+@timed_part
 class SqlDesk:
     """Reads and moves by hand."""
 

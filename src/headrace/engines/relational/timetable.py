@@ -16,6 +16,7 @@ from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
+from headrace.engines.timing import timed_part
 
 _rows = msgspec.json.Decoder(list[tuple[str, int, int | None, str]])
 _row = msgspec.json.Decoder(ScheduleRow)
@@ -25,6 +26,7 @@ _KEPT = 1000
 _TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
 
 
+@timed_part
 class SqlTimetable:
     """Reads schedules and fires them."""
 
