@@ -175,9 +175,7 @@ def _set_levels(level: str) -> None:
 
 def about(claim: Claim, worker: str, event: str | None = None) -> dict[str, Any]:
     """The `extra` of a line about a job that does not run where the line is written, and of the event it tells of."""
-    told = {} if event is None else {"event": event}
-    return {
-        **told,
+    told = {
         "job": claim.id,
         "task": claim.task,
         "queue": claim.queue,
@@ -185,6 +183,9 @@ def about(claim: Claim, worker: str, event: str | None = None) -> dict[str, Any]
         "worker": worker,
         "correlation_id": correlation_of(claim.metadata, claim.id),
     }
+    if event is not None:
+        told["event"] = event
+    return told
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:
