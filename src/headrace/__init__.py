@@ -72,7 +72,8 @@ from headrace.errors import (
     WorkerNotFound,
 )
 from headrace.runtime.context import JobContext, current_job
-from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import LogEntry
 from headrace.runtime.task import Call, Task
 
 if TYPE_CHECKING:

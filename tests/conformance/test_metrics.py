@@ -23,7 +23,7 @@ from headrace.runtime.gathering import Gathering
 from headrace.runtime.metric_reading import gauges_in, jobs_in, sums_in, workers_in
 from headrace.runtime.sampling import Mark, Sampler
 from tests.support.builders import NOW as THEN
-from tests.support.builders import bring, worker_row
+from tests.support.builders import bring, schedule, worker_row
 from tests.support.engines import StoreUnderTest
 from tests.support.waiting import PATIENCE
 
@@ -221,6 +221,8 @@ def test_gauges_are_read_once_in_ten_seconds_however_many_want_to(engine: Engine
     for number in range(3):
         bring(engine, State.PENDING, f"job{number}", queue="mail")
     engine.renew(worker_row("w1", seen_at=NOW, queues='["mail"]'), [], 0, now=NOW)
+    for name in ("hourly", "nightly"):
+        engine.timetable.put(schedule(name), new=True)
     samplers = [Sampler(engine), Sampler(engine)]
     assert [sampler.sample(NOW) for sampler in samplers] == [True, False]
     [(start, found)] = gauges_in(engine.shelf, TEN_SECONDS, NOW, NOW + 1)
@@ -230,6 +232,9 @@ def test_gauges_are_read_once_in_ten_seconds_however_many_want_to(engine: Engine
     assert gauged("workers", "mail", [found]) == 1
     assert gauged("dead", None, [found]) == 0
     assert found[STORE]["store_bytes"].last > 1000
+    assert gauged("schedules", None, [found]) == 2
+    clients = gauged("clients", None, [found])
+    assert clients is None if engine.url.startswith("sqlite") else clients is not None and clients >= 1
     bring(engine, State.PENDING, "more", queue="mail")
     assert [sampler.sample(NOW + 10_000) for sampler in samplers] == [True, False]
     [(_, whole)] = gauges_in(engine.shelf, HOUR, NOW, NOW + 1)

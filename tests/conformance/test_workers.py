@@ -5,6 +5,7 @@ from __future__ import annotations
 from msgspec import structs
 
 from headrace.core.model import Want
+from headrace.core.wishes import act_of, log_level_of, with_log_level
 from headrace.engines.protocol import Engine
 from tests.support.builders import LEASE, NOW, SECOND, new_job, worker_row
 from tests.support.engines import StoreUnderTest
@@ -68,6 +69,15 @@ def test_a_wish_is_seen_by_the_desk_and_by_the_worker(engine: Engine) -> None:
     assert engine.desk.wish("w1", "stop")
     assert [worker.wish for worker in engine.desk.workers()] == ["stop"]
     assert engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish == "stop"
+
+
+def test_a_wish_may_name_a_level_of_the_logs(engine: Engine) -> None:
+    wish = with_log_level("pause", "INFO,headrace.store=DEBUG")
+    engine.renew(worker_row("w1"), [], LEASE, now=NOW)
+    engine.desk.wish("w1", wish)
+    told = engine.renew(worker_row("w1"), [], LEASE, now=NOW).wish
+    assert (act_of(told), log_level_of(told)) == ("pause", "INFO,headrace.store=DEBUG")
+    assert log_level_of("pause") is None
 
 
 def test_a_wish_may_be_taken_back(engine: Engine) -> None:

@@ -403,7 +403,7 @@ def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: 
         clock.advance(3600)
         now, swept = clock.now(), {"archived": 3, "partitions_created": 2, "partitions_detached": 1}
         told = [
-            Group(kind, now, "mail", "send", "w", ["x"], [1], [5], [9]) for kind in TYPES if kind.startswith("job.")
+            Group(kind, now, "mail", "send", "w", ["x"], [2], [5], [9]) for kind in TYPES if kind.startswith("job.")
         ]
         told += [Group("schedule.fired", now, "mail", "send"), Group("schedule.skipped", now, "mail", "send")]
         told += [Group("worker.lost", now, worker="w"), Group("dead.resolved", now, "mail", "send")]

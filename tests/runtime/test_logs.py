@@ -24,12 +24,14 @@ log = logging.getLogger("shop")
 @pytest.fixture
 def stream() -> Iterator[StringIO]:
     """Where logging goes, in place of pytest's own; everything is as before afterwards."""
-    root, tree = logging.getLogger(), logging.getLogger("headrace")
-    before = root.handlers[:], root.level, tree.level
+    root = logging.getLogger()
+    trees = [logging.getLogger(name) for name in ("headrace", "headrace.worker", "headrace.store")]
+    before, own = (root.handlers[:], root.level), [tree.level for tree in trees]
     yield StringIO()
-    root.handlers[:], level, own = before
+    root.handlers[:], level = before
     root.setLevel(level)
-    tree.setLevel(own)
+    for tree, its in zip(trees, own, strict=True):
+        tree.setLevel(its)
 
 
 def lines(stream: StringIO) -> list[dict[str, Any]]:
@@ -167,3 +169,71 @@ def test_a_handler_of_ones_own_can_have_the_fields_too(
 def test_no_value_costs_a_line(odd: Any) -> None:
     record = logging.makeLogRecord({"msg": "odd", "odd": odd, "name": "shop"})
     assert json.loads(JsonLines().format(record))["message"] == "odd"
+
+
+# -- events, operations, levels
+
+
+def events(stream: StringIO) -> list[str]:
+    return [line["event"] for line in lines(stream) if "event" in line]
+
+
+def test_json_lines_name_the_event_they_tell_of(app: Headrace, stream: StringIO) -> None:
+    configure_logs("json", "INFO,headrace.worker=DEBUG", stream=stream)
+
+    @app.task(retry=SOON)
+    def flaky() -> None:
+        if current_job().attempt == 1:
+            raise OSError("away")
+
+    with app.worker() as worker:
+        flaky.enqueue().result(PATIENCE)
+        worker.pause()
+    told = events(stream)
+    jobs = [event for event in told if event.startswith("job.")]
+    assert sorted(jobs) == ["job.attempt_failed", "job.claimed", "job.claimed", "job.completed"]
+    assert {"worker.started", "worker.paused", "worker.turn", "worker.stopped"} <= set(told)
+    failed = next(line for line in lines(stream) if line.get("event") == "job.attempt_failed")
+    assert (failed["task"], failed["queue"], failed["worker"], failed["level"]) == (
+        flaky.name,
+        "default",
+        worker.id,
+        "WARNING",
+    )
+
+
+def test_people_are_not_told_events_by_name(app: Headrace, stream: StringIO) -> None:
+    configure_logs("human", stream=stream)
+    with app.worker():
+        pass
+    log.info("bought", extra={"event": "shop.bought"})
+    assert "worker.started" not in stream.getvalue()
+    assert "event=shop.bought" in stream.getvalue()
+
+
+@pytest.mark.parametrize("level", ["INFO", "INFO,headrace.store=DEBUG"])
+def test_operations_of_the_store_are_told_with_their_time(app: Headrace, stream: StringIO, level: str) -> None:
+    configure_logs("json", level, stream=stream)
+    app.enqueue("work")
+    app.jobs.find()
+    told = {line["operation"]: line for line in lines(stream) if line.get("event") == "store.operation"}
+    if level == "INFO":
+        assert told == {}
+    else:
+        assert {"insert", "desk.find"} <= told.keys()
+        assert told["insert"]["ms"] > 0
+
+
+def test_the_level_of_a_worker_is_changed_from_outside(app: Headrace, stream: StringIO) -> None:
+    configure_logs("json", stream=stream)
+    with app.worker() as worker:
+        worker.pause()
+        assert app.set_worker_log_level(worker.id, "WARNING,headrace.worker=INFO,headrace.store=DEBUG")
+        eventually(lambda: "worker.log_level" in events(stream), "it logs at another level")
+        assert logging.getLogger().level == logging.WARNING
+        assert logging.getLogger("headrace.store").level == logging.DEBUG
+        eventually(lambda: "store.operation" in events(stream), "operations are told")
+        assert app.workers()[0].state == "paused"
+        assert not app.set_worker_log_level("nobody", "DEBUG")
+        with pytest.raises(ConfigError, match="LOUD"):
+            app.set_worker_log_level(worker.id, "LOUD")

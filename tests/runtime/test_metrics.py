@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace import ConfigError, Headrace, InvalidJob, Lifecycle
+from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, Retry, current_job
 from headrace.core.buckets import MARKS
 from headrace.core.pages import Group
 from headrace.runtime.gathering import Gathering
@@ -67,6 +67,25 @@ def test_what_jobs_did_is_in_the_figures_at_once(app: Headrace) -> None:
     assert app.metrics.value("completed", task=task.task) == app.metrics.value("completed", worker=name) == 15
     assert app.metrics.labels("queue") == ["mail"]
     assert app.metrics.labels("worker") == [name]
+
+
+@pytest.mark.every_engine
+def test_what_retries_came_to(app: Headrace) -> None:
+    @app.task(retry=Retry(limit=3, base=0.01, floor=0.01, jitter=0, on=(OSError,)))
+    def flaky(good: int) -> None:
+        if current_job().attempt < good:
+            raise OSError("away")
+
+    jobs = [flaky.enqueue(good) for good in (1, 1, 2, 3, 9)]
+    with app.worker():
+        eventually(lambda: all(job.refresh().is_finished for job in jobs), "the end of all")
+        eventually(lambda: app.metrics.value("completed") == 4, "all are told of")
+    [task] = app.metrics.snapshot().tasks
+    assert (task.figures.completed, task.figures.failed) == (4, 1)
+    tries = 1 + 1 + 2 + 3 + jobs[-1].attempt
+    assert task.figures.attempts_avg == pytest.approx(tries / 5)
+    assert task.figures.retry_success == pytest.approx(2 / 3)
+    assert app.metrics.value("retry_success", task=task.task) == task.figures.retry_success
 
 
 def test_a_worker_gathers_by_itself(app: Headrace) -> None:
@@ -236,6 +255,27 @@ def test_jobs_that_are_stale_are_a_gauge_once_somebody_looked(still: Headrace, c
 
 
 # -- Prometheus
+
+
+def test_prometheus_is_told_how_long_it_took_jobs_to_be_stale(still: Headrace, clock: VirtualClock) -> None:
+    @still.task(lifecycle=Lifecycle(max_pending=60))
+    def slow() -> None: ...
+
+    still.enqueue_many([slow.bind() for _ in range(3)])
+    still.lifecycle.sync()
+    clock.advance(120)
+    chore = Staleness(still.engine, still.settings, 300.0)
+    while chore.do() < 300:
+        pass
+    slow.enqueue()
+    clock.advance(90)
+    assert len(still.lifecycle.detect_stale(dry_run=False)) == 1
+    _, text = still.metrics.prometheus()
+    lines = text.decode().splitlines()
+    assert "headrace_stale_after_seconds_count 4.0" in lines
+    assert "headrace_stale_after_seconds_sum 450.0" in lines
+    assert 'headrace_stale_after_seconds_bucket{le="+Inf"} 4.0' in lines
+    assert "headrace_stale_check_failures_total 0.0" in lines
 
 
 def test_prometheus_is_told_sums_that_only_grow(still: Headrace, clock: VirtualClock) -> None:

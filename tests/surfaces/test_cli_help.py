@@ -35,7 +35,7 @@ ACTIONS = {
     ("web",),
     ("demo",),
     *((group, act) for group in ("queues", "tasks") for act in ("pause", "resume")),
-} | {("workers", name) for name in ("pause", "resume", "stop")}
+} | {("workers", name) for name in ("pause", "resume", "stop", "log-level")}
 
 
 def examples(command: click.Command) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 
 from headrace import Headrace, PermanentError, current_job
 from headrace.cli.jobs import _unseen
-from headrace.runtime.job import LogEntry
+from headrace.runtime.job_hub import LogEntry
 from tests.support.command_line import Shell, finish
 from tests.support.waiting import eventually
 

@@ -45,7 +45,8 @@ def test_it_tells_of_the_store_its_queues_and_its_tasks(shell: Shell, app: Headr
     assert ["waiting", "2", "pending"] in table(facts)
     [_, mail, slow] = table(queues)
     assert mail[:4] == ["mail", "0", "-", "-"]
-    assert mail[-7:] == ["1", "14.3%", "2s", "2s", "9ms", "9ms", "9ms"]
+    assert mail[-9:] == ["1", "14.3%", "1", "-", "2s", "2s", "9ms", "9ms", "9ms"]
+    assert ["retries", "0,", "1", "attempts", "a", "job"] in table(facts)
     assert (slow[0], slow[1], slow[3]) == ("slow", "2", "never")
     assert [row[0] for row in table(tasks)] == ["TASK", "bounce", "send", "send"], "the worst first"
 

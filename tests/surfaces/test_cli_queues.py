@@ -85,6 +85,9 @@ def test_workers_are_listed_and_obey(shell: Shell, app: Headrace) -> None:
         (told,) = shell("workers", "list", "--json").json
         assert (told["id"], told["silent"], told["queues"]) == (worker.id, False, {"other": 2})
         assert shell("workers", "pause", worker.id).out == f"worker {worker.id} is asked to pause\n"
+        asked = shell("workers", "log-level", worker.id, "WARNING,headrace.cli=WARNING")
+        assert asked.out == f"worker {worker.id} is asked to log at WARNING,headrace.cli=WARNING\n"
+        assert "'LOUD' is not one of" in shell("workers", "log-level", worker.id, "LOUD").err
         eventually(lambda: worker.describe().state == "paused", "the worker pauses")
         assert shell("workers", "resume", worker.id[:-2]).code == 0, "a beginning will do"
         eventually(lambda: worker.describe().state == "running", "the worker goes on")

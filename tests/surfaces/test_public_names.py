@@ -79,9 +79,9 @@ PROMISED = {
     "StaleJob": "id task queue state by lasted threshold action is_stale applied",
     "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
     "MetricsSnapshot": "at window total queues tasks workers depth oldest workers_alive dead stale schedule_misses "
-    "store_bytes busy sampled_at",
+    "store_bytes busy clients schedules sampled_at",
     "MetricFigures": "enqueued started completed failed retried cancelled errors throughput enqueue_rate failure_rate "
-    "error_rate wait run",
+    "error_rate attempts_avg retry_success wait run",
     "MetricDurations": "avg min max p50 p95 p99",
     "QueueMetrics": "queue figures depth oldest workers eta",
     "TaskMetrics": "task queue figures",

@@ -28,7 +28,13 @@ SOME = Cell(
     failed=1,
     wait=Histogram.of([1000, 3000]),
     run=Histogram.of([10, 20, 30]),
-    other={"schedule.fired": 99, "schedule.skipped": 1, "dead.entered": 3},
+    other={
+        "schedule.fired": 99,
+        "schedule.skipped": 1,
+        "dead.entered": 3,
+        "completed_after_retry": 3,
+        "failed_after_retry": 1,
+    },
 )
 
 
@@ -40,6 +46,8 @@ SOME = Cell(
         ("enqueue_rate", 2.0),
         ("failure_rate", 0.1),
         ("error_rate", 0.2),
+        ("attempts_avg", 10 / 9),
+        ("retry_success", 0.75),
         ("wait_avg", 2.0),
         ("wait_max", 3.0),
         ("run_avg", 0.02),
@@ -54,7 +62,7 @@ def test_each_is_made_of_what_was_counted(name: str, value: float) -> None:
 
 
 def test_a_share_or_a_duration_of_nothing_is_none_and_a_count_is_zero() -> None:
-    for name in ("error_rate", "schedule_misses", *figures.DURATIONS):
+    for name in ("error_rate", "attempts_avg", "retry_success", "schedule_misses", *figures.DURATIONS):
         assert figures.tallied(name, EMPTY, 10.0) is None
     for name in ("completed", "throughput", "dead_entered"):
         assert figures.tallied(name, EMPTY, 10.0) == 0

@@ -81,7 +81,7 @@ class Server:
             raise self.away
         return set(ids) - self.stored.keys()
 
-    def get(self, ids: Sequence[str]) -> list[JobRow]:
+    def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
         return [as_row(self.stored[job_id]) for job_id in ids if job_id in self.stored]
 
     def go(self, error: Exception | None = None) -> None:

@@ -215,6 +215,10 @@ class Headrace:
         """Have a worker finish what it runs and end."""
         return self.hub.wish(worker_id, "stop")
 
+    def set_worker_log_level(self, worker_id: str, level: str) -> bool:
+        """Have the process of a worker log at a level such as "INFO,headrace.store=DEBUG"; False if it is not known."""
+        return self.hub.set_log_level(worker_id, level)
+
     def task_rules(self) -> dict[str, TaskRules]:
         """The rules of every task that has any, by its name."""
         return rules_of_tasks(self.engine)

@@ -136,7 +136,7 @@ class Archiving:
         """Put it back first, and then out of the archive: cut off between the two, it is live."""
         rows = self._own().get([check_text("job id", job_id)])
         engine = self._hub.engine
-        if not rows and not engine.desk.get([job_id]):
+        if not rows and not engine.desk.get([job_id], light=True):
             raise JobNotFound(job_id)
         if (notice := engine.porter.notice()) is not None:
             raise closed_by(notice)

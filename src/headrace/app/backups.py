@@ -196,7 +196,7 @@ def _unpack(target: Engine, page: list[Parcel]) -> None:
 
 def _up_to_now(source: View) -> Iterator[list[Parcel]]:
     """The jobs that are there now. Those that come meanwhile may come faster than they are read."""
-    newest = source.desk.find(Filter(), 1).jobs
+    newest = source.desk.find(Filter(), 1, light=True).jobs
     for page in pages(source.porter) if newest else ():
         yield [parcel for parcel in page if parcel.job.seq <= newest[0].seq]
         if page[-1].job.seq >= newest[0].seq:
@@ -215,7 +215,7 @@ def _carry_kin(source: View, target: Engine, names: list[str]) -> None:
             return
         bonds = source.desk.bonds(some)
         parents = sorted({bond.parent for bond in bonds})
-        there = {row.id for row in target.desk.get(parents)}
+        there = {row.id for row in target.desk.get(parents, light=True)}
         late = [_parcel(source, row) for row in source.desk.get([name for name in parents if name not in there])]
         if late:
             _unpack(target, late)
@@ -231,7 +231,7 @@ def _parcel(source: View, row: JobRow) -> Parcel:
 
 def _of_failed(target: Engine, records: list[DeadRow]) -> list[DeadRow]:
     """Without open letters of jobs that had not failed yet when they were copied: if they fail, they get their own."""
-    states = {row.id: row.state for row in target.desk.get([record.job_id for record in records])}
+    states = {row.id: row.state for row in target.desk.get([record.job_id for record in records], light=True)}
     return [
         record
         for record in records
@@ -246,7 +246,7 @@ def _tie_anew(target: Engine, bonds: Sequence[Bond]) -> None:
     would wait for ever, or run without their results.
     """
     names = sorted({name for bond in bonds for name in (bond.parent, bond.child)})
-    rows = {row.id: row for row in target.desk.get(names)}
+    rows = {row.id: row for row in target.desk.get(names, light=True)}
     whole = [bond for bond in bonds if bond.parent in rows and bond.child in rows]
     of_child: dict[str, list[Bond]] = {}
     for bond in whole:
@@ -344,7 +344,7 @@ def _refuse_in_use(engine: Engine, path: Path, over: bool) -> None:
         )
     if over or _is_begun(engine, path):
         return
-    if engine.desk.find(Filter(), 1).jobs or engine.porter.pack_dead("", 1):
+    if engine.desk.find(Filter(), 1, light=True).jobs or engine.porter.pack_dead("", 1):
         raise ConfigError(
             f"{engine.url} is in use: it has {engine.desk.count(Filter())} jobs. Restore into an empty store, or say "
             "replace (--replace): then all that is there now is lost"
@@ -388,7 +388,7 @@ def _release(engine: Engine) -> int:
     workers = set()
     cursor = None
     while True:
-        page = engine.desk.find(Filter(states=(State.RUNNING,)), 1000, cursor)
+        page = engine.desk.find(Filter(states=(State.RUNNING,)), 1000, cursor, light=True)
         workers |= {row.worker for row in page.jobs if row.worker is not None}
         cursor = page.cursor
         if cursor is None:

@@ -109,7 +109,7 @@ class _Reader:
         return [found.get(job_id) for job_id in ids]
 
     def _look_up(self, ids: list[str]) -> dict[str, Parcel]:
-        places = sorted(row.seq for row in self._desk.get(ids))
+        places = sorted(row.seq for row in self._desk.get(ids, light=True))
         wanted = set(ids)
         return {
             parcel.job.id: parcel

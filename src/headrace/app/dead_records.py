@@ -28,7 +28,8 @@ from headrace.core.letters import (
 from headrace.core.model import DeadRow, LogLine
 from headrace.core.requeue_times import next_requeue_at
 from headrace.errors import CorruptPayload
-from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import LogEntry
 
 
 class DeadNote(Struct, frozen=True):

@@ -23,11 +23,13 @@ from headrace.core.staleness import aged_of, verdict
 from headrace.core.states import FINAL, Event, State, sources
 from headrace.core.story import AttemptError, Entry, errors_of, tell
 from headrace.core.suspicion import words_of
+from headrace.core.wishes import with_log_level
 from headrace.core.words import short
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotFound
-from headrace.runtime.job import ARCHIVED, SPOOLED, LogEntry
+from headrace.runtime.job import ARCHIVED, SPOOLED
+from headrace.runtime.job_hub import LogEntry
 from headrace.runtime.planting import rows_of
 from headrace.runtime.task import Task
 
@@ -89,10 +91,18 @@ class AppHub:
             raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
         return self.engine.desk.wish(worker_id, wish)
 
-    def row(self, job_id: str) -> JobRow:
+    def set_log_level(self, worker_id: str, level: str) -> bool:
+        """Ask a worker to log at this level, whatever else it is asked for; False if it is not known."""
+        from headrace.runtime.logs import levels_in  # deferred, as above
+
+        levels_in(level)
+        wishes = {row.id: row.wish for row in self.engine.desk.workers()}
+        return worker_id in wishes and self.wish(worker_id, with_log_level(wishes[worker_id], level))
+
+    def row(self, job_id: str, *, light: bool = True) -> JobRow:
         """The job as the store has it or, if it has not arrived there, as it waits in the spool; or as archived."""
         try:
-            rows = self.engine.desk.get([job_id])
+            rows = self.engine.desk.get([job_id], light=light)
         except EngineUnavailable:
             if (spooled := self._spooled(job_id)) is None:
                 raise
@@ -115,7 +125,7 @@ class AppHub:
         """
         alone = event is Event.REVIVE and not without_parents
         if alone and which.ids:
-            held = self._held_by_parents(self.engine.desk.get(which.ids))
+            held = self._held_by_parents(self.engine.desk.get(which.ids, light=True))
             which = structs.replace(which, ids=tuple(job_id for job_id in which.ids if job_id not in held))
             if not which.ids:
                 _refuse_without_parent(held)
@@ -149,7 +159,7 @@ class AppHub:
         return {bond.child: parents[bond.parent] for bond in bonds if bond.parent in ended}
 
     def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> Page:
-        return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor)
+        return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor, light=True)
 
     def amend(self, job_id: str, changes: Changes) -> bool:
         changed = self.engine.desk.amend(job_id, changes)
@@ -261,22 +271,22 @@ class AppHub:
         found = {(bond.parent, bond.child): bond for page in pages for bond in self.engine.desk.bonds(page)}
         return list(found.values())
 
-    def rows(self, ids: Sequence[str]) -> dict[str, JobRow]:
+    def rows(self, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
         """The jobs that exist of these, by id."""
-        return rows_of(self.engine.desk, ids)
+        return rows_of(self.engine.desk, ids, light=light)
 
-    def rows_where(self, which: Filter) -> Iterator[JobRow]:
+    def rows_where(self, which: Filter, *, light: bool = True) -> Iterator[JobRow]:
         """Every job that matches, newest first."""
         cursor = None
         while True:
-            page = self.engine.desk.find(which, _AT_ONCE, cursor)
+            page = self.engine.desk.find(which, _AT_ONCE, cursor, light=light)
             yield from page.jobs
             cursor = page.cursor
             if cursor is None:
                 return
 
     def newest(self, which: Filter) -> JobRow | None:
-        return next(iter(self.engine.desk.find(which, 1).jobs), None)
+        return next(iter(self.engine.desk.find(which, 1, light=True).jobs), None)
 
     def tally(self, flow_id: str) -> FlowTally:
         found = self.engine.desk.flows(1, ids=[flow_id])

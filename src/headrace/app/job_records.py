@@ -20,7 +20,8 @@ from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.story import AttemptError
 from headrace.errors import CorruptPayload, HeadraceError
-from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import LogEntry
 
 
 class KinRecord(Struct, frozen=True):
@@ -107,7 +108,7 @@ def full_record_of(job: Job[Any], steps: Sequence[Step] = ()) -> JobRecord:
 
 def result_of(job: Job[Any]) -> Any:
     """What a completed job returned, as JSON with tags for what JSON has no word for."""
-    return _shown(job, "result", job.row.result)
+    return _shown(job, "result", job.whole.result)
 
 
 def log_of(line: LogEntry, job: Job[Any]) -> LogEntry:

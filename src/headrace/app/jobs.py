@@ -69,27 +69,30 @@ class Jobs:
         cursor: str | None = None,
         archived: bool = False,
         reach: int | None = None,
+        whole: bool = False,
         **filters: Any,
     ) -> JobPage:
         """The matching jobs, newest first, at most `limit` of them.
 
         With `archived`, those that have left the store for the archive, in the order of their ends, which are also what
         `since` and `until` mean there; worker, text and flow are no filters of it. With `reach`, a search that no index
-        helps ends after about so many jobs, and its cursor goes on behind them.
+        helps ends after about so many jobs, and its cursor goes on behind them. Long arguments and results are read one
+        by one, when they are first asked for; with `whole` they are read at once with all the rest.
         """
         if cursor is not None and not isinstance(cursor, str):
             raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned", value=cursor)
         which, most = as_filter(filters), check_limit("limit", limit)
-        if _checked(archived):
+        if _flag("archived", archived):
             page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
         else:
-            page = self._hub.engine.desk.find(which, most, cursor, None if reach is None else _reach(reach))
+            far, light = None if reach is None else _reach(reach), not _flag("whole", whole)
+            page = self._hub.engine.desk.find(which, most, cursor, far, light=light)
         return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
 
     def count(self, /, *, archived: bool = False, **filters: Any) -> int:
         """How many jobs match; with `archived`, of those in the archive."""
         which = as_filter(filters)
-        if not _checked(archived):
+        if not _flag("archived", archived):
             return self._hub.engine.desk.count(which)
         archive.refuse_what_is_not_there(which)
         return 0 if self._hub.archive is None else self._hub.archive.count(which)
@@ -157,10 +160,10 @@ class Jobs:
 _NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "until", "ids")
 
 
-def _checked(archived: bool) -> bool:
-    if not isinstance(archived, bool):
-        raise InvalidJob(f"archived: expected True or False, got {short(archived)}", value=archived)
-    return archived
+def _flag(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidJob(f"{name}: expected True or False, got {short(value)}", value=value)
+    return value
 
 
 def as_filter(given: dict[str, Any]) -> Filter:

@@ -172,8 +172,9 @@ class Lifecycles:
             some = to_do[start : start + size]
             done = apply(self._hub.engine, some)
             applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
-        ended = Counter[str](one.action for one in to_do if applied[one.job.id] and not one.job.reviewed)
-        tell_survey(self._hub.engine, self._settings, ended)
+        ended = [one for one in to_do if applied[one.job.id] and not one.job.reviewed]
+        acts, lasted = Counter[str](one.action for one in ended), [one.lasted for one in ended]
+        tell_survey(self._hub.engine, self._settings, acts, lasted)
         return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
 
     def _findings(self, task: str | None, queue: str | None) -> list[Finding]:

@@ -9,7 +9,7 @@ from datetime import date, datetime
 
 from msgspec import Struct
 
-from headrace.core.figures import duration, share
+from headrace.core.figures import duration, tallied
 from headrace.core.tally import Cell
 
 
@@ -28,7 +28,9 @@ class MetricFigures(Struct, frozen=True, kw_only=True):
     """What became of jobs within a time.
 
     `failed` are jobs that failed for good and `errors` attempts that failed; `retried` are attempts that will be made
-    again. Rates are per second. `error_rate` is the share of attempts that failed. `wait` is from when a job could run
+    again. Rates are per second. `error_rate` is the share of attempts that failed. `attempts_avg` is how many attempts
+    a job took that completed or failed, and `retry_success` the share of those that completed, of jobs that ended after
+    more than one. `wait` is from when a job could run
     until it was started, `run` from there to the end of the attempt.
     """
 
@@ -43,6 +45,8 @@ class MetricFigures(Struct, frozen=True, kw_only=True):
     enqueue_rate: float
     failure_rate: float
     error_rate: float | None
+    attempts_avg: float | None
+    retry_success: float | None
     wait: MetricDurations
     run: MetricDurations
 
@@ -78,7 +82,10 @@ class QueueMetrics(Struct, frozen=True, kw_only=True):
 
 
 class MetricsSnapshot(Struct, frozen=True, kw_only=True):
-    """How a store does: the figures of the last `window` seconds, and what was last read from it at `sampled_at`."""
+    """How a store does: the figures of the last `window` seconds, and what was last read from it at `sampled_at`.
+
+    `clients` are the connections that its server has, None of a file.
+    """
 
     at: datetime
     window: float
@@ -94,6 +101,8 @@ class MetricsSnapshot(Struct, frozen=True, kw_only=True):
     schedule_misses: float | None
     store_bytes: int | None
     busy: float | None
+    clients: int | None
+    schedules: int | None
     sampled_at: datetime | None
 
 
@@ -138,7 +147,9 @@ def figures_of(cell: Cell, seconds: float) -> MetricFigures:
         throughput=cell.completed / seconds,
         enqueue_rate=cell.enqueued / seconds,
         failure_rate=cell.failed / seconds,
-        error_rate=share(cell.errors, cell.completed),
+        error_rate=tallied("error_rate", cell, seconds),
+        attempts_avg=tallied("attempts_avg", cell, seconds),
+        retry_success=tallied("retry_success", cell, seconds),
         wait=MetricDurations(**{how: duration(cell.wait, how) for how in MetricDurations.__struct_fields__}),
         run=MetricDurations(**{how: duration(cell.run, how) for how in MetricDurations.__struct_fields__}),
     )

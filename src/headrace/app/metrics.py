@@ -79,6 +79,8 @@ class Metrics:
             schedule_misses=figures.tallied("schedule_misses", everything, seconds),
             store_bytes=_whole(gauges, "store_bytes"),
             busy=figures.gauged("busy", None, [gauges] if gauges else []),
+            clients=_whole(gauges, "clients"),
+            schedules=_whole(gauges, "schedules"),
             sampled_at=None if read is None else _moment(read[0]),
         )
 

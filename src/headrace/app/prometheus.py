@@ -16,7 +16,7 @@ from prometheus_client.registry import Collector
 
 from headrace.app.metric_records import MetricsSnapshot
 from headrace.core.histogram import BOUNDS, Histogram
-from headrace.core.tally import OTHERS, Cell, total
+from headrace.core.tally import COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY, OTHERS, Cell, total
 from headrace.runtime.metric_reading import Place
 
 _LABELS: Final = ("queue", "task")
@@ -43,6 +43,10 @@ _ARCHIVE: Final = {
     "stale_dead": ("headrace_stale_dead_letters", "Stale jobs that became dead letters."),
     "stale_failed": ("headrace_stale_failed", "Stale jobs that only failed."),
     "stale.failed": ("headrace_stale_check_failures", "Checks for stale jobs that failed."),
+}
+_AFTER_RETRY: Final = {
+    COMPLETED_AFTER_RETRY: ("headrace_retried_jobs_completed", "Jobs that completed after more than one attempt."),
+    FAILED_AFTER_RETRY: ("headrace_retried_jobs_failed", "Jobs that failed for good after more than one attempt."),
 }
 _BOUND: Final = f" Where tasks are many, all but the busiest are one of each queue: {OTHERS}."
 
@@ -105,6 +109,11 @@ def _counters(jobs: dict[Place, Cell]) -> Iterator[Metric]:
         for place, cell in jobs.items():
             family.add_metric(place, getattr(cell, field))
         yield family
+    for kind, (name, meaning) in _AFTER_RETRY.items():
+        family = CounterMetricFamily(name, f"{meaning}{_BOUND}", labels=_LABELS)
+        for place, cell in jobs.items():
+            family.add_metric(place, cell.other.get(kind, 0))
+        yield family
 
 
 def _histogram(name: str, meaning: str, found: Iterable[tuple[Place, Histogram]]) -> Metric:
@@ -120,7 +129,7 @@ def _events(cells: Iterable[Cell]) -> Metric:
     for cell in cells:
         for kind, count in cell.other.items():
             counts[kind] = counts.get(kind, 0) + count
-    for kind in sorted(counts):
+    for kind in sorted(counts.keys() - _AFTER_RETRY):
         family.add_metric([kind], counts[kind])
     return family
 
@@ -131,6 +140,9 @@ def _of_archive(swept: Cell) -> Iterator[Metric]:
     took = HistogramMetricFamily("headrace_archive_seconds", "Walks over finished jobs that found some.")
     took.add_metric([], _counts(swept.run), swept.run.total / 1000)
     yield took
+    stale = HistogramMetricFamily("headrace_stale_after_seconds", "How long jobs had lasted that were found stale.")
+    stale.add_metric([], _counts(swept.wait), swept.wait.total / 1000)
+    yield stale
 
 
 def _counts(histogram: Histogram) -> list[tuple[str, int]]:
@@ -157,6 +169,8 @@ def _of_store(now: MetricsSnapshot) -> Iterator[Metric]:
         "headrace_dead_letters": ("Dead letters that are pending.", now.dead),
         "headrace_stale_jobs": ("Jobs that the last check found stale.", now.stale),
         "headrace_store_bytes": ("The size of the store.", now.store_bytes),
+        "headrace_store_clients": ("Connections that the server of the store has.", now.clients),
+        "headrace_schedules": ("Schedules that there are.", now.schedules),
         "headrace_store_busy_ratio": ("The share of writes that waited for others.", now.busy),
         "headrace_sample_timestamp_seconds": (
             "When gauges were last read.",

@@ -99,7 +99,7 @@ class Queue:
 
     def peek(self, n: int = 10) -> list[Job[Any]]:
         """The next jobs in the order they will run."""
-        return [Job(self._hub, row) for row in self._hub.engine.desk.peek(self.name, check_limit("n", n))]
+        return [Job(self._hub, row) for row in self._hub.engine.desk.peek(self.name, check_limit("n", n), light=True)]
 
     def clear(self) -> int:
         """Delete every job that has not started; how many there were."""

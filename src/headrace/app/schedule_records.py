@@ -21,7 +21,8 @@ from headrace.core.words import why
 from headrace.core.zones import zone
 from headrace.errors import HeadraceError, InvalidSchedule
 from headrace.runtime.firing import call_of, timing_of
-from headrace.runtime.job import Hub, Job
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import Hub
 
 _WHEN = ("cron", "every", "at", "tz", "start", "end", "dst_gap", "dst_overlap")
 

@@ -15,7 +15,8 @@ from headrace.cli.pick import job_of
 from headrace.cli.session import Session
 from headrace.cli.show import clean, print_facts, print_json, print_table, remark, say
 from headrace.engines.protocol import Bell
-from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import LogEntry
 
 _LOOK_AGAIN = 0.5
 

@@ -21,6 +21,8 @@ _FIGURES = (
     Column("OUT/S", right=True),
     Column("FAILED", right=True),
     Column("ERRORS", right=True),
+    Column("TRIES", right=True),
+    Column("RETRIES OK", right=True),
     Column("WAIT P50", right=True),
     Column("P95", right=True),
     Column("RUN P50", right=True),
@@ -132,12 +134,14 @@ def _print_snapshot(found: MetricsSnapshot, as_json: bool) -> None:
             ("last", span(found.window)),
             ("jobs", f"{found.total.enqueued} in, {found.total.completed} completed, {found.total.failed} failed"),
             ("errors", f"{_share(found.total.error_rate)} of attempts"),
+            ("retries", _retries(found.total)),
             ("waiting", ", ".join(f"{count} {state}" for state, count in found.depth.items() if count) or "nothing"),
             ("workers", alive),
             ("dead letters", "-" if found.dead is None else str(found.dead)),
             *([("missed runs", f"{missed} of schedules")] if found.schedule_misses else []),
             *([("stale", str(found.stale))] if found.stale else []),
-            ("store", "-" if found.store_bytes is None else f"{found.store_bytes / 2**20:,.1f} MB"),
+            ("schedules", _number(found.schedules)),
+            ("store", _store(found)),
         ]
     )
     if found.queues:
@@ -217,7 +221,21 @@ def _cells(figures: MetricFigures) -> list[str]:
     rates = [_number(figures.enqueue_rate), _number(figures.throughput)]
     wait, run = figures.wait, figures.run
     times = [_time(seconds) for seconds in (wait.p50, wait.p95, run.p50, run.p95, run.p99)]
-    return [*rates, str(figures.failed), _share(figures.error_rate), *times]
+    retries = [_number(figures.attempts_avg), _share(figures.retry_success)]
+    return [*rates, str(figures.failed), _share(figures.error_rate), *retries, *times]
+
+
+def _store(found: MetricsSnapshot) -> str:
+    if found.store_bytes is None:
+        return "-"
+    clients = "" if found.clients is None else f", {found.clients} clients"
+    return f"{found.store_bytes / 2**20:,.1f} MB{clients}"
+
+
+def _retries(figures: MetricFigures) -> str:
+    ended = f", {_share(figures.retry_success)} of retried jobs completed" if figures.retry_success is not None else ""
+    tries = f", {_number(figures.attempts_avg)} attempts a job" if figures.attempts_avg is not None else ""
+    return f"{figures.retried}{ended}{tries}"
 
 
 def _day_row(day: DayMetrics) -> list[str]:

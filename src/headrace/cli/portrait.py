@@ -20,7 +20,8 @@ from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.story import Entry
 from headrace.errors import CorruptPayload, HeadraceError
-from headrace.runtime.job import LOST_RESULT, Job, LogEntry
+from headrace.runtime.job import LOST_RESULT, Job
+from headrace.runtime.job_hub import LogEntry
 
 JOB_COLUMNS = (
     Column("ID"),
@@ -127,7 +128,7 @@ def call_text(job: Job[Any]) -> str:
 
 def result_text(job: Job[Any]) -> str:
     """What a completed job returned, as Python writes it."""
-    stored = job.row.result
+    stored = job.whole.result
     if stored is None:
         return "None"
     try:

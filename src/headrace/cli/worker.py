@@ -66,6 +66,9 @@ def _queues(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) 
 )
 @click.option("--max-jobs", type=int, help="Replace a process after so many jobs.")
 @click.option("--max-memory", type=int, metavar="MB", help="Replace a process that uses more memory.")
+@click.option(
+    "--trace-memory", metavar="TIME", callback=duration, help="Log every so often which code holds more memory; slow."
+)
 @click.option("--prefetch", type=int, help="Most jobs to fetch ahead.")
 @click.option(
     "--strategy",

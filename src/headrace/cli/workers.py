@@ -108,6 +108,17 @@ def stop(session: Session, worker_id: str) -> None:
     _wish(app, worker_id, app.stop_worker, "asked to stop")
 
 
+@workers.command("log-level", epilog=example("headrace workers log-level web-1-4711-a1b2c3 INFO,headrace.store=DEBUG"))
+@click.argument("worker_id", metavar="ID")
+@click.argument("level")
+@shared
+@click.pass_obj
+def log_level(session: Session, worker_id: str, level: str) -> None:
+    """Have a worker log at another level, with all of its process, until it is told again or ends."""
+    app = session.store()
+    _wish(app, worker_id, lambda meant: app.set_worker_log_level(meant, level), f"asked to log at {level}")
+
+
 def _wish(app: Headrace, text: str, ask: Any, done: str) -> None:
     ids = [worker.id for worker in app.workers() if worker.id.startswith(text)]
     meant = text if text in ids else ids[0] if len(ids) == 1 else None

@@ -247,10 +247,14 @@ def _megabytes(size: int) -> str:
 
 
 class Strain(Struct, frozen=True):
-    """The bytes of a store, and which share of writes had to wait for others; None where a server does not tell."""
+    """The bytes of a store, which share of writes had to wait for others, and how many clients its server has.
+
+    What is None is not known: a server does not tell the one, and a file has none of the other.
+    """
 
     size: int
     busy: float | None = None
+    clients: int | None = None
 
 
 class Pressure(Struct, frozen=True, array_like=True):

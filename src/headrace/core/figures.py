@@ -8,7 +8,7 @@ from typing import Final
 from headrace.core.gauges import STORE, Gauge, Gauges
 from headrace.core.histogram import Histogram, merged
 from headrace.core.states import OPEN, State
-from headrace.core.tally import COUNTS, Cell
+from headrace.core.tally import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell
 from headrace.core.words import nearest, short
 from headrace.errors import InvalidJob
 
@@ -44,7 +44,17 @@ _SWEPT = {
     "stale_failures": "stale.failed",
 }
 OF_ARCHIVE: Final = (*_SWEPT, *(f"archive_{how}" for how in _HOW))
-TALLIED: Final = (*COUNTS, *RATES, "error_rate", *DURATIONS, *_OTHER, "schedule_misses", *OF_ARCHIVE)
+TALLIED: Final = (
+    *COUNTS,
+    *RATES,
+    "error_rate",
+    "attempts_avg",
+    "retry_success",
+    *DURATIONS,
+    *_OTHER,
+    "schedule_misses",
+    *OF_ARCHIVE,
+)
 
 # The names of gauges, by what they are called on the shelf.
 OF_QUEUES: Final = {
@@ -54,7 +64,7 @@ OF_QUEUES: Final = {
     "oldest": "oldest",
     "workers": "workers",
 }
-OF_STORE: Final = ("dead", "stale", "store_bytes", "busy")
+OF_STORE: Final = ("dead", "stale", "store_bytes", "busy", "clients", "schedules")
 GAUGED: Final = (*OF_QUEUES, *OF_STORE)
 NAMES: Final = (*TALLIED, *GAUGED)
 
@@ -99,6 +109,11 @@ def summed(name: str, cells: Iterable[Cell], seconds: float) -> float | None:
         return float(_events(some, _OTHER.get(name) or _SWEPT[name]))
     if name == "error_rate":
         return share(_sum(some, "errors"), _sum(some, "completed"))
+    if name == "attempts_avg":
+        ended = _sum(some, "completed") + _sum(some, "failed")
+        return (_sum(some, "completed") + _sum(some, "errors")) / ended if ended else None
+    if name == "retry_success":
+        return share(_events(some, COMPLETED_AFTER_RETRY), _events(some, FAILED_AFTER_RETRY))
     if name == "schedule_misses":
         return share(_events(some, "schedule.skipped"), _events(some, "schedule.fired"))
     what, _, how = name.partition("_")

@@ -7,12 +7,16 @@ from __future__ import annotations
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
+import msgspec
+
 from headrace.core.buckets import EVER, TEN_SECONDS, Section, Width
-from headrace.core.histogram import Histogram
+from headrace.core.damage import read_or
+from headrace.core.histogram import NOTHING, Histogram
 from headrace.core.pages import Group
-from headrace.core.tally import COUNTS, Cell, add
+from headrace.core.tally import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell, add
 
 # Which count an event is told by; all others are counted by their type.
 _FIELDS: Final = {
@@ -25,12 +29,15 @@ _FIELDS: Final = {
     "job.retry_scheduled": "retried",
     "job.cancelled": "cancelled",
 }
+# The ends of jobs, by what is counted beside if it took more than one attempt.
+_AFTER_RETRY: Final = {"job.completed": COMPLETED_AFTER_RETRY, "job.failed": FAILED_AFTER_RETRY}
 _UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
 
 # What a walk over finished jobs, or over stale ones, has done, which is counted by itself: it is of no job.
 SWEPT: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
 STALE: Final = ("stale_dead", "stale_failed", "stale_reviewed")
 
+_histogram = partial(msgspec.convert, type=Histogram, strict=False)  # the keys of a JSON object are texts
 Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
 Folded = dict[tuple[int, Place], Cell]  # by the beginning of the bucket
 
@@ -84,6 +91,8 @@ def fold(groups: Iterable[Group]) -> Folded:
             kind, place = _counted_as(group), _place_of(group)
             for start, count, waits, runs in _by_bucket(group):
                 heaps[(start, *place)].add(kind, count * _weight(group), waits, runs)
+            if group.type in _AFTER_RETRY and (again := sum(map((1).__lt__, group.attempts))):
+                heaps[(TEN_SECONDS.start(group.at), *place)].counts[_AFTER_RETRY[group.type]] += again
             if group.type == "dead.resolved":  # and by what became of it
                 ends = Counter(f"dead.{told.get('status')}" for told in group.data)
                 heaps[(TEN_SECONDS.start(group.at), *place)].counts.update(ends)
@@ -96,10 +105,14 @@ def fold(groups: Iterable[Group]) -> Folded:
 
 
 def _sweep(group: Group) -> Cell:
-    """A walk: how long one over finished jobs took, and how many jobs and partitions it was about."""
+    """A walk: how long one over finished jobs took, and how many jobs and partitions it was about.
+
+    `wait` is how long the jobs had lasted that were found stale.
+    """
     told = group.data[0] if group.data else {}
     counts = {name: int(told[name]) for name in (*SWEPT, *STALE) if told.get(name)}
-    return Cell(run=Histogram.of(group.runs), other={group.type: 1, **counts})
+    lasted = read_or(_histogram, told.get("lasted"), NOTHING)
+    return Cell(run=Histogram.of(group.runs), wait=lasted, other={group.type: 1, **counts})
 
 
 _Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's beginning, how many events, waits and runs

@@ -15,7 +15,8 @@ from headrace.core.model import Depth, WorkerRow
 from headrace.core.states import OPEN, State
 
 STORE: Final = ""
-ALWAYS: Final = ("workers", "dead", "stale", "store_bytes", "busy")  # if there is none of these, nobody has looked
+# If there is none of these, nobody has looked.
+ALWAYS: Final = ("workers", "dead", "stale", "store_bytes", "busy", "clients", "schedules")
 
 Sample = dict[str, dict[str, float]]
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from headrace.core.states import OPEN
 
-Unit = Literal["", "share", "seconds", "bytes", "per second"]
+Unit = Literal["", "share", "seconds", "bytes", "per second", "per job"]
 LABELS = ("queue", "task", "worker", "reason")
 _WORK = ("queue", "task", "worker")
 _HOW = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", "p95": "p95", "p99": "p99"}
@@ -40,7 +40,7 @@ class Measure(Struct, frozen=True):
         if self.unit == "bytes":
             return f"{value / 1e6:,.1f} MB"
         told = f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
-        return told + {"seconds": " s", "per second": "/s"}.get(self.unit, "")
+        return told + {"seconds": " s", "per second": "/s", "per job": " a job"}.get(self.unit, "")
 
 
 def _counted(name: str, meaning: str) -> Measure:
@@ -64,6 +64,8 @@ _ALL = (
     _timed("start_rate", "attempts that began", "per second"),
     _timed("failure_rate", "jobs failed for good", "per second"),
     _timed("error_rate", "failed attempts, of all that ended", "share"),
+    _timed("attempts_avg", "attempts that ended, by the jobs that completed or failed", "per job"),
+    _timed("retry_success", "jobs that completed, of those that ended after more than one attempt", "share"),
     *(
         _timed(f"wait_{how}", f"from when a job could run to its start, {word}", "seconds")
         for how, word in _HOW.items()
@@ -108,6 +110,8 @@ _ALL = (
     Measure("store_bytes", "size of the store", unit="bytes"),
     Measure("store_share", "size of the store, of what it may have (max_size, maxmemory)", unit="share"),
     Measure("disk_free", "free space on the disk of a store that is a file", unit="bytes"),
+    Measure("clients", "connections that the server of the store has"),
+    Measure("schedules", "schedules that there are"),
     Measure("busy", "writes that waited for other writers, of all of the last hours", unit="share"),
 )
 MEASURES = {measure.name: measure for measure in _ALL}

@@ -127,6 +127,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     importable: tuple[str, ...] = ()
     max_jobs: int | None = None
     max_memory: int | None = None
+    trace_memory: float | None = None
     otel: bool = False
     log_format: Literal["human", "json"] = "human"
     log_level: str = "INFO"
@@ -202,6 +203,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
         (f"max_payload: {s.max_payload} must be at least 1024 bytes", s.max_payload >= 1024),
         (f"max_jobs: {s.max_jobs} must be at least 1", s.max_jobs is None or s.max_jobs >= 1),
         (f"max_memory: {s.max_memory} must be at least 32 (megabytes)", s.max_memory is None or s.max_memory >= 32),
+        (f"trace_memory: {s.trace_memory} must be at least 0.1 seconds, or none", is_pause(s.trace_memory)),
         ("queues: give at least one queue with a weight of 1 or more", weighted(s.queues)),
         (f"spool: {s.spool!r} should be the path of a file", s.spool is None or is_path(s.spool)),
         (
@@ -243,7 +245,7 @@ def _rules(s: Settings) -> list[tuple[str, bool]]:
 
 
 _ARE_NONE = (
-    *("timeout", "max_jobs", "max_memory", "job_history_size", "dead_pending_max"),
+    *("timeout", "max_jobs", "max_memory", "trace_memory", "job_history_size", "dead_pending_max"),
     "spool",
     "strategy",
     "dead_requeue_after",

@@ -14,6 +14,7 @@ from msgspec import Struct, field
 from headrace.core.histogram import NOTHING, Histogram, merged
 
 K = TypeVar("K")
+COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY = "completed_after_retry", "failed_after_retry"  # among `other`
 COUNTS: Final = ("enqueued", "started", "completed", "errors", "failed", "retried", "cancelled")
 
 

@@ -47,8 +47,8 @@ class Desk(Protocol):
         """Change a job that has not started; False if it is not in such a state."""
         ...
 
-    def get(self, ids: Sequence[str]) -> list[JobRow]:
-        """The jobs that exist of these, in no particular order."""
+    def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
+        """The jobs that exist of these, in no particular order; with `light`, without what is long: see core.light."""
         ...
 
     def endings(self, ids: Sequence[str]) -> list[Ending]:
@@ -59,16 +59,18 @@ class Desk(Protocol):
         """Which of these are in a final state or do not exist."""
         ...
 
-    def find(self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None) -> Page:
-        """Matching jobs, newest first.
+    def find(
+        self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
+    ) -> Page:
+        """Matching jobs, newest first; with `light`, without what is long.
 
         Where no index leads to them, no more than about `reach` jobs are looked at; what is found among these is the
         page, and its cursor goes on behind them.
         """
         ...
 
-    def peek(self, queue: str, limit: int) -> list[JobRow]:
-        """The pending jobs of the queue in the order they will be claimed."""
+    def peek(self, queue: str, limit: int, *, light: bool = False) -> list[JobRow]:
+        """The pending jobs of the queue in the order they will be claimed; with `light`, without what is long."""
         ...
 
     def count(self, which: Filter) -> int:
@@ -165,6 +167,10 @@ class Timetable(Protocol):
 
     def all(self) -> list[ScheduleRow]:
         """Every schedule, by id."""
+        ...
+
+    def count(self) -> int:
+        """How many schedules there are."""
         ...
 
     def get(self, schedule_id: str) -> ScheduleRow | None: ...

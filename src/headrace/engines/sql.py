@@ -5,8 +5,9 @@ A statement may read a batch that is passed as one JSON parameter. Its header th
     -- name: settle (each o: Outcome)
 
 and the body says `FROM json_each(:o) AS o` (or what its database has for that) and uses `o.id` or `o.version` like
-columns. `{Claim}` expands to the record's field names, for `json_array({Claim})`. Parameters are written `:name` for
-every database. Nothing else is replaced, and never a value.
+columns. `{Claim}` expands to the record's field names, for `json_array({Claim})`; `{JobRow:most}` to the same, but what
+may be long in it is left out if it has more than `:most` bytes. Parameters are written `:name` for every database.
+Nothing else is replaced, and never a value.
 """
 
 from __future__ import annotations
@@ -18,9 +19,13 @@ from typing import NamedTuple
 
 import msgspec
 
+from headrace.core.light import LEFT_OUT, LONG, LONGEST
+
 _encode = msgspec.json.Encoder().encode
 _HEADER = re.compile(r"^-- name: (\w+)(?: \(each (\w+): (\w+)\))?[ \t]*$", re.MULTILINE)
 _NEEDS = re.compile(r"^-- needs: (\d+)", re.MULTILINE)
+
+_NO_LIMIT = 1 << 62
 
 Extract = Callable[[str, int, str], str]
 
@@ -28,6 +33,11 @@ Extract = Callable[[str, int, str], str]
 def as_json(value: object) -> str:
     """The value as the JSON text a statement takes for a batch."""
     return _encode(value).decode()
+
+
+def most(light: bool) -> int:
+    """How long a value of a row may be that is read, as the parameter of `{JobRow:most}`."""
+    return LONGEST if light else _NO_LIMIT
 
 
 class Migration(NamedTuple):
@@ -63,11 +73,13 @@ def load_statements(
     records: Mapping[str, type[msgspec.Struct]],
     extract: Extract = _json_extract,
     files: Sequence[str] = ("statements.sql",),
+    size: str = "octet_length({})",
 ) -> dict[str, str]:
-    """The statements of these files of the package, by name."""
+    """The statements of these files of the package, by name. `size` is what tells the bytes of a text."""
     text = "".join(_read(package, name) for name in files)
     for known, kind in records.items():
         text = text.replace(f"{{{known}}}", ", ".join(kind.__struct_fields__))
+        text = text.replace(f"{{{known}:most}}", ", ".join(_up_to_most(kind.__struct_fields__, size)))
     parts = _HEADER.split(text)[1:]
     statements: dict[str, str] = {}
     for name, alias, record, body in zip(parts[::4], parts[1::4], parts[2::4], parts[3::4], strict=True):
@@ -75,6 +87,14 @@ def load_statements(
         sql = "\n".join(lines).strip().rstrip(";")
         statements[name] = _columns_of(alias, records[record], sql, extract) if alias else sql
     return statements
+
+
+def _up_to_most(fields: Sequence[str], size: str) -> list[str]:
+    """The fields of a record, without the long ones where they are longer than `:most`."""
+    return [
+        f"CASE WHEN {size.format(field)} > :most THEN '{LEFT_OUT}' ELSE {field} END" if field in LONG else field
+        for field in fields
+    ]
 
 
 def load_migrations(package: str, names: Sequence[str]) -> list[Migration]:

@@ -41,6 +41,10 @@ def chores_of(
     if settings.metrics:
         chores.append(Gathering(engine, settings))
     chores.append(TellingVitals(engine))
+    if settings.trace_memory:
+        from headrace.runtime.memory_tracing import TracingMemory  # deferred: hardly anybody wishes for it
+
+        chores.append(TracingMemory(settings.trace_memory))
     chores.append(Caring(engine, settings))
     chores.append(Forgetting(engine, settings))
     if settings.history_limit is not None:

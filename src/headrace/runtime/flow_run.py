@@ -16,7 +16,8 @@ from headrace.core.model import Filter, JobRow
 from headrace.core.option_times import check_patience
 from headrace.core.states import FINAL, OPEN, Event, State
 from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
-from headrace.runtime.job import Hub, Job
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import Hub
 from headrace.runtime.twin import in_thread, twin
 
 FlowState = Literal["running", "failed", "cancelled", "completed"]
@@ -93,7 +94,7 @@ class FlowRun:
     @property
     def results(self) -> dict[str, Any]:
         """What its completed jobs returned, by their ids; without those whose results could not be stored."""
-        rows = self._hub.rows_where(Filter(flow=self.id, states=(State.COMPLETED,)))
+        rows = self._hub.rows_where(Filter(flow=self.id, states=(State.COMPLETED,)), light=False)
         found: dict[str, Any] = {}
         for row in sorted(rows, key=lambda row: row.seq):
             with contextlib.suppress(ResultUnavailable):
@@ -250,7 +251,7 @@ class FlowRun:
         return self._ends
 
     def _outcome(self, ends: Ends) -> Any:
-        rows = self._hub.rows(list(_flat(ends)))
+        rows = self._hub.rows(list(_flat(ends)), light=False)
 
         def of(ends: Ends) -> Any:
             return [of(one) for one in ends] if isinstance(ends, list) else self._result_of(ends, rows.get(ends))

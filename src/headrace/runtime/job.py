@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Generator, Iterable
 from datetime import datetime
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
 import msgspec
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
 from headrace.core.damage import read, read_or, tags_of
-from headrace.core.kinship import Bond, FlowTally
+from headrace.core.light import completed, lacks_payload, lacks_result, with_known
 from headrace.core.model import Changes, Filter, JobOptions, JobRow, NewJob
 from headrace.core.option_times import check_patience, check_run_at
 from headrace.core.options import check_priority, check_queue
 from headrace.core.redact import MASK, redact, redact_call
-from headrace.core.seal import Seal
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
 from headrace.core.trail import correlation_of, decoded
 from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
+from headrace.runtime.job_hub import Hub, LogEntry
 from headrace.runtime.job_rows import as_row, moment_of
 from headrace.runtime.twin import twin
 
@@ -28,49 +28,14 @@ R = TypeVar("R")
 _options = msgspec.json.Decoder(JobOptions)
 LOST_RESULT = "$lost"
 SPOOLED = -1  # the `seq` of a job that no store has numbered yet: it waits in the spool
-
-
 ARCHIVED = -2  # the `seq` of one that has left the store for the archive
 
 
-class LogEntry(msgspec.Struct, frozen=True):
-    """A line the job logged."""
-
-    at: datetime
-    attempt: int
-    level: str
-    message: str
-    fields: dict[str, Any]
-
-
-class Hub(Protocol):
-    """What a handle needs of its app."""
-
-    @property
-    def seal(self) -> Seal | None: ...
-    @property
-    def words(self) -> frozenset[str]: ...
-    def row(self, job_id: str) -> JobRow: ...
-    def move(self, which: Filter, event: Event, *, without_parents: bool = False) -> Sequence[str]: ...
-    def amend(self, job_id: str, changes: Changes) -> bool: ...
-    def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
-    async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool: ...
-    def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]: ...
-    def log_lines(self, row: JobRow) -> list[LogEntry]: ...
-    def explain(self, row: JobRow) -> str: ...
-    def rebuild_result(self, task: str, value: Any) -> Any: ...
-    def parameter_names(self, task: str) -> Sequence[str] | None: ...
-    def secrets(self, task: str) -> tuple[str, ...]: ...
-    def opened(self, text: str, what: str, whom: str) -> str: ...
-    def bonds(self, ids: Sequence[str]) -> list[Bond]: ...
-    def rows(self, ids: Sequence[str]) -> dict[str, JobRow]: ...
-    def rows_where(self, which: Filter) -> Iterator[JobRow]: ...
-    def newest(self, which: Filter) -> JobRow | None: ...
-    def tally(self, flow_id: str) -> FlowTally: ...
-
-
 class Job(Generic[R]):
-    """A job in the store. Its attributes are as of the last refresh(); `state` never goes stale by itself."""
+    """A job in the store. Its attributes are as of the last refresh(); `state` never goes stale by itself.
+
+    Long arguments and a long result are not read with the rest, but when they are first asked for.
+    """
 
     __slots__ = ("_hub", "_record")
 
@@ -82,10 +47,18 @@ class Job(Generic[R]):
 
     @property
     def row(self) -> JobRow:
-        """The stored record behind the attributes."""
+        """The stored record behind the attributes, maybe a light one: see core.light."""
         if isinstance(self._record, NewJob):
             self._record = as_row(self._record)
         return self._record
+
+    @property
+    def whole(self) -> JobRow:
+        """The same with its arguments and its result, which are read now if they are long."""
+        row = self.row
+        if lacks_payload(row) or lacks_result(row):
+            self._record = row = completed(row, self._hub.row(self.id, light=False))
+        return row
 
     @property
     def id(self) -> str:
@@ -241,33 +214,43 @@ class Job(Generic[R]):
 
     def refresh(self) -> Job[R]:
         """Read the job again; JobNotFound if it is gone."""
-        self._record = self._hub.row(self.id)
+        self._record = with_known(self._hub.row(self.id), self._record)
         return self
 
     def wait(self, timeout: float | None = None) -> State:
         """Wait until the job is finished, through its retries, and return its final state."""
+        self._wait(timeout)
+        return self.refresh().state
+
+    def _wait(self, timeout: float | None) -> None:
         patience = check_patience("timeout", timeout)
         if not self.refresh().is_finished and not self._hub.wait(self.id, patience, spooled=self.spooled):
             raise TimeoutError(f"job {self.id} is {self.refresh().state} after {patience:g} s: {self.why()}")
-        return self.refresh().state
 
     def result(self, timeout: float | None = None) -> R:
         """Wait for the job and return what its task returned."""
-        self.wait(timeout)
+        self._wait(timeout)
+        return self._read_outcome()
+
+    def _read_outcome(self) -> R:
+        self._record = self._hub.row(self.id, light=False)  # at once: it may be gone or run again a moment later
         return self.outcome()
 
     async def await_(self, timeout: float | None = None) -> State:
         """Like wait(), without blocking the event loop."""
+        await self._await(timeout)
+        return (await self.arefresh()).state
+
+    async def _await(self, timeout: float | None) -> None:
         patience = check_patience("timeout", timeout)
         await self.arefresh()
         if not self.is_finished and not await self._hub.await_finish(self.id, patience, spooled=self.spooled):
             raise TimeoutError(f"job {self.id} is not finished after {patience:g} s: {await self.awhy()}")
-        return (await self.arefresh()).state
 
     async def aresult(self, timeout: float | None = None) -> R:
         """Like result(), without blocking the event loop."""
-        await self.await_(timeout)
-        return self.outcome()
+        await self._await(timeout)
+        return await self._aread_outcome()
 
     def __await__(self) -> Generator[Any, None, R]:
         return self.aresult().__await__()
@@ -334,6 +317,7 @@ class Job(Generic[R]):
         return changed
 
     arefresh = twin(refresh)
+    _aread_outcome = twin(_read_outcome)
     alogs = twin(logs)
     ahistory = twin(history)
     awhy = twin(why)
@@ -355,8 +339,9 @@ class Job(Generic[R]):
         return moved
 
     def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        codec.verify(self._record.payload, self._record.checksum)
-        return codec.decode_call(self._hub.opened(self._record.payload, "call", self.task))
+        record = self._record if isinstance(self._record, NewJob) else self.whole
+        codec.verify(record.payload, record.checksum)
+        return codec.decode_call(self._hub.opened(record.payload, "call", self.task))
 
     def outcome(self) -> R:
         """What result() returns or raises, without waiting: of a job that is over as of the last refresh()."""
@@ -367,6 +352,10 @@ class Job(Generic[R]):
             raise self._failure()
         if row.result is None:
             return None  # type: ignore[return-value]  # it is what the task returned
+        row = self.whole
+        if not row.result:
+            told = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
+            raise ResultUnavailable(told, job_id=self.id)
         codec.verify(row.result, row.result_checksum or 0)
         text = self._hub.opened(row.result, "result", self.id)
         if text.startswith(f'{{"{LOST_RESULT}"'):

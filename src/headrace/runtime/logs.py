@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import sys
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
 from typing import Any, Literal, Protocol, TextIO, cast
 
@@ -64,6 +64,8 @@ class HumanLines:
 
     def format(self, record: logging.LogRecord) -> str:
         known = {**fields_of(record), **_extra(record, self._words)}
+        if record.name.startswith("headrace."):  # the message says it in words
+            known.pop("event", None)
         if known.get("correlation_id") == known.get("job"):  # as most of the time, and nobody wants to read it twice
             known.pop("correlation_id", None)
         about = " ".join(f"{name}={value}" for name, value in known.items())
@@ -148,9 +150,32 @@ def take_over(handed: bytes) -> None:
         configure_unless_done(setup.format, setup.level, setup.redact_words, insist=False)
 
 
-def about(claim: Claim, worker: str) -> dict[str, Any]:
-    """The `extra` of a line about a job that does not run where the line is written."""
-    return {
+class WishedLevels:
+    """The levels that an operator wishes for while the process runs."""
+
+    def __init__(self) -> None:
+        self._level: str | None = None
+
+    def follow(self, level: str | None, say: Callable[[str, str], None]) -> None:
+        """Log at this level, if it is another one than wished for before."""
+        if level is not None and level != self._level:
+            self._level = level
+            _set_levels(level)
+            say("worker.log_level", f"logs at {level}")
+
+
+def _set_levels(level: str) -> None:
+    """Change levels, also for the sandboxes that are started from now on."""
+    global _setup  # noqa: PLW0603 - as above
+    for name, wanted in levels_in(level).items():
+        logging.getLogger(name).setLevel(wanted)
+    if _setup is not None:
+        _setup = msgspec.structs.replace(_setup, level=level)
+
+
+def about(claim: Claim, worker: str, event: str | None = None) -> dict[str, Any]:
+    """The `extra` of a line about a job that does not run where the line is written, and of the event it tells of."""
+    told = {
         "job": claim.id,
         "task": claim.task,
         "queue": claim.queue,
@@ -158,6 +183,9 @@ def about(claim: Claim, worker: str) -> dict[str, Any]:
         "worker": worker,
         "correlation_id": correlation_of(claim.metadata, claim.id),
     }
+    if event is not None:
+        told["event"] = event
+    return told
 
 
 def fields_of(record: logging.LogRecord) -> dict[str, Any]:

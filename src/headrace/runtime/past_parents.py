@@ -13,7 +13,7 @@ from headrace.core.promises import ids_in
 from headrace.core.states import State
 from headrace.engines.protocol import Engine
 from headrace.errors import InvalidJob, JobNotFound
-from headrace.runtime.job import Hub
+from headrace.runtime.job_hub import Hub
 from headrace.runtime.planting import Planting, rows_of
 
 

@@ -18,7 +18,7 @@ from headrace.engines.parts import Desk
 from headrace.errors import InvalidJob
 from headrace.runtime.recipe import Recipe
 
-_AT_ONCE = 500  # rows may be large: each has the arguments and the result of its job
+_AT_ONCE = 500  # rows may be large: a whole one has the arguments and the result of its job
 
 
 class Planting(Struct, frozen=True):
@@ -69,10 +69,10 @@ def undecided(plants: Planting) -> list[str]:
     return [new.id for new in plants.news if new.state is State.WAITING]
 
 
-def rows_of(desk: Desk, ids: Sequence[str]) -> dict[str, JobRow]:
+def rows_of(desk: Desk, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
     """The jobs that exist of these, by id."""
     pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
-    return {row.id: row for page in pages for row in desk.get(page)}
+    return {row.id: row for page in pages for row in desk.get(page, light=light)}
 
 
 def in_their_flows(desk: Desk, outcomes: list[Outcome]) -> list[Outcome]:

@@ -29,7 +29,7 @@ def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tu
     run = min(willing, key=lambda run: (run.claim.priority, -run.started))
     for queue in desk.queues():
         if (queues is None or queue.name in queues) and _is_free(queue):
-            first = desk.peek(queue.name, 1)
+            first = desk.peek(queue.name, 1, light=True)
             if first and not first[0].lane and first[0].task not in ruled and first[0].priority > run.claim.priority:
                 return run, first[0]
     return None

@@ -156,7 +156,7 @@ class Pulse:
             *(row.id, row.state, row.running, row.concurrency, row.completed, row.failed),
             (row.seen_at - row.started_at) // 1000,
             resident_megabytes(),
-            extra={"worker": row.id},
+            extra={"worker": row.id, "event": "worker.health"},
         )
 
     def _missed(self, error: EngineUnavailable) -> None:
@@ -180,7 +180,7 @@ class Pulse:
                     claim.id,
                     claim.task,
                     reason,
-                    extra=run.about,
+                    extra={**run.about, "event": "job.lease_lost"},
                 )
                 run.lost = True
                 self._end(run, None, reason)
@@ -211,7 +211,8 @@ class Pulse:
             self._record_timeout(run, error)
 
     def _record_timeout(self, run: Run, error: JobTimeout) -> None:
-        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=run.about)
+        told = {**run.about, "event": "job.timed_out"}
+        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=told)
         self._end(run, conclude(run.plan, run.claim, error, self._crew.now), "timed out")
 
     def _end(self, run: Run, outcome: Outcome | None, reason: str) -> None:
@@ -267,6 +268,7 @@ def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, rea
 def release_runs(crew: Crew, threads: Threads) -> None:
     """Give back whatever still runs: its worker stops."""
     for run in list(crew.running.values()):
-        log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=run.about)
+        told = {**run.about, "event": "job.released"}
+        log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=told)
         outcome = outcomes.release(run.claim, "its worker was stopped", crew.now())
         end_run(crew, threads, run, outcome, "the worker stops")

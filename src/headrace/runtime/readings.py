@@ -156,6 +156,12 @@ class StoreReadings:
     def _store_bytes(self) -> float | None:
         return float(self._strain.size)
 
+    def _clients(self) -> float | None:
+        return self._strain.clients
+
+    def _schedules(self) -> float:
+        return self._engine.timetable.count()
+
     def _busy(self) -> float | None:
         return self._strain.busy
 
@@ -189,4 +195,6 @@ _OF_STORE: dict[str, Callable[[StoreReadings], float | None]] = {
     "store_share": StoreReadings._store_share,
     "disk_free": StoreReadings._disk_free,
     "busy": StoreReadings._busy,
+    "clients": StoreReadings._clients,
+    "schedules": StoreReadings._schedules,
 }

@@ -108,6 +108,9 @@ class Sampler:
         of_store = {"dead": float(self._engine.letters.count(_PENDING)), "store_bytes": float(strain.size)}
         if strain.busy is not None:
             of_store["busy"] = strain.busy
+        if strain.clients is not None:
+            of_store["clients"] = float(strain.clients)
+        of_store["schedules"] = float(self._engine.timetable.count())
         if (survey := last_survey(self._engine)) is not None:
             of_store["stale"] = survey.stale
         return Reading(now, desk.depths(open_only=True), queues, of_store)

@@ -10,12 +10,14 @@ import contextlib
 import logging
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.damage import read_or, readable
+from headrace.core.histogram import Histogram
 from headrace.core.letters import opens_letter
 from headrace.core.lifecycle import TermsBook, TermsRow
 from headrace.core.pages import Group
@@ -89,10 +91,13 @@ def _is_noted(finding: Finding) -> bool:
     return finding.action == "review" and finding.job.reviewed
 
 
-def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int]) -> None:
-    """Tell by an event how many were ended or newly noted, if any; metrics are made of these."""
+def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int], lasted: Sequence[int]) -> None:
+    """Tell by an event how many were ended or newly noted, if any, and what they had lasted; metrics are made of it."""
     names = {"dead": "stale_dead", "fail": "stale_failed", "review": "stale_reviewed"}
-    _tell(engine, settings, "stale.checked", {name: done[act] for act, name in names.items() if done.get(act)})
+    told: dict[str, Any] = {name: done[act] for act, name in names.items() if done.get(act)}
+    if told and lasted:
+        told["lasted"] = msgspec.to_builtins(Histogram.of(lasted), str_keys=True)
+    _tell(engine, settings, "stale.checked", told)
 
 
 def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
@@ -100,7 +105,7 @@ def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
     _tell(engine, settings, "stale.failed", {"error": why(error)})
 
 
-def _tell(engine: Engine, settings: Settings, kind: str, data: Mapping[str, int | str]) -> None:
+def _tell(engine: Engine, settings: Settings, kind: str, data: Mapping[str, Any]) -> None:
     with contextlib.suppress(EngineUnavailable):
         if data and settings.events:
             engine.events.tell([Group(kind, engine.clock.now(), data=[dict(data)])])
@@ -136,6 +141,7 @@ class Staleness:
         self._is_first = True
         self._survey: Survey | None = None
         self._stale: list[Finding] = []
+        self._lasted: list[int] = []
         self._counts: Counter[str] = Counter()
 
     def do(self) -> float:
@@ -176,12 +182,17 @@ class Staleness:
         del self._stale[: self._settings.stale_batch]
         for finding, is_done in zip(some, done, strict=True):
             self._counts[finding.action if is_done else "moved on"] += 1
+            if is_done:
+                self._lasted.append(finding.lasted)
             if is_done and finding.action != "review":
-                log.warning("job %s (%s) is stale: %s", finding.job.id, finding.job.task, finding.in_words())
+                job = finding.job
+                told = {"event": "job.stale", "job": job.id, "task": job.task, "queue": job.queue}
+                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.in_words(), extra=told)
 
     def _tell(self) -> None:
         counts, self._counts = self._counts, Counter()
-        tell_survey(self._engine, self._settings, counts)
+        lasted, self._lasted = self._lasted, []
+        tell_survey(self._engine, self._settings, counts, lasted)
         told = "%d stale jobs: %d dead letters, %d failed, %d new for review, %d moved on; %d nearly stale"
         names = ("stale", "dead", "fail", "review", "moved on", "nearly stale")
         changed = any(counts[name] for name in names[1:4])

@@ -25,7 +25,8 @@ from headrace.engines.batch import Batch
 from headrace.engines.protocol import Engine
 from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
 from headrace.runtime import past_parents
-from headrace.runtime.job import SPOOLED, Hub, Job
+from headrace.runtime.job import SPOOLED, Job
+from headrace.runtime.job_hub import Hub
 from headrace.runtime.job_rows import as_row
 from headrace.runtime.lanes import lane_here
 from headrace.runtime.planting import Planting, bonds_of, planting, rows_of, undecided
@@ -162,7 +163,7 @@ class Submitter:
     def _standing(self, news: Sequence[NewJob], verdicts: Sequence[Verdict], joined: bool) -> list[Job[Any]]:
         """Handles of the jobs that stand for these: one for each job, however many calls it stands for."""
         told = {verdict.id for new, verdict in zip(news, verdicts, strict=True) if verdict.id != new.id}
-        rows = {row.id: row for row in self._engine.desk.get(sorted(told))} if told else {}
+        rows = {row.id: row for row in self._engine.desk.get(sorted(told), light=True)} if told else {}
         jobs: dict[str, Job[Any]] = {}
         for new, verdict in zip(news, verdicts, strict=True):
             # What a transaction has changed, nobody else sees before its commit: its handles tell what was submitted.
@@ -280,7 +281,7 @@ class Submitter:
     def sprout_now(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
         """Store a job that `parent` has to wait for; if an earlier attempt of it has done so, the job it stored."""
         new, bonds = self._under(call, parent, now, job_id)
-        rows = {row.id: row for row in self._engine.desk.get([parent, new.id])}
+        rows = {row.id: row for row in self._engine.desk.get([parent, new.id], light=True)}
         if parent not in rows:
             raise InvalidJob(
                 f"spawn: job {parent} is not seen in {self._engine.url} from here, so nothing can be stored under it "
@@ -290,7 +291,7 @@ class Submitter:
             plants = planting([structs.replace(new, flow=rows[parent].flow)], bonds)
             with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
                 return self.plant(plants)[0]
-        found = self._hub.row(new.id)
+        found = self._hub.row(new.id, light=False)
         if not is_same_call(self._seal, found, new):
             now_told = repr(new.task) if found.task != new.task else "the same with other arguments"
             raise InvalidJob(

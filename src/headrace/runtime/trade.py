@@ -136,10 +136,25 @@ class Trade:
         self._last_turn = time.monotonic()
         if room > 0:
             self._pace.turned(self._last_turn - asked, all_idle=all_idle)
-        log.debug("settled %d jobs, claimed %d of %d, more at %s", len(done), len(answer.claims), room, answer.next_at)
         self._settled(done, answer.refused)
+        if log.isEnabledFor(logging.DEBUG):
+            self._tell_turn(done, answer, room)
         self._took(answer, room)
         return answer.claims, answer.next_at
+
+    def _tell_turn(self, done: list[Outcome], answer: Exchanged, room: int) -> None:
+        """What a turn did, and for each job that it completed or was claimed; failures have lines of their own."""
+        chosen = Counter(claim.queue for claim in answer.claims)
+        of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
+        told = "settled %d jobs, claimed %d of %d (%s), %d wait here, more at %s"
+        counts = (len(done), len(answer.claims), room, of_queues, self._crew.waiting, answer.next_at)
+        log.debug(told, *counts, extra={"event": "worker.turn", "worker": self._worker_id})
+        for outcome in done:
+            if outcome.state is State.COMPLETED:
+                log.debug("job %s completed", outcome.id, extra={"event": "job.completed", "job": outcome.id})
+        for claim in answer.claims:
+            extra = about(claim, self._worker_id, "job.claimed")
+            log.debug("job %s (%s) is claimed", claim.id, claim.task, extra=extra)
 
     def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
         """The claims with their plans."""
@@ -207,7 +222,7 @@ class Trade:
 
     def _find_receipts(self) -> None:
         """What the store took in a turn whose answer never came need not be handed in again, only to be refused."""
-        rows = {row.id: row for row in self._engine.desk.get([outcome.id for outcome in self._unanswered])}
+        rows = {row.id: row for row in self._engine.desk.get([outcome.id for outcome in self._unanswered], light=True)}
         taken = [outcome for outcome in self._unanswered if self._is_receipt(rows.get(outcome.id), outcome)]
         for outcome in taken:
             self._crew.done.remove(outcome)
@@ -260,7 +275,10 @@ class Trade:
                     self._tell_failure(claim, outcome)
         for outcome in refused:
             log.warning(
-                "job %s: lease lost, a late %s was refused", outcome.id, outcome.event, extra={"job": outcome.id}
+                "job %s: lease lost, a late %s was refused",
+                outcome.id,
+                outcome.event,
+                extra={"job": outcome.id, "event": "job.lease_lost"},
             )
 
     def _tell_failure(self, claim: Claim, outcome: Outcome) -> None:
@@ -273,7 +291,7 @@ class Trade:
             f"failed for good, {outcome.reason}" if final else outcome.reason,
             outcome.error_type,
             outcome.error_message,
-            extra=about(claim, self._worker_id),
+            extra=about(claim, self._worker_id, "job.failed" if final else "job.attempt_failed"),
         )
 
     def _hand_in_one_by_one(self, done: list[Outcome]) -> None:

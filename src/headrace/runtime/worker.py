@@ -17,6 +17,7 @@ from headrace.core.clock import Clock
 from headrace.core.model import Claim, Lease, Note, WorkerRow
 from headrace.core.seal import Seal
 from headrace.core.settings import Settings
+from headrace.core.wishes import act_of, log_level_of
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, HeadraceError
@@ -26,6 +27,7 @@ from headrace.runtime.chores import chores_of
 from headrace.runtime.crew import Crew
 from headrace.runtime.exiting import stop_at_exit
 from headrace.runtime.keeper import Companion, Keeper
+from headrace.runtime.logs import WishedLevels
 from headrace.runtime.loop import Loop
 from headrace.runtime.naming import entry_of, new_worker_id, what_it_serves
 from headrace.runtime.plan import Planner
@@ -85,6 +87,7 @@ class Worker:
         self._state = "starting"
         self._paused = False
         self._stop_at: float | None = None
+        self._log_levels = WishedLevels()
         self._next_upkeep = self._ordered_at = self._outage = self._outage_ends = 0.0
         self._rest = Rest(clock)
         self.leases_end = self._rest.leases_end
@@ -129,7 +132,7 @@ class Worker:
         listeners = [] if self._listener is None else [self._listener(self.id)]
         # Who listens comes first, and so hears that its own worker has started.
         self._start([*listeners, Greeter(self._engine, described), *timekeepers, keeper])
-        log.info("worker %s started: %s", self.id, what_it_serves(self._settings))
+        self._say("worker.started", f"started: {what_it_serves(self._settings)}")
         return self
 
     def _start(self, companions: Sequence[Companion]) -> None:
@@ -222,13 +225,18 @@ class Worker:
         """Do as an operator wishes, unless that was asked before a wish that is fulfilled already."""
         if asked_at < self._ordered_at:
             return
-        if wish == "stop" and self._stop_at is None:
-            log.info("worker %s was asked to stop", self.id)
+        self._log_levels.follow(log_level_of(wish), self._say)
+        act = act_of(wish)
+        if act == "stop" and self._stop_at is None:
+            self._say("worker.stopping", "was asked to stop")
             self.request_stop()
-        if (wish == "pause") != self._paused:
-            self._paused = wish == "pause"
-            log.info("worker %s %s", self.id, "paused" if self._paused else "resumed")
+        if (act == "pause") != self._paused:
+            self._paused, told = (True, "paused") if act == "pause" else (False, "resumed")
+            self._say(f"worker.{told}", told)
             self._bell.ring()
+
+    def _say(self, event: str, told: str) -> None:
+        log.info("worker %s %s", self.id, told, extra={"event": event, "worker": self.id})
 
     def now(self) -> int:
         return self._clock.now()
@@ -330,7 +338,8 @@ class Worker:
         may_reap = not self._is_idle() or self._rest.a_lease_has_ended or self._presence.sees_dead()
         letters = self._settings.dead_letters
         for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=letters) if may_reap else ():
-            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state)
+            about = {"event": "job.stalled", "job": job.id, "queue": job.queue}
+            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state, extra=about)
             self._trade.store_is_empty = False
         self._news.drained(self._trade)
         if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
@@ -350,7 +359,7 @@ class Worker:
         """Give back what was not begun, let runs finish until the deadline, release the rest."""
         crew = self._crew
         crew.sign.over()
-        log.info("worker %s stops: %d jobs are running", self.id, len(crew.running))
+        self._say("worker.stopping", f"stops: {len(crew.running)} jobs are running")
         while True:
             self._trade.give_back()
             if self._stop_at is not None and time.monotonic() >= self._stop_at:
@@ -385,7 +394,7 @@ class Worker:
             steps.callback(self._threads.stop)
             for companion in self._companions:
                 steps.callback(companion.stop)
-        log.info("worker %s stopped: %d completed, %d failed", self.id, self._trade.completed, self._trade.failed)
+        self._say("worker.stopped", f"stopped: {self._trade.completed} completed, {self._trade.failed} failed")
 
     def _sign_off(self) -> None:
         with contextlib.suppress(EngineUnavailable):

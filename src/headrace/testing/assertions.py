@@ -109,7 +109,7 @@ def _all(app: Headrace, task: AnyTask | None) -> Iterator[Job[Any]]:
     name = None if task is None else _name(app, task)
     pages, cursor = [], None
     while True:
-        page = app.jobs.find(task=name, limit=_PAGE, cursor=cursor)
+        page = app.jobs.find(task=name, limit=_PAGE, cursor=cursor, whole=True)
         pages.append(page.jobs)
         cursor = page.cursor
         if cursor is None:

@@ -164,7 +164,7 @@ class Shift:
         return self._engine.remember(Lease(claim.id, claim.version), sealed_step(self.seal, claim.id, step))
 
     def holds(self, claim: Claim) -> bool:
-        rows = self._engine.desk.get([claim.id])
+        rows = self._engine.desk.get([claim.id], light=True)
         return bool(rows) and rows[0].version == claim.version
 
 

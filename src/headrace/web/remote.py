@@ -24,6 +24,7 @@ from headrace.core.known_tasks import KnownTasks
 from headrace.core.model import Claim, ErrorInfo, JobRow, Lease, Note, Outcome, Share, Want, WorkerRow
 from headrace.core.pages import COMPLETED, STARTED, Group
 from headrace.core.states import State
+from headrace.core.wishes import act_of
 from headrace.engines.protocol import Bell
 from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
 from headrace.runtime.fulfilling import MISSING, Fulfiller, is_promised
@@ -110,7 +111,7 @@ class Remote:
         want = structs.replace(want, known=KnownTasks(names.__contains__, self._met & names))
         if held is not None:
             engine.disown(worker.id, held)
-        if engine.renew(worker, held or (), want.lease).wish != "run":
+        if act_of(engine.renew(worker, held or (), want.lease).wish) != "run":
             return []
         bell = engine.listen("work", [share.queue for share in want.shares])
         try:
@@ -189,7 +190,7 @@ class Remote:
         if notes:
             self._app.engine.exchange((), None, [sealed_note(self._app.seal, note) for note in notes])
         renewal = self._app.engine.renew(worker, leases, ttl)
-        return {lease.id for lease in renewal.lost}, renewal.wish
+        return {lease.id for lease in renewal.lost}, act_of(renewal.wish)
 
     def leave(self, worker_id: str) -> None:
         self._app.engine.sign_off(worker_id)

@@ -59,7 +59,7 @@ def _divided(filters: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
 def _pages(app: Headrace, filters: Mapping[str, Any], cursor: str | None, reach: int) -> Iterator[JobPage]:
     left = reach
     while left > 0:
-        page = app.jobs.find(limit=min(_BATCH, left), cursor=cursor, reach=left, **filters)
+        page = app.jobs.find(limit=min(_BATCH, left), cursor=cursor, reach=left, whole=True, **filters)
         yield page
         if page.cursor is None:
             return

@@ -174,7 +174,8 @@ def test_links_know_where_the_dashboard_is_mounted(app: Headrace) -> None:
 def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     register(app)["add"].enqueue(1, 2)
     client = Client(app.asgi(), headers={**FORM, "x-requested-with": "test"})
-    assert "does not answer" not in client.get("/queues").text
+    for path in ("/", "/queues"):
+        assert "does not answer" not in client.get(path).text
     client.post("/queues/sums/pause")  # and whoever looks next wants to see it
 
     def away(*_: Any, **__: Any) -> Any:
@@ -183,10 +184,11 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
     for name in ("depths", "workers", "queues", "find"):
         monkeypatch.setattr(type(app.engine.desk), name, away)
     monkeypatch.setattr(Meter, "catch_up", away)
-    page = client.get("/queues")
-    assert page.status_code == 200
-    assert "The store does not answer" in page.text
-    assert ">sums</b>" in page.text
+    for path in ("/", "/queues"):
+        page = client.get(path)
+        assert page.status_code == 200, path
+        assert "The store does not answer" in page.text
+        assert "sums</b>" in page.text
     jobs = client.get("/jobs")
     assert jobs.status_code == 503
     assert "no route to the server" in jobs.text

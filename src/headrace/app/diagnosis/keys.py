@@ -15,7 +15,7 @@ _LOOKED_AT = 200  # of the newest jobs
 def findings(app: Headrace) -> Iterator[Finding]:
     """Whether what was enqueued lately can be read here, and is encrypted if it should be."""
     here = names_of(app.settings.encryption_keys)
-    used = Counter(key_of(job.row.payload) for job in app.jobs.find(limit=_LOOKED_AT))
+    used = Counter(key_of(job.row.payload) for job in app.jobs.find(limit=_LOOKED_AT, whole=True))
     for name, jobs in used.items():
         if name is not None and name not in here:
             yield Finding(

@@ -62,7 +62,7 @@ class PostgresCare:
 
     def strain(self, now: int | None = None) -> Strain:
         self._engine.prepare()
-        return Strain(self._size())
+        return Strain(self._size(), clients=self._engine.server.repeat(health.clients))
 
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()

@@ -47,6 +47,7 @@ from headrace.engines.relational.sweeper import SqlSweeper
 from headrace.engines.relational.timetable import SqlTimetable
 from headrace.engines.relational.upkeep import SqlUpkeep
 from headrace.engines.sql import as_json
+from headrace.engines.timing import timed_engine
 from headrace.engines.tower import EVENTS, Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
 
@@ -55,6 +56,7 @@ _names = msgspec.json.Decoder(list[str])
 _leases = msgspec.json.Decoder(list[Lease])
 
 
+@timed_engine
 class PostgresEngine:
     """Jobs in the tables of one schema."""
 

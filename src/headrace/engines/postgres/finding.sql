@@ -3,7 +3,7 @@
 -- it can't tempt the planner to another.
 
 -- name: find
-SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text FROM (SELECT job.* FROM {where} LIMIT :limit) AS found;
+SELECT coalesce(json_agg(json_build_array({JobRow:most})), '[]')::text FROM (SELECT job.* FROM {where} LIMIT :limit) AS found;
 
 -- name: count
 SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit) AS found;

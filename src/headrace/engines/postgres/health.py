@@ -85,6 +85,11 @@ def _of_archive(db: Connection, address: Address) -> Iterator[Finding]:
         )
 
 
+def clients(db: Connection) -> int:
+    """How many connections the database has."""
+    return int(_one(db, _CLIENTS))
+
+
 def size(db: Connection, address: Address) -> int:
     """The bytes of all tables with their indexes."""
     return int(_one(db, _SIZE, [address.schema]))
@@ -111,6 +116,8 @@ _SIZE = """SELECT coalesce(sum(pg_total_relation_size(c.oid)), 0)::bigint FROM p
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname LIKE 'headrace\\_%%'"""
 _DEAD_ROWS = """SELECT coalesce(max(n_dead_tup), 0) FROM pg_stat_user_tables
     WHERE schemaname = %s AND relname = 'headrace_jobs'"""
+_CLIENTS = """SELECT count(*) FROM pg_stat_activity
+    WHERE backend_type = 'client backend' AND datname = current_database()"""
 _LONGEST = """SELECT (extract(epoch FROM max(clock_timestamp() - xact_start)) * 1000)::bigint FROM pg_stat_activity
     WHERE backend_type = 'client backend' AND datname = current_database() AND pid <> pg_backend_pid()"""
 

@@ -191,6 +191,6 @@ DELETE FROM headrace_tasks WHERE name = :name;
 SELECT coalesce(json_agg(json_build_array(name, rules) ORDER BY name), '[]')::text FROM headrace_tasks;
 
 -- name: rows
-SELECT coalesce(json_agg(json_build_array({JobRow}) ORDER BY key), '[]')::text
+SELECT coalesce(json_agg(json_build_array({JobRow:most}) ORDER BY key), '[]')::text
 FROM jsonb_array_elements(:seqs::jsonb) WITH ORDINALITY AS c(value, key)
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE seq = c.value::bigint OFFSET 0) AS job;

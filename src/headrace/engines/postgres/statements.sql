@@ -481,7 +481,7 @@ SELECT coalesce(json_agg(seq), '[]')::text FROM (
     SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq LIMIT :limit FOR UPDATE) AS matching;
 
 -- name: get
-SELECT coalesce(json_agg(json_build_array({JobRow})), '[]')::text
+SELECT coalesce(json_agg(json_build_array({JobRow:most})), '[]')::text
 FROM (SELECT DISTINCT jsonb_array_elements_text(:ids::jsonb) AS name) AS given
 CROSS JOIN LATERAL (SELECT * FROM headrace_jobs WHERE id = given.name OFFSET 0) AS job;
 

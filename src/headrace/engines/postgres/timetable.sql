@@ -3,6 +3,9 @@
 -- name: schedules
 SELECT coalesce(json_agg(json_build_array(id, version, due_at, body) ORDER BY id), '[]')::text FROM headrace_schedules;
 
+-- name: count_schedules
+SELECT count(*) FROM headrace_schedules;
+
 -- name: schedule
 SELECT coalesce(json_agg(json_build_array(id, version, due_at, body)), '[]')::text FROM headrace_schedules WHERE id = :id;
 

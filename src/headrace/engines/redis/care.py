@@ -134,7 +134,7 @@ class RedisCare:
 
     def strain(self, now: int | None = None) -> Strain:
         self._engine.prepare()
-        return Strain(health.size(self._engine.wire))
+        return Strain(health.size(self._engine.wire), clients=health.clients(self._engine.wire))
 
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()

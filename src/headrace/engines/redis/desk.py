@@ -14,6 +14,7 @@ import msgspec
 
 from headrace.core.count import JobCount
 from headrace.core.kinship import Bond, FlowTally
+from headrace.core.light import LONGEST
 from headrace.core.limits import needs_of
 from headrace.core.model import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
 from headrace.core.promises import Ending
@@ -24,6 +25,7 @@ from headrace.engines.redis import records
 from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import movable, position, signed, state_after
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.damage import Damaged
@@ -55,6 +57,7 @@ class Office(Protocol):
     def at(self, now: int | None) -> int: ...
 
 
+@timed_part
 class RedisDesk:
     """Reads and moves by hand."""
 
@@ -95,9 +98,9 @@ class RedisDesk:
 
     # -- jobs
 
-    def get(self, ids: Sequence[str]) -> list[JobRow]:
+    def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
         known = _storable(ids)
-        return self._rows(self._ask(_get, len(known), records.encode(known))) if known else []
+        return self._rows(self._ask(_get, len(known), records.encode(known), *_longest(light))) if known else []
 
     def endings(self, ids: Sequence[str]) -> list[Ending]:
         return [Ending(*(getattr(row, name) for name in Ending.__struct_fields__)) for row in self.get(ids)]
@@ -107,12 +110,15 @@ class RedisDesk:
         open_ones = self._ask(_unfinished, len(known), records.encode(known)) if known else ()
         return set(ids) - {known[place - 1] for place in open_ones}
 
-    def find(self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None) -> Page:
+    def find(
+        self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
+    ) -> Page:
         before = position(cursor)
         self._office.prepare()
         if not _is_text(which):
             return Page([], None)
-        parts = list(self._walk(_question(which, which.states), "down", limit + 1, "rows", before, reach))
+        what = str(LONGEST) if light else "rows"
+        parts = list(self._walk(_question(which, which.states), "down", limit + 1, what, before, reach))
         rows = [row for _, found in parts for row in self._rows(found)]
         place = parts[-1][0]
         if len(rows) > limit:
@@ -138,8 +144,10 @@ class RedisDesk:
         parts = list(self._walk(question, "down", _EVERYTHING, "count", None, reach))
         return JobCount(sum(found for _, found in parts), parts[-1][0] is None)
 
-    def peek(self, queue: str, limit: int) -> list[JobRow]:
-        return self._rows(self._ask(_peek, queue, limit)) if limit > 0 and records.encodable(queue) else []
+    def peek(self, queue: str, limit: int, *, light: bool = False) -> list[JobRow]:
+        if limit <= 0 or not records.encodable(queue):
+            return []
+        return self._rows(self._ask(_peek, queue, limit, *_longest(light)))
 
     def depths(self, *, open_only: bool = False) -> list[Depth]:
         self._office.prepare()
@@ -281,7 +289,7 @@ class RedisDesk:
     ) -> Iterator[tuple[bytes | None, Any]]:
         """The same, each part with the place behind it, None at the end; about `reach` jobs are looked at."""
         place: str | bytes = "" if start is None else str(start)
-        at_once = _ROWS if what == "rows" else _LOOKS
+        at_once = _LOOKS if what in ("members", "count") else _ROWS
         seen, looks, between = 0, max(min(limit, at_once), _FEW_LOOKS), ()
         while True:
             asked = (question, place, way, looks, min(limit, at_once), what, *between)
@@ -294,6 +302,11 @@ class RedisDesk:
             place = reached
             # What is rare is looked for in longer strides, as long as there is time for them.
             looks = min(2 * looks, _LOOKS) if looked == looks else max(looked, looks // 2)
+
+
+def _longest(light: bool) -> tuple[int, ...]:
+    """What `rows.lua` is told of rows that are to be light."""
+    return (LONGEST,) if light else ()
 
 
 def _storable(ids: Sequence[str]) -> list[str]:

@@ -50,6 +50,7 @@ from headrace.engines.redis.shelf import RedisShelf
 from headrace.engines.redis.sweeper import RedisSweeper
 from headrace.engines.redis.timetable import RedisTimetable
 from headrace.engines.redis.upkeep import RedisUpkeep
+from headrace.engines.timing import timed_engine
 from headrace.engines.tower import Tower
 from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
@@ -62,6 +63,7 @@ _END = 1 << 53  # no lease is longer
 _MOST_LOOKS = 50  # how often one claim asks again because of tasks that the worker does not know
 
 
+@timed_engine
 class RedisEngine:
     """Jobs in a Redis or Valkey server."""
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from headrace.core.happenings import page_of
 from headrace.core.pages import Group, page, read
 from headrace.engines.redis.scripts import load
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -15,6 +16,7 @@ if TYPE_CHECKING:
 _tell, _trim = load("events_tell"), load("events_trim")
 
 
+@timed_part
 class RedisEvents:
     """Reads pages, tells and trims."""
 

@@ -54,6 +54,12 @@ def size(wire: Wire) -> int:
     return int(_info(wire, "memory").get("used_memory", 0))
 
 
+def clients(wire: Wire) -> int | None:
+    """How many connections the server has; None where this user may not ask."""
+    told = _info(wire, "clients").get("connected_clients")
+    return None if told is None else int(told)
+
+
 def is_replica(wire: Wire) -> bool:
     """Whether this server only repeats what another one is told."""
     return _info(wire, "replication").get("role") in ("slave", "replica")

@@ -32,6 +32,7 @@ from headrace.engines.redis import records
 from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import signed
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -47,6 +48,7 @@ _requeue, _resolve, _note, _purge = (load(f"letters_{name}") for name in ("reque
 _remove, _add = load("letters_remove"), load("letters_add")
 
 
+@timed_part
 class RedisLetters:
     """Reads and resolves records."""
 

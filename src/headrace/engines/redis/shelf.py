@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from headrace.core.shelf import Paper
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import load
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -17,6 +18,7 @@ _put, _remove = load("shelf_put"), load("shelf_remove")
 _drop, _browse = load("shelf_drop"), load("shelf_browse")
 
 
+@timed_part
 class RedisShelf:
     """Reads and writes papers."""
 

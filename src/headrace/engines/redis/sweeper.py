@@ -14,6 +14,7 @@ from headrace.core.states import State
 from headrace.engines.redis import records
 from headrace.engines.redis.porter import parcels
 from headrace.engines.redis.scripts import load
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -22,6 +23,7 @@ _finished, _pack, _clear = load("finished"), load("pack_some"), load("clear")
 _swept = msgspec.json.Decoder(Swept)
 
 
+@timed_part
 class RedisSweeper:
     """Tells and removes."""
 

@@ -14,6 +14,7 @@ from headrace.core.timetable import Firing, Occurrence, ScheduleRow, damaged
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import raise_refusal
 from headrace.engines.redis.scripts import load
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _put, _drop, _due, _fire = load("put"), load("drop"), load("due"), load("fire")
 
 
+@timed_part
 class RedisTimetable:
     """Reads schedules and fires them."""
 
@@ -33,6 +35,10 @@ class RedisTimetable:
         known = self._office.wire.ask("HGETALL", self._key("schedules"))
         rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
         return sorted(rows, key=lambda row: row.id)
+
+    def count(self) -> int:
+        self._office.prepare()
+        return int(self._office.wire.ask("HLEN", self._key("schedules")))
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
         self._office.prepare()

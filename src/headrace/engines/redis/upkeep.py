@@ -17,6 +17,7 @@ from headrace.core.states import State
 from headrace.engines.redis import records
 from headrace.engines.redis.records import Record
 from headrace.engines.redis.scripts import load
+from headrace.engines.timing import timed_part
 
 if TYPE_CHECKING:
     from headrace.engines.redis.desk import Office
@@ -32,6 +33,7 @@ _WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PE
 _terms, _aged, _histories, _judge = load("terms"), load("aged"), load("histories"), load("judge")
 
 
+@timed_part
 class RedisUpkeep:
     """Reads and writes terms, finds old jobs and carries out what is decided of them."""
 

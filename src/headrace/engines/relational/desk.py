@@ -26,7 +26,8 @@ from headrace.engines.relational.reaper import file_moves
 from headrace.engines.relational.reviving import revive
 from headrace.engines.rulings import movable, signed, state_after, topics_of
 from headrace.engines.salvage import Rows
-from headrace.engines.sql import as_json
+from headrace.engines.sql import as_json, most
+from headrace.engines.timing import timed_part
 
 _rows = Rows(JobRow)
 _endings = Rows(Ending)
@@ -41,6 +42,7 @@ _GATHERED_AT_ONCE = 20_000  # numbers of jobs, most of them likely of others
 _FILTERS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
+@timed_part
 class SqlDesk:
     """Reads and moves by hand."""
 
@@ -85,8 +87,8 @@ class SqlDesk:
 
     # -- jobs
 
-    def get(self, ids: Sequence[str]) -> list[JobRow]:
-        return _rows.decode(self._ask("get", ids=as_json(ids)))
+    def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
+        return _rows.decode(self._ask("get", ids=as_json(ids), most=most(light)))
 
     def endings(self, ids: Sequence[str]) -> list[Ending]:
         return _endings.decode(self._ask("endings", ids=as_json(ids)))
@@ -94,8 +96,10 @@ class SqlDesk:
     def finished(self, ids: Collection[str]) -> set[str]:
         return set(ids) - set(_names.decode(self._ask("unfinished", ids=as_json(list(ids)))))
 
-    def find(self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None) -> Page:
-        return finding.find(self._office, which, limit, cursor, reach)
+    def find(
+        self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
+    ) -> Page:
+        return finding.find(self._office, which, limit, cursor, reach, light)
 
     def count(self, which: Filter) -> int:
         return finding.count(self._office, which)
@@ -103,11 +107,12 @@ class SqlDesk:
     def count_up_to(self, which: Filter, reach: int) -> JobCount:
         return finding.count_up_to(self._office, which, reach)
 
-    def peek(self, queue: str, limit: int) -> list[JobRow]:
+    def peek(self, queue: str, limit: int, *, light: bool = False) -> list[JobRow]:
         def look(ledger: Ledger) -> Any:
             names = ["", *_names.decode(ledger.ask("lanes", queue=queue, beyond="", limit=_LANES_TO_PEEK))]
             lanes = [_heads.decode(ledger.ask("heads", queue=queue, lane=lane, limit=limit)) for lane in names]
-            return ledger.ask("rows", seqs=as_json([head.seq for head in in_turn(lanes)[:limit]]))
+            seqs = as_json([head.seq for head in in_turn(lanes)[:limit]])
+            return ledger.ask("rows", seqs=seqs, most=most(light))
 
         return _rows.decode(self._office.read(look))
 

@@ -11,10 +11,12 @@ from headrace.core.happenings import page_of
 from headrace.core.pages import Group, Page, page, read
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
+from headrace.engines.timing import timed_part
 
 _rows = msgspec.json.Decoder(list[tuple[str, str, str | None]])
 
 
+@timed_part
 class SqlEvents:
     """Reads pages, tells and trims."""
 

@@ -14,7 +14,7 @@ from headrace.engines.relational.leads import Source, is_of_places, lead_of, loo
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.rulings import position
 from headrace.engines.salvage import Rows
-from headrace.engines.sql import as_json
+from headrace.engines.sql import as_json, most
 
 _rows = Rows(JobRow)
 _numbers = msgspec.json.Decoder(list[int])
@@ -26,10 +26,10 @@ _ORDERS = ("tag", "flow")  # by which jobs are in the order of submission among 
 _FIELDS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
 
 
-def find(office: Office, which: Filter, limit: int, cursor: str | None, reach: int | None) -> Page:
+def find(office: Office, which: Filter, limit: int, cursor: str | None, reach: int | None, light: bool) -> Page:
     """The page behind the cursor; see the protocol."""
     before = position(cursor)
-    rows, floor = office.read(lambda ledger: Search(ledger, which).page(limit + 1, before, reach))
+    rows, floor = office.read(lambda ledger: Search(ledger, which, light).page(limit + 1, before, reach))
     if len(rows) > limit:
         return Page(rows[:limit], str(rows[limit - 1].seq))
     return Page(rows, None if floor is None else str(floor))
@@ -48,8 +48,9 @@ def count_up_to(office: Office, which: Filter, reach: int) -> JobCount:
 class Search:
     """One question to one transaction."""
 
-    def __init__(self, ledger: Ledger, which: Filter) -> None:
+    def __init__(self, ledger: Ledger, which: Filter, light: bool = False) -> None:
         self._ledger = ledger
+        self._light = light
         self._which = which
         self._lead = lead_of(which)
         self._values: dict[str, Any] = {name: value for name in _FIELDS if (value := getattr(which, name)) is not None}
@@ -139,7 +140,8 @@ class Search:
     def _rows(self, way: str, left: Filter, limit: int, **values: Any) -> list[JobRow]:
         order = self._ledger.fragment(f"newest_by_{way if way in _ORDERS else 'number'}")
         text = f"{self._along(way, left)} {order}"
-        return _rows.decode(self._ledger.ask("find", text, **self._values, **values, limit=limit))
+        how = {"limit": limit, "most": most(self._light)}
+        return _rows.decode(self._ledger.ask("find", text, **self._values, **values, **how))
 
     def _counted(self, way: str, left: Filter, **values: Any) -> int:
         return int(self._ledger.ask("count", self._along(way, left), **self._values, **values, limit=_ANY_NUMBER))

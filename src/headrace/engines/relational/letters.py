@@ -42,6 +42,7 @@ from headrace.engines.relational.reviving import revive
 from headrace.engines.rulings import signed
 from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
+from headrace.engines.timing import timed_part
 
 _letters = Rows(DeadRow)
 _groups = msgspec.json.Decoder(list[tuple[str, str, str, str, int, int, int]])
@@ -51,6 +52,7 @@ _names = msgspec.json.Decoder(list[str])
 _EQUAL = ("reason", "task", "queue", "fingerprint", "requeues")
 
 
+@timed_part
 class SqlLetters:
     """Reads and resolves records."""
 

@@ -10,6 +10,7 @@ import msgspec
 from headrace.core.shelf import Paper
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.sql import as_json
+from headrace.engines.timing import timed_part
 
 _papers = msgspec.json.Decoder(list[Paper])
 _names = msgspec.json.Decoder(list[str])
@@ -19,6 +20,7 @@ class _Outdated(Exception):
     """Undoes a transaction in which one paper was not at its version."""
 
 
+@timed_part
 class SqlShelf:
     """Reads and writes papers."""
 

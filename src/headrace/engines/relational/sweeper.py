@@ -17,7 +17,8 @@ from headrace.engines.relational.events import tell_moved
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import parcels_of
 from headrace.engines.salvage import Rows
-from headrace.engines.sql import as_json
+from headrace.engines.sql import as_json, most
+from headrace.engines.timing import timed_part
 
 _rows = Rows(JobRow)
 _swept = msgspec.json.Decoder(Swept)
@@ -41,6 +42,7 @@ class Leaving(Struct, frozen=True, array_like=True):
 _leaving = msgspec.json.Decoder(list[Leaving])
 
 
+@timed_part
 class SqlSweeper:
     """Tells and removes. `ease` is called between two removals, after every few thousand jobs."""
 
@@ -74,7 +76,7 @@ class SqlSweeper:
 
     def pack(self, ids: Sequence[str]) -> list[Parcel]:
         def look(ledger: Ledger) -> list[Parcel]:
-            return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids))))
+            return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids), most=most(light=False))))
 
         return self._office.read(look) if ids else []
 

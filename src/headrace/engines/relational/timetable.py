@@ -18,6 +18,7 @@ from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.regulations import Regulations
 from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
+from headrace.engines.timing import timed_part
 
 _rows = msgspec.json.Decoder(list[tuple[str, Any, Any, str]])
 _fence = partial(msgspec.convert, type=tuple[int, int | None])
@@ -28,6 +29,7 @@ _KEPT = 1000
 _TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
 
 
+@timed_part
 class SqlTimetable:
     """Reads schedules and fires them."""
 
@@ -36,6 +38,9 @@ class SqlTimetable:
 
     def all(self) -> list[ScheduleRow]:
         return _schedules(self._office.read(lambda ledger: ledger.ask("schedules")))
+
+    def count(self) -> int:
+        return int(self._office.read(lambda ledger: ledger.ask("count_schedules")))
 
     def get(self, schedule_id: str) -> ScheduleRow | None:
         found = _schedules(self._office.read(lambda ledger: ledger.ask("schedule", id=schedule_id)))

@@ -15,6 +15,7 @@ from headrace.engines.relational.judging import judge
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.salvage import made_of, whole_values
 from headrace.engines.sql import as_json
+from headrace.engines.timing import timed_part
 
 _said = msgspec.json.Decoder(list[tuple[str, str, str, str]])
 _terms = msgspec.json.Decoder(Terms)
@@ -53,6 +54,7 @@ _WAYS = (
 _PENDING_FROM, _PENDING_START = 3, 6
 
 
+@timed_part
 class SqlUpkeep:
     """Reads and writes terms, finds old jobs and carries out what is decided of them."""
 

@@ -59,6 +59,7 @@ from headrace.engines.sqlite.store import Durability, Store, scalar
 from headrace.engines.sqlite.taking import Taking
 from headrace.engines.sqlite.trouble import explained
 from headrace.engines.sqlite.vigil import Vigil
+from headrace.engines.timing import timed_engine
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
@@ -72,6 +73,7 @@ _BATCH_OF_TIME = 5000
 T = TypeVar("T")
 
 
+@timed_engine
 class SqliteEngine:
     """Jobs in one SQLite file."""
 

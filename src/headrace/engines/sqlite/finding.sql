@@ -2,7 +2,7 @@
 -- from the parts below. Which index is used is said in each of them: a planner would go by how many jobs it believes in.
 
 -- name: find
-SELECT json_group_array(json_array({JobRow})) FROM (SELECT job.* FROM {where} LIMIT :limit);
+SELECT json_group_array(json_array({JobRow:most})) FROM (SELECT job.* FROM {where} LIMIT :limit);
 
 -- name: count
 SELECT count(*) FROM (SELECT 1 FROM {where} LIMIT :limit);

@@ -178,5 +178,5 @@ DELETE FROM headrace_tasks WHERE name = :name;
 SELECT json_group_array(json_array(name, rules)) FROM (SELECT * FROM headrace_tasks ORDER BY name);
 
 -- name: rows
-SELECT json_group_array(json_array({JobRow})) FROM (
+SELECT json_group_array(json_array({JobRow:most})) FROM (
     SELECT job.* FROM json_each(:seqs) AS c JOIN headrace_jobs AS job ON job.seq = c.value ORDER BY c.key);

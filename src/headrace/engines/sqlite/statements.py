@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import sqlite3
+
 from headrace.engines.relational.records import FILES, RECORDS
 from headrace.engines.sql import load_statements
 
-SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=FILES)
+# Before 3.43 it has to read a text to tell its size.
+_SIZE = "octet_length({})" if sqlite3.sqlite_version_info >= (3, 43) else "length(CAST({} AS BLOB))"
+SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=FILES, size=_SIZE)
 # One writer at a time: whatever a write transaction has seen stays as it is until its end.
 SQL["lock_overdue"] = SQL["overdue"]
 SQL["file_changes"] = SQL["file_moves"]

@@ -263,7 +263,7 @@ SELECT json_group_array(seq) FROM (
     SELECT job.seq FROM headrace_jobs AS job WHERE {where} ORDER BY job.seq LIMIT :limit);
 
 -- name: get
-SELECT json_group_array(json_array({JobRow})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
+SELECT json_group_array(json_array({JobRow:most})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));
 
 -- name: endings
 SELECT json_group_array(json_array({Ending})) FROM headrace_jobs WHERE id IN (SELECT value FROM json_each(:ids));

@@ -3,6 +3,9 @@
 -- name: schedules
 SELECT json_group_array(json_array(id, version, due_at, body)) FROM (SELECT * FROM headrace_schedules ORDER BY id);
 
+-- name: count_schedules
+SELECT count(*) FROM headrace_schedules;
+
 -- name: schedule
 SELECT json_group_array(json_array(id, version, due_at, body)) FROM headrace_schedules WHERE id = :id;
 

@@ -10,7 +10,8 @@ from msgspec import UNSET, Meta, Struct, UnsetType
 from headrace.app.job_records import JobRecord, full_record_of, log_of, record_of
 from headrace.core.story import Entry
 from headrace.errors import InvalidJob
-from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import LogEntry
 from headrace.web import searching
 from headrace.web.api.new_jobs import NewJob, call_of
 from headrace.web.api.shapes import Changed, DeleteFilter, JobFilter, JobQuery, filters_of, said

@@ -111,13 +111,13 @@ def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
     try:
         args, kwargs = job.redacted_call()
     except CorruptPayload as error:
-        return "", job.row.payload[:100], str(error)
+        return "", job.whole.payload[:100], str(error)
     return cut(plain_json(args)), cut(plain_json(kwargs)), None
 
 
 def result(job: Job[Any]) -> str | None:
     """What a completed job returned; None if nothing."""
-    stored = job.row.result
+    stored = job.whole.result
     if stored is None:
         return None
     try:

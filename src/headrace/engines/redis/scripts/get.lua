@@ -1,5 +1,5 @@
 -- The jobs of these ids, as rows.
--- ARGV: count, ids
+-- ARGV: count, ids and, if they are to be light, the longest value they may have
 
 local count = tonumber(ARGV[1])
 local known = ask_in_parts('HMGET', IDS, cmsgpack.unpack(ARGV[2]), count)
@@ -7,4 +7,4 @@ local members = {}
 for i = 1, count do
   if known[i] then members[#members + 1] = known[i] end
 end
-return rows_of(members, #members, records_of(members, #members))
+return rows_of(members, #members, records_of(members, #members), tonumber(ARGV[3]))

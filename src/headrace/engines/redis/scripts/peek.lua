@@ -1,6 +1,6 @@
 -- The pending jobs of a queue in the order they will be claimed, as rows: the most urgent first, and of those that are
 -- equally urgent one of each lane in turn.
--- ARGV: queue, limit
+-- ARGV: queue, limit and, if they are to be light, the longest value they may have
 
 local LANES_TO_PEEK = 50
 local queue, limit = ARGV[1], tonumber(ARGV[2])
@@ -23,4 +23,4 @@ table.sort(found, function(a, b)
 end)
 local members = {}
 for i = 1, math.min(limit, #found) do members[i] = found[i].member end
-return rows_of(members, #members, records_of(members, #members))
+return rows_of(members, #members, records_of(members, #members), tonumber(ARGV[3]))

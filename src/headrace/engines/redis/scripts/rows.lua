@@ -1,16 +1,30 @@
--- Whole jobs as they are read: number, record, body, the end of the lease, the flow and whether it has kin, an array
--- of 33 values.
+-- Jobs as they are read: number, record, body, the end of the lease, the flow and whether it has kin, an array
+-- of 33 values. Of light ones, what may be long is left out if it has more than `longest` bytes: the payload, which is
+-- the first value of a body, and the result, the third of a record.
 
-local function rows_of(members, n, records)
+local function without_long(values, place, longest)
+  if #values <= longest then return values end
+  local is_whole, from, to, value = pcall(function()
+    local from = place > 1 and take(values, place - 1) or 0
+    return from, take(values, 1, from)
+  end)
+  if not is_whole or type(value) ~= 'string' or #value <= longest then return values end
+  return values:sub(1, from) .. pack('') .. (to < 0 and '' or values:sub(to + 1))
+end
+
+local function rows_of(members, n, records, longest)
   local rows = {}
-  local bodies = ask_in_parts('HMGET', BODIES, members, n)
+  local bodies = not longest and ask_in_parts('HMGET', BODIES, members, n)
   local leases = ask_in_parts('ZMSCORE', LEASES, members, n)
   local flows = ask_in_parts('HMGET', ORIGINS, members, n)
   local has_kin = ask_in_parts('SMISMEMBER', KIN, members, n)
   for i = 1, n do
-    if records[i] and bodies[i] then
+    -- Long ones are read one by one, so that they are not all in memory at once.
+    local record, body = records[i], longest and call('HGET', BODIES, members[i]) or bodies and bodies[i]
+    if record and body then
       local lease_until = leases[i] and tonumber(leases[i]) or nil
-      rows[#rows + 1] = '\220\0\33' .. pack(members[i]) .. records[i] .. bodies[i]
+      if longest then record, body = without_long(record, 3, longest), without_long(body, 1, longest) end
+      rows[#rows + 1] = '\220\0\33' .. pack(members[i]) .. record .. body
         .. pack(lease_until, flows[i] or nil, has_kin[i])
     end
   end

@@ -1,10 +1,11 @@
 -- The next jobs that match a filter.
--- ARGV: filter, position, "up" or "down", how many to look at, how many to find, "rows", "members" or "count", and the
--- bounds, if they are known from an answer before
+-- ARGV: filter, position, "up" or "down", how many to look at, how many to find, what to answer with ("rows", "members",
+-- "count", or the longest value that rows may have), and the bounds, if they are known from an answer before
 -- Answers: the position reached, or nothing at the end; what was found, or how many; how many were looked at; bounds
 
 local position, is_up, looks, most, mode = tonumber(ARGV[2]), ARGV[3] == 'up', tonumber(ARGV[4]), tonumber(ARGV[5]),
   ARGV[6]
+local longest = tonumber(mode)
 local HANDFUL = 50 -- jobs that are read at once: fewer take longer, and each may be a megabyte
 local PATIENCE = 5000 -- microseconds after which no more are read: everybody waits meanwhile
 
@@ -67,7 +68,8 @@ while first <= #members and #found < most and not is_late do
   for i, member in ipairs(some) do
     local j = #found < most and is_likely(records[i], bodies[i]) and job_of(records[i])
     if j and matches(member, j) or j == nil and is_any then
-      found[#found + 1], found_records[#found + 1] = member, records[i]
+      found_records[#found + 1] = longest and records[i] and without_long(records[i], 3, longest) or records[i]
+      found[#found + 1] = member
       if #found == most then reached = member end
     end
   end
@@ -80,8 +82,8 @@ local answer = #found
 for _, member in ipairs(sure) do -- those behind the last one that was read are for the next time
   if not is_late or member == reached or (member < reached) == is_up then answer = answer + 1 end
 end
-if mode == 'rows' then
-  answer = rows_of(found, #found, found_records)
+if mode == 'rows' or longest then
+  answer = rows_of(found, #found, found_records, longest)
 elseif mode == 'members' then
   answer = found
 end

@@ -13,7 +13,8 @@ from headrace.core.clock import to_datetime
 from headrace.core.states import FINAL, NOT_STARTED, State
 from headrace.core.story import Entry
 from headrace.errors import InvalidJob
-from headrace.runtime.job import Job, LogEntry
+from headrace.runtime.job import Job
+from headrace.runtime.job_hub import LogEntry
 from headrace.web.pages import charts, wording
 from headrace.web.pages.cards import arguments, card, cards, cut, result
 from headrace.web.pages.charts import Piece

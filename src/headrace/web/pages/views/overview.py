@@ -9,11 +9,12 @@ from typing import Any
 from markupsafe import Markup
 from msgspec import Struct
 
+from headrace.app.app import Headrace
 from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.states import State
 from headrace.web.pages import charts, figures, wording
-from headrace.web.pages.cards import cards
+from headrace.web.pages.cards import Card, cards
 from headrace.web.pages.view import View
 from headrace.web.pages.visit import Visit
 
@@ -62,9 +63,14 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "window": figures.window_of(visit),
         "windows": figures.WINDOWS,
         "drained": drained_in(visit),
-        "failures": cards(visit.app.jobs.find(state=State.FAILED, limit=RECENT), visit.app),
-        "running": cards(visit.app.jobs.find(state=State.RUNNING, limit=RECENT), visit.app),
+        "failures": visit.glance.shared(recent, visit.app, State.FAILED),
+        "running": visit.glance.shared(recent, visit.app, State.RUNNING),
     }
+
+
+def recent(app: Headrace, state: State) -> list[Card]:
+    """The newest jobs in a state."""
+    return cards(app.jobs.find(state=state, limit=RECENT), app)
 
 
 def drained_in(visit: Visit) -> dict[str, str]:

@@ -1,0 +1,51 @@
+"""How long the operations of a store take, told at DEBUG by the logger `headrace.store`; nothing otherwise."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import time
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, TypeVar
+
+log = logging.getLogger("headrace.store")
+K = TypeVar("K")
+_OF_ENGINES = ("insert", "admit", "plant", "exchange", "remember", "renew", "reap", "disown", "migrate")
+
+
+def timed_engine(kind: type[K]) -> type[K]:
+    """An engine whose own operations are told of."""
+    return _timed(kind, "", _OF_ENGINES)
+
+
+def timed_part(kind: type[K]) -> type[K]:
+    """A part of an engine, such as its desk, whose operations are told of."""
+    part = next(name for name in ("Redis", "Postgres", "Sqlite", "Sql") if kind.__name__.startswith(name))
+    public = [name for name, found in vars(kind).items() if isinstance(found, FunctionType) and name[0] != "_"]
+    return _timed(kind, f"{kind.__name__.removeprefix(part).lower()}.", public)
+
+
+def _timed(kind: type[K], prefix: str, names: Any) -> type[K]:
+    for name in names:
+        setattr(kind, name, _telling(f"{prefix}{name}", getattr(kind, name)))
+    return kind
+
+
+def _telling(operation: str, function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def told(*args: Any, **named: Any) -> Any:
+        if not log.isEnabledFor(logging.DEBUG):
+            return function(*args, **named)
+        began, trouble = time.perf_counter(), ""
+        try:
+            return function(*args, **named)
+        except BaseException as error:
+            trouble = f", and raised {type(error).__name__}"
+            raise
+        finally:
+            took = round(1000 * (time.perf_counter() - began), 3)
+            about = {"event": "store.operation", "operation": operation, "ms": took}
+            log.debug("%s took %.3f ms%s", operation, took, trouble, extra=about)
+
+    return told

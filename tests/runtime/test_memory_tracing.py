@@ -1,0 +1,48 @@
+"""Who wishes for it is told which code of a worker holds more and more memory."""
+
+from __future__ import annotations
+
+import logging
+import tracemalloc
+from collections.abc import Iterator
+
+import pytest
+
+from headrace import ConfigError, Headrace
+from headrace.core.settings import Settings
+from headrace.runtime.chores import chores_of
+from headrace.runtime.memory_tracing import TracingMemory
+
+pytestmark = pytest.mark.engines("sqlite")
+
+
+@pytest.fixture
+def tracing() -> Iterator[None]:
+    yield
+    tracemalloc.stop()
+
+
+@pytest.mark.usefixtures("tracing")
+def test_the_code_that_grew_is_told(caplog: pytest.LogCaptureFixture) -> None:
+    chore, leak = TracingMemory(60.0), list[bytes]()
+    with caplog.at_level(logging.INFO, "headrace.memory"):
+        assert chore.do() == 60.0
+        assert caplog.messages == []
+        leak += [bytes(1000) for _ in range(1000)]
+        assert chore.do() == 60.0
+    [told] = caplog.records
+    [*grown] = told.__dict__["growth"]
+    assert any(line.startswith(__file__) and "+1,0" in line for line in grown), grown
+    assert told.__dict__["allocated"] > 1_000_000
+    assert leak
+
+
+def test_it_is_off_unless_somebody_wishes_for_it(app: Headrace) -> None:
+    def traces(settings: Settings) -> bool:
+        return any(isinstance(chore, TracingMemory) for chore in chores_of(app.engine, settings))
+
+    assert not traces(app.settings)
+    with Headrace("memory://", trace_memory=300) as other:
+        assert traces(other.settings)
+    with pytest.raises(ConfigError, match="trace_memory"):
+        Headrace("memory://", trace_memory=-1)
