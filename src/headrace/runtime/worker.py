@@ -91,6 +91,7 @@ class Worker:
         self._next_upkeep = self._ordered_at = self._outage = self._outage_ends = 0.0
         self._rest = Rest(clock)
         self.leases_end = self._rest.leases_end
+        self.now = clock.now
         self._news = WorkerNews(engine, self.id, tells=settings.events)
         self._thread: threading.Thread | None = None
         self.stopped = threading.Event()
@@ -114,6 +115,7 @@ class Worker:
         planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
         mine = (self._settings, self._at_most, self._task_names)
         self._trade = Trade(self.id, self._engine, self._crew, planner, *mine)
+        self.store_lost = self._trade.recovery.lost  # an idle worker, too, comes back slowly
         self._sandboxes = Sandboxes()
         self._threads = Threads(self._crew, self._sandboxes)
         self._loop = Loop(self._crew)
@@ -209,10 +211,6 @@ class Worker:
     def held(self) -> Iterable[Claim]:
         return list(self._trade.held.values())
 
-    def store_lost(self) -> None:
-        """A renewal failed. An idle worker asks for little else, and comes back slowly all the same."""
-        self._trade.recovery.lost()
-
     def drop(self, lease: Lease) -> None:
         self._trade.held.pop((lease.id, lease.version), None)
 
@@ -237,9 +235,6 @@ class Worker:
 
     def _say(self, event: str, told: str) -> None:
         log.info("worker %s %s", self.id, told, extra={"event": event, "worker": self.id})
-
-    def now(self) -> int:
-        return self._clock.now()
 
     def note(self, note: Note) -> None:
         self._crew.notes.append(sealed_note(self._seal, note))
