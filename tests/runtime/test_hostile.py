@@ -249,7 +249,7 @@ def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decid
         reasons.append(ctx.cancel_reason)
         return "finished all the same"
 
-    monkeypatch.setattr(app.engine, "reap", lambda *_: [])  # nobody takes the job when its lease has run out
+    monkeypatch.setattr(app.engine, "reap", lambda *_, **__: [])  # nobody takes the job when its lease has run out
     with app.worker(lease=1, heartbeat=0.05) as worker:
         job = long.enqueue()
         gate.wait_until_reached()
@@ -264,3 +264,20 @@ def test_a_lease_not_renewed_in_time_tells_the_job_to_stop_and_the_version_decid
         assert re.fullmatch(r"no renewal for \d+ s", reasons[0] or "")
         assert job.result(PATIENCE) == "finished all the same", "nobody else had taken it meanwhile"
         assert not list(worker.held())
+
+
+def test_a_ring_during_an_outage_is_not_lost(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store goes away after the claim of a turn: the next turn is put off, and a ring comes meanwhile."""
+    task = app.task(name="task")(lambda: "done")
+    reap, outage = app.engine.reap, threading.Event()
+
+    def away_once(*args: Any, **named: Any) -> Any:
+        if outage.is_set():
+            return reap(*args, **named)
+        outage.set()
+        raise EngineUnavailable("away")
+
+    monkeypatch.setattr(app.engine, "reap", away_once)
+    with app.worker():
+        assert outage.wait(PATIENCE)
+        assert task.enqueue().result(30) == "done", "long before an idle worker looks by itself"

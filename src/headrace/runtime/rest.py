@@ -14,14 +14,18 @@ class Rest:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self.rung = True
+        self._rung = True
         self.next_at: int | None = None  # when the store has more, as far as the last claim could tell
         self._until = 0.0
         self._next_expiry: int | None = 0  # of the first lease of any worker, as of the last heartbeat
 
+    def heard(self, rung: bool) -> None:
+        """Whether somebody rang. It counts until a turn begins: during an outage there is none."""
+        self._rung |= rung
+
     def end(self) -> None:
-        """Ask at the next turn, whatever becomes of this one."""
-        self._until = 0.0
+        """A turn begins. Ask at the next one, whatever becomes of this one."""
+        self._until, self._rung = 0.0, False
 
     def turned(self, claimed: int, next_at: int | None) -> None:
         """A turn has claimed so many jobs, and more are due then."""
@@ -32,7 +36,7 @@ class Rest:
     def is_over(self) -> bool:
         """Whether there may be something to claim: somebody rang, its time has come, or it was long ago."""
         is_due = self.next_at is not None and self.next_at <= self._clock.now()
-        return self.rung or is_due or time.monotonic() >= self._until
+        return self._rung or is_due or time.monotonic() >= self._until
 
     def leases_end(self, next_expiry: int | None) -> None:
         """No lease of any worker ends before this moment, unless it was given since the last heartbeat."""

@@ -34,6 +34,14 @@ class TaskKnowledge:
             log.warning("task %r is not known to this worker; its jobs are left to others", task)
             self._told.add(task)
 
+    def has_grown(self) -> bool:
+        """Whether the app has registered a task since that was not known when it was met."""
+        learned = self.tasks.unknown.intersection(self._names()) if self.tasks.unknown else set[str]()
+        for task in learned:
+            self.tasks.learn(task)
+            self._refused.pop(task, None)
+        return bool(learned)
+
     def _knows(self, task: str) -> bool | None:
         if time.monotonic() < self._refused.get(task, 0.0):
             return False

@@ -50,7 +50,7 @@ class Trade:
         self._engine = engine
         self._crew = crew
         self._planner = planner
-        self._knowledge = TaskKnowledge(task_names, planner.knows)
+        self.knowledge = TaskKnowledge(task_names, planner.knows)
         self._fulfiller = Fulfiller(engine.desk, planner.keeps_result, planner.seal)
         self._lease_ms = int(settings.lease * 1000)
         self._dead_letters = settings.dead_letters
@@ -114,7 +114,7 @@ class Trade:
             shares, self.first = (Share(self.first, 1), *shares), None
         want = Want(
             *(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
-            known=self._knowledge.tasks,
+            known=self.knowledge.tasks,
         )
         asked = time.monotonic()
         try:
@@ -166,7 +166,7 @@ class Trade:
                 self._refuse(claim, "corrupt_options", error)
                 continue
             if plan is None:  # its function was there, and has gone since
-                self._knowledge.tasks.forget(claim.task)
+                self.knowledge.tasks.forget(claim.task)
                 self.give_back([claim])
             else:
                 planned.append((claim, plan))
@@ -240,7 +240,7 @@ class Trade:
 
     def _took(self, answer: Exchanged, room: int) -> None:
         self.recovery.answered(room)
-        self._knowledge.settle()
+        self.knowledge.settle()
         claims = answer.claims
         for claim in claims:
             self.held[claim.id, claim.version] = claim

@@ -247,7 +247,7 @@ class Worker:
     def _work(self) -> None:
         try:
             while self._stop_at is None:
-                self._rest.rung = self._bell.wait(self._guarded_turn())
+                self._rest.heard(self._bell.wait(self._guarded_turn()))
             self._wind_down()
         except BaseException:
             log.exception("worker %s ends after an error", self.id)
@@ -283,7 +283,7 @@ class Worker:
     def _turn(self) -> float | None:
         """Settle and claim once; the seconds to sleep, unless rung."""
         crew, trade = self._crew, self._trade
-        if self._is_idle() and not self._rest.is_over:
+        if self._is_idle() and not (self._rest.is_over or trade.knowledge.has_grown()):
             self._upkeep()
             return self._pause(self._rest.next_at)
         room = 0 if self._paused or self._stop_at is not None else trade.room()
