@@ -13,8 +13,9 @@ import msgspec
 from bench.ground import Ground, Store
 from bench.tasks import BATCH, Subject, in_batches, open_subject
 from headrace.core import codec, ids
-from headrace.core.model import JobRow, Parcel
+from headrace.core.model import JobRow
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 
 _DAYS = 5 * 86_400_000  # younger than what any engine throws away
 _RESULT = "1"

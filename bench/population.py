@@ -13,8 +13,9 @@ from typing import Literal
 from bench.ground import Store
 from bench.tasks import in_batches, open_subject
 from headrace.core import codec
-from headrace.core.model import JobRow, Parcel
+from headrace.core.model import JobRow
 from headrace.core.states import FINAL, State
+from headrace.core.transfer import Parcel
 
 Kind = Literal["aged", "backlog"]
 QUEUES, TASKS, WORKERS, FLOW = 20, 50, 8, 100

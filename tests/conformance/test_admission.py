@@ -11,8 +11,9 @@ import pytest
 
 from headrace.core.admission import Act, Candidate, Condition, Kind, Rule, Verdict
 from headrace.core.limits import Gate, lane_of
-from headrace.core.model import Filter, NewJob, Notice
+from headrace.core.model import Filter, NewJob
 from headrace.core.states import FINAL, NOT_STARTED, OPEN, Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from headrace.errors import DuplicateJob, StoreMoved
 from tests.support.builders import (

@@ -9,8 +9,9 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.archive import ArchiveRow, Interval, is_past, keepsake_of, key_of, partition_of, row_of, span_of
-from headrace.core.model import Filter, Parcel
+from headrace.core.model import Filter
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 from headrace.runtime.job_rows import as_row

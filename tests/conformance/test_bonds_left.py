@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from headrace.core.kinship import Bond
-from headrace.core.model import Claim, NewJob, Notice, Outcome
+from headrace.core.model import Claim, NewJob, Outcome
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from tests.support.builders import HOUR, NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
 from tests.support.engines import KINDS, StoreUnderTest

@@ -8,8 +8,9 @@ import pytest
 from headrace.core.care import GONE, LATE, Capped, Filed
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.letters import Requeue
-from headrace.core.model import Changes, Filter, Note, Notice
+from headrace.core.model import Changes, Filter, Note
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from tests.conformance.tampering import Tampering
 from tests.support.builders import (

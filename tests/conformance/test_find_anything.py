@@ -9,8 +9,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model import Filter, JobRow, Parcel
+from headrace.core.model import Filter, JobRow
 from headrace.core.states import FINAL, State
+from headrace.core.transfer import Parcel
 from headrace.engines.protocol import Engine
 from headrace.engines.relational import finding
 from tests.support.builders import EVERYTHING, NOW

@@ -12,9 +12,10 @@ import pytest
 
 from headrace.core.letters import Requeue
 from headrace.core.lifecycle import OnStale
-from headrace.core.model import Changes, DeadRow, Filter, JobRow, Lease, Notice, Parcel, QueueRow
+from headrace.core.model import Changes, DeadRow, Filter, JobRow, Lease, QueueRow
 from headrace.core.staleness import Judgment
 from headrace.core.states import FINAL, Event, State
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
 from headrace.engines.rulings import Opened

@@ -12,8 +12,8 @@ import pytest
 from msgspec.structs import replace
 
 from headrace.core.archive import ArchiveRow, partition_of, row_of
-from headrace.core.model import Parcel
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import EngineUnavailable
 from headrace.runtime.job_rows import as_row

@@ -15,10 +15,11 @@ import psycopg
 import pytest
 
 from headrace.core.kinship import Bond
-from headrace.core.model import Filter, Lease, Notice
+from headrace.core.model import Filter, Lease
 from headrace.core.regulation import QueueRules
 from headrace.core.staleness import Judgment
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.postgres import turn
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved

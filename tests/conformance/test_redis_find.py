@@ -6,8 +6,9 @@ from random import Random
 
 import pytest
 
-from headrace.core.model import Filter, JobRow, Parcel
+from headrace.core.model import Filter, JobRow
 from headrace.core.states import Event, State
+from headrace.core.transfer import Parcel
 from headrace.engines.protocol import Engine
 from headrace.engines.redis import desk
 from headrace.engines.redis.engine import RedisEngine

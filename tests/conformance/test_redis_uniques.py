@@ -12,9 +12,10 @@ import pytest
 import redis
 
 from headrace.core.admission import Candidate, Condition
-from headrace.core.model import Filter, JobRow, Lease, Notice
+from headrace.core.model import Filter, JobRow, Lease
 from headrace.core.regulation import QueueRules
 from headrace.core.states import FINAL, OPEN, Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import DuplicateJob, QueueFull
 from tests.conformance.test_redis_layout import Inside, expected_sets

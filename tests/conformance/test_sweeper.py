@@ -7,10 +7,11 @@ from typing import Any
 import pytest
 
 from headrace.core.kinship import FlowRow
-from headrace.core.model import Lease, Notice, Parcel
+from headrace.core.model import Lease
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import FINAL, Event, State
 from headrace.core.steps import Step
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.protocol import Engine
 from tests.conformance.kin import child, plant_chain, the
 from tests.conformance.mail import dead, pending

@@ -8,9 +8,10 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from headrace.core.model import NewJob, Notice
+from headrace.core.model import NewJob
 from headrace.core.states import State
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
 from tests.support.builders import (

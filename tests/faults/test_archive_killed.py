@@ -18,8 +18,9 @@ from msgspec.structs import replace
 from headrace import Headrace
 from headrace.core import codec, outcomes
 from headrace.core.archive import row_of
-from headrace.core.model import Filter, Parcel, Want
+from headrace.core.model import Filter, Want
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.runtime.job_rows import as_row
 from tests.faults.conftest import ROOT
 from tests.support.builders import new_job

@@ -19,8 +19,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.app.moving import Move, Step
-from headrace.core.model import Filter, Parcel
+from headrace.core.model import Filter
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.engines.protocol import Engine
 from headrace.errors import EngineUnavailable, StoreMoved
 from tests.faults.conftest import ROOT

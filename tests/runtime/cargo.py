@@ -7,8 +7,9 @@ from contextlib import contextmanager
 
 import msgspec
 
-from headrace.core.model import Claim, DeadRow, NewJob, Outcome, Parcel
+from headrace.core.model import Claim, DeadRow, NewJob, Outcome
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.engines.protocol import Engine
 from tests.support.builders import fail, give_up, log, new_job, only, progress, release, retry, succeed, want
 

@@ -25,10 +25,11 @@ from headrace import (
     current_job,
 )
 from headrace.core.archive import row_of
-from headrace.core.model import Filter, Lease, Notice
+from headrace.core.model import Filter, Lease
 from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.core.states import Event
+from headrace.core.transfer import Notice
 from headrace.engines.archive import Archive
 from headrace.errors import EngineUnavailable, StoreMoved
 from headrace.runtime.departures import Tally

@@ -17,9 +17,10 @@ import pytest
 from headrace import Headrace, chain
 from headrace.app import backups
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import Filter, Notice, Parcel
+from headrace.core.model import Filter
 from headrace.core.regulation import QueueRules, TaskRules
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine

@@ -6,8 +6,9 @@ import pytest
 
 from headrace import Headrace, current_job
 from headrace.core.care import GONE, TENDINGS
-from headrace.core.model import Changes, Notice
+from headrace.core.model import Changes
 from headrace.core.settings import Settings
+from headrace.core.transfer import Notice
 from headrace.errors import ConfigError, InvalidJob
 from headrace.runtime.caring import Capping, Caring
 from headrace.runtime.chores import chores_of

@@ -11,8 +11,9 @@ import pytest
 
 from headrace.app.config import find_settings, open_engine
 from headrace.app.moving import Move
-from headrace.core.model import Filter, Notice
+from headrace.core.model import Filter
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from headrace.engines.relational.porter import SqlPorter
 from headrace.errors import EngineUnavailable

@@ -45,11 +45,11 @@ from headrace.app.jobs import Jobs
 from headrace.app.metrics import Metrics
 from headrace.cli.root import root
 from headrace.cli.session import Session
-from headrace.core.model import Notice
 from headrace.core.options import OPTION_NAMES
 from headrace.core.settings import Settings, resolve
 from headrace.core.states import Event, State, diagram
 from headrace.core.tags import _READ
+from headrace.core.transfer import Notice
 from headrace.engines.redis.address import parse as parse_redis
 from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
 from headrace.engines.sqlite.store import Store

@@ -25,9 +25,10 @@ from headrace.core.archive import (
     was_archived_before,
 )
 from headrace.core.kinship import Bond
-from headrace.core.model import Filing, JobRow, LogLine, Parcel
+from headrace.core.model import Filing, JobRow, LogLine
 from headrace.core.states import State
 from headrace.core.steps import Step
+from headrace.core.transfer import Parcel
 from headrace.errors import CorruptPayload, InvalidJob
 
 INTERVALS: list[Interval] = ["weekly", "daily", "monthly"]

@@ -22,9 +22,10 @@ from headrace.app.diagnosis.spool import findings
 from headrace.app.why import explain_spooled
 from headrace.core.archive import ArchiveRow, row_of
 from headrace.core.clock import SystemClock
-from headrace.core.model import JobRow, NewJob, Parcel
+from headrace.core.model import JobRow, NewJob
 from headrace.core.settings import Settings, resolve
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable, QueueFull, SchemaMismatch, StoreMoved
 from headrace.runtime import forwarder, spool_marks

@@ -25,8 +25,9 @@ from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.archive import ArchiveRow, Interval
 from headrace.core.kinship import HELD, Bond
-from headrace.core.model import DeadRow, Filter, JobRow, Notice, Parcel, QueueRow
+from headrace.core.model import DeadRow, Filter, JobRow, QueueRow
 from headrace.core.states import FINAL, NOT_STARTED, State
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.archive import Archive
 from headrace.engines.care import View
 from headrace.engines.protocol import Engine

@@ -18,8 +18,9 @@ from headrace.app.moving_kin import bond_pages, lives_apart, missing_bonds, miss
 from headrace.app.moving_settings import unlike_settings
 from headrace.app.parcels import MOST, Contents, ahead, pages, pages_of_dead, portable
 from headrace.core.kinship import Bond
-from headrace.core.model import DeadRow, Filing, JobRow, Parcel
+from headrace.core.model import DeadRow, Filing, JobRow
 from headrace.core.states import Event
+from headrace.core.transfer import Parcel
 from headrace.engines.protocol import Engine
 
 _TOLD = 20

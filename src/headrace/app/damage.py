@@ -9,12 +9,13 @@ import msgspec
 from headrace.core import codec
 from headrace.core.damage import read
 from headrace.core.letters import LetterFilter, Remark, Snapshot
-from headrace.core.model import DeadRow, JobOptions, JobRow, LogLine, NewJob, Parcel
+from headrace.core.model import DeadRow, JobOptions, JobRow, LogLine, NewJob
 from headrace.core.regulation import decode_queue_rules
 from headrace.core.schedule import Timing
 from headrace.core.steps import Step
 from headrace.core.story import is_whole
 from headrace.core.timetable import ScheduleRow
+from headrace.core.transfer import Parcel
 from headrace.engines.protocol import Engine
 
 _AT_ONCE = 1000

@@ -29,8 +29,9 @@ from headrace.app.moving_settings import carry_settings
 from headrace.app.parcels import Contents, ahead, pages, pages_of_dead, portable, portions, weight, weight_of_dead
 from headrace.core.clock import to_datetime
 from headrace.core.kinship import Bond
-from headrace.core.model import Filter, Notice
+from headrace.core.model import Filter
 from headrace.core.states import State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from headrace.engines.rulings import Opened
 from headrace.errors import ConfigError, HeadraceError, SchemaMismatch

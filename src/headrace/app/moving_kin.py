@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Collection, Iterator, Sequence
 
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import JobRow, Parcel
+from headrace.core.model import JobRow
+from headrace.core.transfer import Parcel
 from headrace.engines.care import View
 from headrace.engines.parts import Desk
 from headrace.engines.protocol import Engine

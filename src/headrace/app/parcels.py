@@ -12,9 +12,10 @@ import msgspec
 from msgspec import Struct
 
 from headrace.app.damage import damage_in, damage_of
-from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Parcel
+from headrace.core.model import DeadRow, Filing, JobRow, LogLine
 from headrace.core.states import State
 from headrace.core.steps import Step
+from headrace.core.transfer import Parcel
 from headrace.engines.parts import Porter
 
 T = TypeVar("T")

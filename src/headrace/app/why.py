@@ -10,13 +10,14 @@ from headrace.core.damage import items_of
 from headrace.core.kinship import PARENT_FAILED
 from headrace.core.known_tasks import knows
 from headrace.core.limits import Gate, allows, gates_of, is_equipped, needs_of, opens_at
-from headrace.core.model import Filter, JobRow, Notice, QueueRow, WorkerRow
+from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
 from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules, queue_rules
 from headrace.core.rules import rate_in_words
 from headrace.core.staleness import Finding
 from headrace.core.states import FINAL, State
 from headrace.core.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
 from headrace.core.story import AttemptError
+from headrace.core.transfer import Notice
 from headrace.engines.parts import Desk
 
 _LONGEST_MESSAGE = 200  # characters

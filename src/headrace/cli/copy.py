@@ -19,7 +19,7 @@ from headrace.cli.copy_progress import Progress
 from headrace.cli.options import as_json_option, duration, example, shared, yes_option
 from headrace.cli.session import Session
 from headrace.cli.show import Column, clean, confirm, print_facts, print_json, print_table, remark, say
-from headrace.core.model import Notice
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError, EngineUnavailable
 

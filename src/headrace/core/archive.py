@@ -18,10 +18,11 @@ from msgspec import Struct
 
 from headrace.core.damage import CORRUPT_RECORD, DAMAGE, read
 from headrace.core.kinship import Bond
-from headrace.core.model import Filing, JobRow, LogLine, Parcel
+from headrace.core.model import Filing, JobRow, LogLine
 from headrace.core.seal import MARK as SEALED
 from headrace.core.states import Event, State
 from headrace.core.steps import Step
+from headrace.core.transfer import Parcel
 from headrace.errors import CorruptPayload, InvalidJob
 
 Key = tuple[str, int, int]  # of a row: its id, when the job was created and when it ended

@@ -17,7 +17,6 @@ from headrace.core.kinship import Bond
 from headrace.core.known_tasks import KnownTasks
 from headrace.core.regulation import Strategy
 from headrace.core.states import Event, State
-from headrace.core.steps import Step
 
 Isolation = Literal["thread", "async", "process"]
 
@@ -366,26 +365,6 @@ class DeadRow(Struct, frozen=True, array_like=True):
     fingerprint: str = ""
     requeues: int = 0
     notes: str | None = None
-
-
-class Parcel(Struct, frozen=True, array_like=True):
-    """One job with everything that was filed about it, as it is carried from one store to another."""
-
-    job: JobRow
-    history: list[Filing]
-    logs: list[LogLine]
-    steps: list[Step] = []
-
-
-class Notice(Struct, frozen=True):
-    """What hangs at the door of a store while its jobs are carried over, and afterwards.
-
-    Nobody claims at either, and at one that has `moved` nobody enqueues. `other` is the other, without its password.
-    """
-
-    kind: Literal["moved", "arriving"]
-    other: str
-    at: int
 
 
 class Changes(Struct, frozen=True):

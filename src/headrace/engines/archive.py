@@ -6,9 +6,10 @@ from collections.abc import Collection, Sequence
 from typing import Protocol
 
 from headrace.core.archive import ArchivePage, ArchiveRow, Durations, Interval, Key, PartitionRow
-from headrace.core.model import Filter, Lease, Parcel
+from headrace.core.model import Filter, Lease
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 
 
 class Archive(Protocol):

@@ -17,9 +17,7 @@ from headrace.core.model import (
     JobRow,
     LogLine,
     NewJob,
-    Notice,
     Page,
-    Parcel,
     QueueRow,
     WorkerRow,
 )
@@ -28,6 +26,7 @@ from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.states import Event
 from headrace.core.steps import Step
 from headrace.core.timetable import Firing, Occurrence, ScheduleRow
+from headrace.core.transfer import Notice, Parcel
 
 
 class Desk(Protocol):

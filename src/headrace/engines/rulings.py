@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.model import Filter, Notice
+from headrace.core.model import Filter
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice
 from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueFull, StoreMoved
 
 _LONGEST_CURSOR = 18  # digits that fit the integers of every store

@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from headrace.core.archive import ArchiveRow, Interval, key_of, row_of, was_archived_before
 from headrace.core.kinship import Bond
-from headrace.core.model import Lease, Parcel
+from headrace.core.model import Lease
 from headrace.core.retention import Fate, Finished
+from headrace.core.transfer import Parcel
 from headrace.engines.archive import Archive
 from headrace.engines.protocol import Engine
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from headrace.app.moving import Move, Step, reopen
-from headrace.core.model import Filter, Notice, Parcel
+from headrace.core.model import Filter
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul

@@ -10,8 +10,9 @@ import pytest
 
 from headrace.app.moving import Move
 from headrace.app.why import explain
-from headrace.core.model import Changes, Filter, Notice
+from headrace.core.model import Changes, Filter
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from tests.runtime.cargo import by_force, claim_from, contents, fill, letters, without_nul
 from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, move

@@ -10,11 +10,12 @@ import pytest
 from headrace.app.moving import Move, Step
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.lifecycle import Terms, TermsRow
-from headrace.core.model import Claim, Filter, Notice, Outcome, Parcel
+from headrace.core.model import Claim, Filter, Outcome
 from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
 from headrace.core.shelf import Paper
 from headrace.core.states import State
 from headrace.core.timetable import Occurrence
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.protocol import Engine
 from headrace.errors import StoreMoved
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul

@@ -9,8 +9,8 @@ import pytest
 from headrace.app.moving import Move, Step, reopen
 from headrace.core.admission import Act, Candidate, Condition, Rule
 from headrace.core.kinship import Bond
-from headrace.core.model import Notice
 from headrace.core.states import State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, without_nul

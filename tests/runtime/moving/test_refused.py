@@ -10,8 +10,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace.app.moving import Move, reopen
-from headrace.core.model import Filter, Notice
+from headrace.core.model import Filter
 from headrace.core.states import Event, State
+from headrace.core.transfer import Notice
 from headrace.engines.protocol import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch

@@ -26,7 +26,7 @@ from headrace import (
     JobNotFound,
     Task,
 )
-from headrace.core.model import Notice
+from headrace.core.transfer import Notice
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.store import Store
 from headrace.errors import SchemaMismatch, StoreMoved, UnsupportedByEngine

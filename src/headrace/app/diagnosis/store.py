@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from headrace.app.app import Headrace
 from headrace.core.care import Finding
-from headrace.core.model import Notice
+from headrace.core.transfer import Notice
 from headrace.errors import HeadraceError
 
 

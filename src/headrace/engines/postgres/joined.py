@@ -14,8 +14,9 @@ import msgspec
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import NewJob, Notice
+from headrace.core.model import NewJob
 from headrace.core.pages import arrivals, page
+from headrace.core.transfer import Notice
 from headrace.engines.guests import Row, async_postgres_guest, postgres_guest
 from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.ledger import storable, told

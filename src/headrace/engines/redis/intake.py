@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import NewJob, Notice
+from headrace.core.model import NewJob
 from headrace.core.states import Event, sources
+from headrace.core.transfer import Notice
 from headrace.engines.redis import records
 from headrace.engines.redis.scripts import Script, load
 from headrace.engines.rulings import closed_by, queue_full

@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import DeadRow, Filter, Notice, Parcel, QueueRow
+from headrace.core.model import DeadRow, Filter, QueueRow
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.redis import records
 from headrace.engines.redis.intake import unless_closed
 from headrace.engines.redis.scripts import load

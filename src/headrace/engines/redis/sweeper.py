@@ -8,9 +8,10 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from headrace.core.damage import read
-from headrace.core.model import Lease, Parcel
+from headrace.core.model import Lease
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.engines.redis import records
 from headrace.engines.redis.porter import parcels
 from headrace.engines.redis.scripts import load

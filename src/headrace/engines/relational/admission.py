@@ -14,8 +14,9 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.admission import Candidate, Verdict
-from headrace.core.model import NewJob, Notice
+from headrace.core.model import NewJob
 from headrace.core.states import Event
+from headrace.core.transfer import Notice
 from headrace.engines.admissions import Change, Standing, decide
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Seeker

@@ -22,6 +22,7 @@ from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.letters import add_letter
 from headrace.engines.salvage import Rows
 from headrace.engines.sql import as_json
+from headrace.engines.sql import most as at_most
 
 _numbers = msgspec.json.Decoder(list[int])
 _owners = msgspec.json.Decoder(list[int | str])  # what is no number is the number of no job
@@ -84,7 +85,7 @@ def _fail_damaged(office: Office, limit: int, now: int) -> int:
 
 
 def _fail_one(ledger: Ledger, seq: int, now: int) -> tuple[Added, Effects]:
-    jobs = _rows.decode(ledger.ask("rows", seqs=as_json([seq])))
+    jobs = _rows.decode(ledger.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
     if ledger.ask("notice") or not any(job.state is State.PENDING for job in jobs):
         return "missing", Effects()
     ledger.run("relane", seqs=as_json([seq]), lane="")

@@ -9,8 +9,9 @@ import msgspec
 
 from headrace.core.damage import tags_of
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import DeadRow, Filing, JobRow, LogLine, Notice, Parcel, QueueRow
+from headrace.core.model import DeadRow, Filing, JobRow, LogLine, QueueRow
 from headrace.core.steps import Step
+from headrace.core.transfer import Notice, Parcel
 from headrace.engines.relational.events import hushed
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.rulings import Opened

@@ -10,9 +10,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from headrace.core.damage import read
-from headrace.core.model import JobRow, Lease, Parcel
+from headrace.core.model import JobRow, Lease
 from headrace.core.retention import Finished, Swept
 from headrace.core.states import State
+from headrace.core.transfer import Parcel
 from headrace.engines.relational.events import tell_moved
 from headrace.engines.relational.ledger import Ledger, Office
 from headrace.engines.relational.porter import parcels_of

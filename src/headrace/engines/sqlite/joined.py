@@ -17,7 +17,8 @@ import msgspec
 
 from headrace.core.admission import Candidate, Verdict
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import NewJob, Notice
+from headrace.core.model import NewJob
+from headrace.core.transfer import Notice
 from headrace.engines.guests import SqliteDriver, SqliteGuest, async_sqlite_guest, sqlite_guest
 from headrace.engines.relational import admission, kinship
 from headrace.engines.relational.admission import Steps
