@@ -130,7 +130,7 @@ class Trade:
             self._in_doubt = room > 0  # a claim may be through where the outcomes were refused
             log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
             self._hand_in_one_by_one(done)
-            return [], None
+            return [], crew.now()  # it may have claimed nothing: come again at once
         if groups or done:
             self._teller.told(done)
         self._last_turn = time.monotonic()
