@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
+import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
@@ -32,6 +35,25 @@ def stop(process: subprocess.Popen[bytes]) -> None:
     """SIGSTOP, and wait for it: until one thread has taken the signal, the others go on for some milliseconds."""
     process.send_signal(signal.SIGSTOP)
     os.waitpid(process.pid, os.WUNTRACED)
+
+
+def stop_while_it_does_not_write(process: subprocess.Popen[bytes], url: str) -> None:
+    """The same. A process that is stopped in a write keeps everybody else from a SQLite file."""
+    stop(process)
+    while url.startswith("sqlite:///") and _is_locked(url.removeprefix("sqlite:///")):
+        process.send_signal(signal.SIGCONT)
+        time.sleep(0.02)
+        stop(process)
+
+
+def _is_locked(path: str) -> bool:
+    with contextlib.closing(sqlite3.connect(path, timeout=0.5)) as db:
+        try:
+            db.execute("BEGIN IMMEDIATE")
+        except sqlite3.OperationalError:
+            return True
+        db.rollback()
+        return False
 
 
 @pytest.fixture

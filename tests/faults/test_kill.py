@@ -20,7 +20,7 @@ import pytest
 
 from headrace import Headrace, Job, State
 from tests.faults import crew_app
-from tests.faults.conftest import stop
+from tests.faults.conftest import stop_while_it_does_not_write
 from tests.support.processes import is_gone
 from tests.support.waiting import PATIENCE, eventually
 
@@ -124,7 +124,7 @@ def test_a_worker_stopped_past_its_lease_changes_nothing_when_it_wakes(
         job = app.enqueue("hold", str(tmp_path))
         stopped = fleet.start(lease=3, heartbeat=0.5)
         eventually((tmp_path / "began-1").exists)
-        stop(stopped)
+        stop_while_it_does_not_write(stopped, url)
         (tmp_path / "go-1").touch()
         fleet.start(lease=900, heartbeat=0.5)
         eventually((tmp_path / "began-2").exists, what="the second attempt")

@@ -110,7 +110,7 @@ def values_of(name: str, size: int = 100) -> dict[str, Any]:
         "r": [[n, lease.id] for n, lease in enumerate(leases)] if name == "unpack_tags" else filed,
     }
     texts = {"id": "job-00000028", "queue": "q1", "worker": "w3", "target": "pending", "state": "pending"}
-    texts |= {"lane": "a lane", "beyond": "a lane", "kind": "step", "name": "charge", "familiar": "\nwork\n"}
+    texts |= {"lane": "a lane", "beyond": "a lane", "kind": "step", "name": "charge", "familiar": "\nwork\ntask\n"}
     texts |= dict.fromkeys(("channel", "detail", "event", "reason", "by"), "text")
     times = {
         "now": NOW + 5000,

@@ -30,6 +30,7 @@ local function take_shares(others, shares, lease_until)
   local left = limit
   for _, turn in ipairs(turns) do
     local queue, room = turn[1], math.min(turn[2], left)
+    if #strange > 0 then return end -- who is asked about them first comes again, and begins with the same queue
     if room > 0 and is_open[queue] and not is_empty[queue] then
       local take_some = gatekeeper and gatekeeper.asks_care(queue) and gatekeeper.take_from or take_from
       local found = take_some(queue, room, lease_until, lapses)
