@@ -12,6 +12,7 @@ import psycopg
 import pytest
 
 from headrace.core.model import Lease
+from headrace.core.regulation import QueueRules
 from headrace.core.states import Event
 from headrace.engines.postgres import server
 from headrace.engines.postgres.engine import PostgresEngine
@@ -29,6 +30,7 @@ from tests.support.builders import (
     row,
     settle,
     succeed,
+    want,
     worker_row,
 )
 from tests.support.engines import StoreUnderTest
@@ -104,3 +106,18 @@ def test_a_renewal_waits_for_nobody_and_gives_nothing_up(store: StoreUnderTest, 
     assert until == {"a": later + LEASE, "middle": NOW + LEASE, "z": later + LEASE}
     assert engine.renew(worker_row(), held, LEASE, now=later).lost == frozenset()
     assert row(engine, "middle").lease_until == later + LEASE
+
+
+@pytest.mark.parametrize("rules", [QueueRules(), QueueRules(concurrency=5)], ids=["without rules", "with a limit"])
+def test_a_claim_that_passes_over_locked_jobs_is_made_again_soon(
+    store: StoreUnderTest, engine: PostgresEngine, rules: QueueRules
+) -> None:
+    """Nobody rings when somebody who had locked a job leaves it as it was."""
+    engine.desk.rule_queue("default", rules)
+    with holding(store, engine, "a"):
+        answer = engine.exchange([], want(10), now=NOW)
+        assert sorted(job.id for job in answer.claims) == ["middle", "z"]
+        again = engine.exchange([], want(10), now=NOW)
+        assert (again.claims, again.next_at) == ([], NOW + 1000)
+    assert [job.id for job in engine.exchange([], want(10), now=NOW).claims] == ["a"]
+    assert engine.exchange([], want(10), now=NOW).next_at is None

@@ -7,6 +7,7 @@ import time
 from headrace.core.clock import Clock
 
 _LONGEST = 60.0  # seconds, in case a ring was lost
+_EXPIRY_HOLDS = 12.0  # seconds that a heartbeat's word holds: another worker's leases may be much shorter than ours
 
 
 class Rest:
@@ -18,6 +19,7 @@ class Rest:
         self.next_at: int | None = None  # when the store has more, as far as the last claim could tell
         self._until = 0.0
         self._next_expiry: int | None = 0  # of the first lease of any worker, as of the last heartbeat
+        self._expiry_told_at = 0.0
 
     def heard(self, rung: bool) -> None:
         """Whether somebody rang. It counts until a turn begins: during an outage there is none."""
@@ -40,9 +42,13 @@ class Rest:
 
     def leases_end(self, next_expiry: int | None) -> None:
         """No lease of any worker ends before this moment, unless it was given since the last heartbeat."""
-        self._next_expiry = next_expiry
+        self._next_expiry, self._expiry_told_at = next_expiry, time.monotonic()
 
-    @property
-    def a_lease_has_ended(self) -> bool:
-        """Whether that moment has come. Leases outlast a few heartbeats: later ones are told in time."""
-        return self._next_expiry is not None and self._next_expiry <= self._clock.now()
+    def is_time_to_reap(self) -> bool:
+        """Whether that moment has come, or the heartbeat told it too long ago. Then it is looked for anew."""
+        if self._next_expiry is not None and self._next_expiry <= self._clock.now():
+            return True
+        is_old = time.monotonic() - self._expiry_told_at > _EXPIRY_HOLDS
+        if is_old:
+            self._expiry_told_at = time.monotonic()
+        return is_old

@@ -330,7 +330,7 @@ class Worker:
         if time.monotonic() < self._next_upkeep:
             return
         self._next_upkeep = time.monotonic() + _UPKEEP
-        may_reap = not self._is_idle() or self._rest.a_lease_has_ended or self._presence.sees_dead()
+        may_reap = not self._is_idle() or self._rest.is_time_to_reap() or self._presence.sees_dead()
         letters = self._settings.dead_letters
         for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=letters) if may_reap else ():
             about = {"event": "job.stalled", "job": job.id, "queue": job.queue}

@@ -17,7 +17,7 @@ from headrace.core.states import Event
 from headrace.engines.postgres.ledger import told
 from headrace.engines.postgres.server import Connection
 from headrace.engines.relational import events, kinship, steps
-from headrace.engines.relational.gatekeeper import Gatekeeper, Rulebook, earlier, rulebook_of
+from headrace.engines.relational.gatekeeper import LOCKED, Gatekeeper, Rulebook, earlier, rulebook_of
 from headrace.engines.relational.kinship import Effects
 from headrace.engines.relational.ledger import Ledger
 from headrace.engines.relational.records import Completion
@@ -247,7 +247,18 @@ def claim(
         if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left
             taken = taken._replace(due=now + _LOOK_AGAIN)
     kept = sum(quota for queue, quota in quotas.items() if taken.asks_care(queue, want))
-    return _with_more(db, sql["claim"], want, taken, values, kept)
+    taken = _with_more(db, sql["claim"], want, taken, values, kept)
+    return taken._replace(due=earlier(taken.due, now + LOCKED)) if _passed_over(want, taken) else taken
+
+
+def _passed_over(want: Want, taken: Taken) -> bool:
+    """Whether a queue has jobs and gave none, though no rule forbids it: others have locked them."""
+    served = taken.queues if want.others else [share.queue for share in want.shares]
+    gave = {claim.queue for claim in taken.claims}
+    return len(taken.claims) < want.limit and any(
+        queue in taken.queues and queue not in taken.idle and queue not in gave and not taken.asks_care(queue, want)
+        for queue in served
+    )
 
 
 def claim_the_rest(db: Connection, sql: Mapping[str, str], want: Want, taken: Taken, now: int) -> Taken:

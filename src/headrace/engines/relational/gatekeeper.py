@@ -43,6 +43,7 @@ _SWEEPS = 0.01
 _LOOKS = 2000  # how far a claim looks for jobs that were never tried
 _STEP = 60_000_000  # microseconds
 _NO_LIMIT = float("inf")
+LOCKED = 1000  # milliseconds until jobs that somebody else has locked are looked for again: nobody rings for them
 T = TypeVar("T")
 
 
@@ -142,6 +143,8 @@ class Gatekeeper:
         values = {"seqs": seqs, "worker": self._want.worker}
         self._ledger.run("claim_chosen", **values, now=self._now, until=self._now + self._want.lease)
         claims = _claims.decode(self._ledger.ask("chosen", **values))
+        if len(claims) < len(chosen):
+            self._come_back(self._now + LOCKED)
         self._account(queue, rules, claims, {head.seq: head for head in chosen})
         return claims
 
