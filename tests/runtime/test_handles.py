@@ -71,6 +71,18 @@ def test_a_job_nobody_has_is_not_found(still: Headrace, add: Any) -> None:
         job.cancel()
 
 
+def test_a_handle_does_not_show_the_arguments_of_another_job_of_its_id(still: Headrace, clock: VirtualClock) -> None:
+    echo = still.task(name="echo")(lambda text: text)
+    first = echo.using(job_id="fixed").enqueue("x" * 5000)
+    (found,) = still.jobs.find().jobs
+    first.cancel()
+    first.delete()
+    clock.advance(1)
+    echo.using(job_id="fixed").enqueue("y" * 5000)
+    with pytest.raises(JobNotFound, match="fixed"):
+        _ = found.args
+
+
 def test_a_scheduled_job_can_be_brought_forward(still: Headrace, add: Any) -> None:
     job = add.using(delay=3600).enqueue(1, 2)
     assert drain(still) == 0

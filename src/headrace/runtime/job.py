@@ -19,7 +19,7 @@ from headrace.core.redact import MASK, redact, redact_call
 from headrace.core.states import FINAL, Event, State
 from headrace.core.story import AttemptError, Entry
 from headrace.core.trail import correlation_of, decoded
-from headrace.errors import InvalidJob, JobCancelled, JobFailed, ResultUnavailable
+from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
 from headrace.runtime.job_hub import Hub, LogEntry
 from headrace.runtime.job_rows import as_row, moment_of
 from headrace.runtime.twin import twin
@@ -57,7 +57,10 @@ class Job(Generic[R]):
         """The same with its arguments and its result, which are read now if they are long."""
         row = self.row
         if lacks_payload(row) or lacks_result(row):
-            self._record = row = completed(row, self._hub.row(self.id, light=False))
+            whole = self._hub.row(self.id, light=False)
+            if whole.created_at != row.created_at:  # that job is gone, and another one has its id
+                raise JobNotFound(self.id)
+            self._record = row = completed(row, whole)
         return row
 
     @property
