@@ -698,6 +698,7 @@ def test_nobody_is_admitted_at_a_store_that_has_moved(store: StoreUnderTest, act
 # -- at the same moment
 
 
+@pytest.mark.slow_on("postgres")
 def test_of_many_with_the_same_key_one_is_new_and_all_others_name_it(store: StoreUnderTest) -> None:
     engines = [store.open() for _ in range(THREADS)]
 
@@ -710,6 +711,7 @@ def test_of_many_with_the_same_key_one_is_new_and_all_others_name_it(store: Stor
     assert list(rows(engines[0])) == [winner]
 
 
+@pytest.mark.slow_on("postgres")
 @every_amendment
 def test_amendments_at_once_are_all_counted(store: StoreUnderTest, act: Act) -> None:
     engines = [store.open() for _ in range(4)]
@@ -747,6 +749,7 @@ def test_batches_with_the_keys_in_any_order_do_not_block_each_other(store: Store
     assert {job_id for kind, job_id in verdicts if kind == "existing"} <= set(new)
 
 
+@pytest.mark.slow_on("postgres")
 def test_while_workers_finish_them_there_is_never_more_than_one_open(store: StoreUnderTest) -> None:
     engines = [store.open() for _ in range(4)]
     worker, done = store.open(), threading.Semaphore(0)

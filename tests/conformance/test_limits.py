@@ -567,6 +567,7 @@ def run_all(crew: list[Engine], jobs: int, gauge: Gauge, kind: Callable[[Claim],
     return told
 
 
+@pytest.mark.slow_on("postgres")
 def test_eight_at_once_never_run_more_than_the_concurrency(store: StoreUnderTest) -> None:
     crew = [store.open() for _ in range(8)]
     crew[0].insert(numbered(200), now=NOW)
@@ -579,6 +580,7 @@ def test_eight_at_once_never_run_more_than_the_concurrency(store: StoreUnderTest
     assert set(states(crew[0]).values()) == {State.COMPLETED}
 
 
+@pytest.mark.slow_on("postgres")
 def test_eight_at_once_never_start_more_than_the_rate(store: StoreUnderTest) -> None:
     crew = [store.open() for _ in range(8)]
     crew[0].insert(numbered(400), now=NOW)
@@ -593,6 +595,7 @@ def test_eight_at_once_never_start_more_than_the_rate(store: StoreUnderTest) -> 
     assert [take_all(elapsed) for elapsed in (0, 0, SECOND, 3 * SECOND, 3 * SECOND, HOUR)] == [50, 0, 10, 20, 0, 50]
 
 
+@pytest.mark.slow_on("postgres")
 def test_eight_at_once_never_run_more_of_a_key_than_allowed(store: StoreUnderTest) -> None:
     crew = [store.open() for _ in range(8)]
     crew[0].desk.rule_queue("default", QueueRules(key_concurrency=2))
@@ -604,6 +607,7 @@ def test_eight_at_once_never_run_more_of_a_key_than_allowed(store: StoreUnderTes
     assert max(gauge.most.values()) <= 2
 
 
+@pytest.mark.slow_on("postgres")
 def test_eight_at_once_under_every_kind_of_limit(store: StoreUnderTest) -> None:
     """Keys, rates of keys, a queue's rate and concurrency, and a task's: none is exceeded by anybody."""
     crew = [store.open() for _ in range(8)]

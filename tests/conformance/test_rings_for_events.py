@@ -84,6 +84,7 @@ def heard(store: StoreUnderTest, prepare: Callable[[Engine], Callable[[], object
     bell.close()
 
 
+@pytest.mark.slow_on("postgres", "redis")
 @pytest.mark.parametrize(("event", "way", "state"), MOVES)
 def test_a_move_rings(store: StoreUnderTest, event: Event, way: int, state: State) -> None:
     def prepare(engine: Engine) -> Callable[[], object]:
@@ -93,6 +94,7 @@ def test_a_move_rings(store: StoreUnderTest, event: Event, way: int, state: Stat
     heard(store, prepare)
 
 
+@pytest.mark.slow_on("postgres", "redis")
 @pytest.mark.parametrize("own", [False, True], ids=["elsewhere", "in its own process"])
 @pytest.mark.parametrize("what", OTHERS)
 def test_what_else_is_told_rings(store: StoreUnderTest, what: str, own: bool) -> None:

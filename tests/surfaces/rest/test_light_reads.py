@@ -73,6 +73,7 @@ def scales(monkeypatch: pytest.MonkeyPatch) -> Scales:
     return Scales(monkeypatch)
 
 
+@pytest.mark.slow_on("postgres", "redis")
 def test_lists_and_looks_are_light(app: Headrace, api: Api, big: Task[..., Any, Any], scales: Scales) -> None:
     page, jobs = Client(app.asgi()), done(app, big, MANY)
     looks: dict[str, Callable[[], object]] = {
