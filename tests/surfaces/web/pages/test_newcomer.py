@@ -27,9 +27,7 @@ def unserved(app: Headrace, tasks: Tasks) -> Job[Any]:
 
 
 def unknown(app: Headrace, tasks: Tasks) -> Job[Any]:
-    job = app.task_by_name("nobody.knows").using(queue=QUEUE).enqueue()
-    app.run_worker(drain=True)
-    return job
+    return app.task_by_name("nobody.knows").using(queue=QUEUE).enqueue()
 
 
 def held_back(app: Headrace, tasks: Tasks) -> Job[Any]:
@@ -57,7 +55,7 @@ def unequipped(app: Headrace, tasks: Tasks) -> Job[Any]:
 STUCK = [
     (paused, "pending", "is paused; resume it"),
     (unserved, "pending", "No live worker serves"),
-    (unknown, "scheduled", "Deploy or start a worker that registers"),
+    (unknown, "pending", "Deploy or start a worker that registers"),
     (held_back, "pending", "starts 1/h"),
     (waiting, "waiting", "It waits for job"),
     (later, "scheduled", "It is scheduled to run in"),
