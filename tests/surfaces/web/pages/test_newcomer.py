@@ -55,7 +55,7 @@ def unequipped(app: Headrace, tasks: Tasks) -> Job[Any]:
 STUCK = [
     (paused, "pending", "is paused; resume it"),
     (unserved, "pending", "No live worker serves"),
-    (unknown, "pending", "Deploy or start a worker that registers"),
+    (unknown, "pending", "deploy one that registers it"),
     (held_back, "pending", "starts 1/h"),
     (waiting, "waiting", "It waits for job"),
     (later, "scheduled", "It is scheduled to run in"),
