@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -263,12 +262,6 @@ _USUAL = {
     "postgres": [f"headrace_jobs.{name}" for name in ("payload", "options", "tags", "metadata", "lane", "created_at")],
     "redis": ["jobs", "bodies"],
 }
-
-
-@pytest.fixture
-def chance() -> random.Random:
-    """The same damage in every run. HEADRACE_TEST_SEED tries another."""
-    return random.Random(int(os.environ.get("HEADRACE_TEST_SEED") or 1))
 
 
 def test_a_damaged_job_costs_no_other_job_and_no_page(engine_name: str, folder: Path, chance: random.Random) -> None:

@@ -16,6 +16,7 @@ from msgspec import UNSET, Struct, UnsetType
 
 from headrace.core import codec, trail
 from headrace.core.clock import to_datetime
+from headrace.core.damage import DAMAGE
 from headrace.core.states import State
 from headrace.core.steps import Step
 from headrace.core.story import AttemptError
@@ -128,7 +129,7 @@ def plain(stored: str | None) -> Any:
         return None
     try:
         return msgspec.json.decode(stored)
-    except msgspec.DecodeError:
+    except DAMAGE:
         return stored
 
 

@@ -13,6 +13,7 @@ import msgspec
 from msgspec import Struct, structs
 
 from headrace.core.clock import to_datetime
+from headrace.core.damage import DAMAGE
 from headrace.core.model import NewJob
 from headrace.core.schedule import Timing, due_at, next_after
 from headrace.core.states import State
@@ -97,7 +98,7 @@ def as_schedule(row: ScheduleRow, hub: Hub) -> Schedule:
         timing, template = timing_of(row), call_of(row)
         priority = template.priority
         args, kwargs = Job[Any](hub, template).redacted_call()
-    except (msgspec.DecodeError, HeadraceError) as error:
+    except (*DAMAGE, HeadraceError) as error:
         trouble = why(error)
     known = {**structs.asdict(timing), **_times(timing)}
     return Schedule(
@@ -235,7 +236,7 @@ def _at(row: ScheduleRow, timing: Timing, occurrence: int | None) -> ScheduleRow
 def _when(row: ScheduleRow) -> tuple[Any, ...] | None:
     try:
         return _when_of(timing_of(row))
-    except msgspec.DecodeError:
+    except DAMAGE:
         return None
 
 

@@ -15,6 +15,7 @@ from msgspec import structs
 
 from headrace.core import codec
 from headrace.core.clock import to_datetime
+from headrace.core.damage import DAMAGE
 from headrace.core.model import NewJob
 from headrace.core.schedule import GRACE, Due, Timing, due, due_at, occurrence_id
 from headrace.core.states import State
@@ -170,7 +171,7 @@ def _unfinished(engine: Engine, rows: Sequence[ScheduleRow]) -> set[str]:
 def _minds_overlap(row: ScheduleRow) -> bool:
     try:
         return timing_of(row).overlap != "allow"
-    except msgspec.DecodeError:
+    except DAMAGE:
         return False
 
 

@@ -107,7 +107,7 @@ def standings(count: int, joined: bytes) -> list[Record] | None:
     """The jobs of so many records, each but the first behind its head; None if any of them is damaged."""
     try:
         return _records.decode(b"\xdd" + count.to_bytes(4, "big") + (_HEAD if count else b"") + joined)
-    except msgspec.DecodeError:
+    except DAMAGE:
         return None
 
 
@@ -115,7 +115,7 @@ def standing(kept: bytes | None) -> Record | None:
     """The job of a record; None if it is gone or damaged."""
     try:
         return _record.decode(_HEAD + kept) if kept else None
-    except msgspec.DecodeError:
+    except DAMAGE:
         return None
 
 
