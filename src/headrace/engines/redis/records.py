@@ -145,7 +145,7 @@ def _left_of(answer: bytes, names: Names) -> JobRow:
     fields["seq"] = int(kept.seq) if kept.seq.isdigit() else 0
     if kept.state in FINAL and kept.finished_at is None:
         fields["finished_at"] = 0
-    if whole < _OF_RECORD:
+    if _is_damaged(kept, whole):
         member = kept.seq.encode()
         fields["id"] = names([member]).get(member, member).decode("utf-8", "replace")
         fields["reason"] = CORRUPT_RECORD
@@ -165,8 +165,14 @@ def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
         return _as_claims(_all_kept.decode(answer)), []
     except DAMAGE:
         found = [_salvage.salvage(b"\xdc\x00\x1e\xac" + part) for part in _CLAIM.split(answer)[1:]]
-    damaged = [kept.seq.encode() for kept, whole in found if whole < _OF_RECORD]
-    return _as_claims([kept for kept, whole in found if whole >= _OF_RECORD]), damaged
+    damaged = [kept.seq.encode() for kept, whole in found if _is_damaged(kept, whole)]
+    return _as_claims([kept for kept, whole in found if not _is_damaged(kept, whole)]), damaged
+
+
+def _is_damaged(kept: _Kept, whole: int) -> bool:
+    """Whether the record is, by what is left of a job: a script finds nothing by a name that was no text."""
+    names = (kept.worker or "", kept.queue, kept.lane, kept.id, kept.task)
+    return whole < _OF_RECORD or any("\ufffd" in name for name in names)
 
 
 def _as_claims(kept: Iterable[_Kept]) -> list[Claim]:

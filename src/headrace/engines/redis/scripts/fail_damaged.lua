@@ -40,8 +40,9 @@ local function left_of(member, record, id)
   end
   return {
     state = PLACES[told[1]] and told[1] or 'pending', version = math.max(number(6, 0), now), attempt = number(7, 0),
-    queue = queue_of(member, told[11]), lane = '', id = id ~= '' and id or is_text(told[14]) and told[14] or member,
-    task = is_text(told[15]) and told[15] or 'unknown', priority = 0, rank = now, max_attempts = 1,
+    queue = queue_of(member, told[11]), lane = '', 
+    id = is_id(id) and id ~= '' and id or is_id(told[14]) and told[14] or member,
+    task = is_name(told[15]) and told[15] or 'unknown', priority = 0, rank = now, max_attempts = 1,
     created_at = number(19, now), run_at = now, crashes = 0, releases = 0,
   }
 end

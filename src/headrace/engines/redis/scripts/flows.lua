@@ -29,7 +29,7 @@ for i, row in ipairs(ask_in_parts('HMGET', P .. ':flows', names, #names)) do
     local members, counts, states = call('ZRANGE', named('flow', names[i]), 0, -1), {}, {}
     for _, record in ipairs(records_of(members, #members)) do
       local is_whole, _, state = pcall(take, record, 1)
-      if is_whole then counts[state] = (counts[state] or 0) + 1 end
+      if is_whole and PLACES[state] then counts[state] = (counts[state] or 0) + 1 end
     end
     looked = looked + #members
     for state, jobs in pairs(counts) do states[#states + 1], states[#states + 2] = state, jobs end

@@ -262,7 +262,7 @@ local function tell_event(kind, at, queue, task, id, data)
   end
 end
 
--- An id needs no escapes: see core/ids.py.
+-- An id needs no escapes: see `is_id`.
 local function store_told()
   local size, at, resolved = #groups, 0, 0
   for _, group in ipairs(alike) do
@@ -317,6 +317,28 @@ local function is_text(value)
   return type(value) == 'string'
 end
 
+-- Whether a text is UTF-8. Nearly every name has no more than ASCII.
+local function is_utf8(value)
+  if not value:find('[\128-\255]') then return true end
+  if value:find('\224[\128-\159]') or value:find('\237[\160-\191]') or value:find('\240[\128-\143]')
+    or value:find('\244[\144-\191]') then
+    return false
+  end
+  local rest = value:gsub('[\194-\223][\128-\191]', ' '):gsub('[\224-\239][\128-\191][\128-\191]', ' ')
+    :gsub('[\240-\244][\128-\191][\128-\191][\128-\191]', ' ')
+  return not rest:find('[\128-\255]')
+end
+
+-- What is no UTF-8 comes back from Python as another name, by which nothing is found.
+local function is_name(value)
+  return is_text(value) and is_utf8(value)
+end
+
+-- An id needs no escapes: see core/ids.py.
+local function is_id(value)
+  return is_name(value) and not value:find('["\\]')
+end
+
 local function is_whole_number(value)
   return type(value) == 'number' and value % 1 == 0 and value > -2 ^ 63 and value < 2 ^ 63
 end
@@ -341,9 +363,9 @@ end
 local function read(record)
   local _, state, finished_at, result, result_checksum, reason, version, attempt, progress, started_at, worker, queue,
     lane, expires_at, id, task, priority, rank, max_attempts, created_at, run_at, crashes, releases = take(record, 22)
-  assert(PLACES[state] and all_are(is_text, queue, lane, id, task)
+  assert(PLACES[state] and is_id(id) and all_are(is_name, queue, lane, task) and none_or_all_are(is_name, worker)
     and all_are(is_whole_number, version, attempt, priority, rank, max_attempts, created_at, run_at, crashes, releases)
-    and none_or_all_are(is_text, result, reason, progress, worker)
+    and none_or_all_are(is_text, result, reason, progress)
     and none_or_all_are(is_whole_number, finished_at, result_checksum, started_at, expires_at))
   return {
     state = state, finished_at = finished_at, result = result, result_checksum = result_checksum, reason = reason,

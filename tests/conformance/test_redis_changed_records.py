@@ -1,0 +1,153 @@
+"""Records and entries of Redis that still decode, but tell something else: each costs its own job, and no other one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+
+from headrace.core.kinship import FlowRow
+from headrace.core.known_tasks import KnownTasks
+from headrace.core.model import Claim, Filter, Want
+from headrace.core.states import Event, State
+from headrace.engines.redis.engine import RedisEngine
+from tests.conformance.test_redis_layout import Inside
+from tests.support.builders import (
+    LEASE,
+    NOW,
+    claim,
+    fail,
+    ids,
+    new_job,
+    row,
+    settle,
+    states,
+    succeed,
+)
+from tests.support.engines import StoreUnderTest
+
+pytestmark = pytest.mark.engines("redis")
+_PLACES = {"attempt": 6, "worker": 9, "queue": 10, "lane": 11, "id": 13, "task": 14, "crashes": 20}
+
+
+@pytest.fixture
+def inside(store: StoreUnderTest) -> Inside:
+    return Inside(store.address)
+
+
+def number_of(inside: Inside, job_id: str) -> bytes:
+    number: bytes = inside.client.hget(inside.key("ids"), job_id)
+    return number
+
+
+def change(inside: Inside, job_id: str, **fields: Any) -> None:
+    """Give the record of a job other values; bytes are a text that need not be UTF-8."""
+    number = number_of(inside, job_id)
+    values = [msgspec.Raw(part) for part in _parts(inside.client.hget(inside.key("jobs"), number))]
+    for name, value in fields.items():
+        packed = bytes([0xD9, len(value)]) + value if isinstance(value, bytes) else msgspec.msgpack.encode(value)
+        values[_PLACES[name]] = msgspec.Raw(packed)
+    inside.client.hset(inside.key("jobs"), number, b"".join(bytes(value) for value in values))
+
+
+def _parts(record: bytes) -> list[bytes]:
+    return [bytes(part) for part in msgspec.msgpack.decode(b"\xdc\x00\x16" + record, type=list[msgspec.Raw])]
+
+
+def lead_to(inside: Inside, entries: str, job_id: str, score: int) -> None:
+    """Have an entry of one of the sets lead to this job."""
+    inside.client.zadd(inside.key(entries), {number_of(inside, job_id): score})
+
+
+def repair(engine: RedisEngine) -> None:
+    engine.care.repair(["unindexed", "damaged_records"], 100, NOW)
+
+
+def codes(engine: RedisEngine) -> set[str]:
+    return {finding.code for finding in engine.care.inspect(NOW)} & {"unindexed", "damaged_records"}
+
+
+def knowing(engine: RedisEngine, *names: str) -> list[Claim]:
+    """What a worker is handed that knows these tasks alone, in as many turns as it is told to come back for."""
+    claims: list[Claim] = []
+    for _ in range(5):
+        known = KnownTasks(lambda task: task in names, names)
+        answer = engine.exchange([], Want("w1", 100, LEASE, known=known), now=NOW)
+        claims += answer.claims
+        if answer.next_at != NOW:
+            break
+    return claims
+
+
+# -- flows
+
+
+@pytest.mark.parametrize("record", [b"", b"\xc0", b"]", b"\x90", b"\xa4lost"])
+def test_a_flow_is_told_whatever_state_a_job_of_it_has(
+    redis_engine: RedisEngine, inside: Inside, record: bytes
+) -> None:
+    engine = redis_engine
+    flow = FlowRow("flow", "name", NOW)
+    engine.plant([new_job("bad", flow="flow"), new_job("good", flow="flow")], [], flow, now=NOW)
+    inside.client.hset(inside.key("jobs"), number_of(inside, "bad"), record)
+    [tally] = engine.desk.flows(10)
+    assert (tally.flow, tally.jobs) == (flow, {"pending": 1})
+
+
+# -- names that are no text
+
+
+@pytest.mark.parametrize("name", ["queue", "lane", "id", "task", "worker"])
+@pytest.mark.parametrize(
+    "held", [b"\xe1dd", b"a\xba", b"\xc0\x80", b"\xed\xa0\x80", b"\xf4\x90\x80\x80", b"\xe0\x80\x80"]
+)
+def test_a_job_with_a_name_that_is_no_text_is_damaged(
+    redis_engine: RedisEngine, inside: Inside, name: str, held: bytes
+) -> None:
+    engine = redis_engine
+    engine.insert([new_job("bad"), new_job("good")], now=NOW)
+    change(inside, "bad", **{name: held})
+    assert row(engine, "bad").reason == "corrupt_record"
+    assert codes(engine) == {"damaged_records"}
+    repair(engine)
+    assert codes(engine) == set()
+    assert (row(engine, "bad").state, row(engine, "bad").queue) == (State.FAILED, "default")
+    assert engine.desk.move(Filter(ids=("bad",)), Event.DELETE, 10, now=NOW) == ["bad"]
+    assert list(states(engine)) == ["good"]
+
+
+def test_names_of_any_letters_are_whole(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    name = "ä߿ࠀ퟿\ue000\uffff\U00010000\U0010ffff"
+    engine.insert([new_job("job", queue=name, task=name)], now=NOW)
+    assert codes(engine) == set()
+    assert settle(engine, succeed(*claim(engine))) == []
+    assert (row(engine, "job").queue, row(engine, "job").state) == (name, State.COMPLETED)
+
+
+@pytest.mark.parametrize("held", [b"b\xad", b'b"d', b"b\\d"])
+def test_a_finished_job_whose_id_is_none_can_be_deleted(redis_engine: RedisEngine, inside: Inside, held: bytes) -> None:
+    engine = redis_engine
+    engine.insert([new_job("bad")], now=NOW)
+    settle(engine, fail(*claim(engine)))
+    change(inside, "bad", id=held)
+    repair(engine)
+    assert engine.desk.move(Filter(ids=tuple(states(engine))), Event.DELETE, 10, now=NOW) == ["bad"]
+    assert states(engine) == {}
+
+
+def test_a_claimed_job_whose_id_is_no_text_fails_at_once(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.insert([new_job("bad"), new_job("good")], now=NOW)
+    change(inside, "bad", id=b"b\xad")
+    assert ids(claim(engine)) == ["good"]
+    assert (row(engine, "bad").state, row(engine, "bad").reason) == (State.FAILED, "corrupt_record")
+
+
+def test_a_task_that_is_no_text_keeps_no_worker_from_the_others(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.insert([new_job("bad"), new_job("good")], now=NOW)
+    change(inside, "bad", task=b"\xe1dd")
+    assert ids(knowing(engine, "work")) == ["good"]
+    assert row(engine, "bad").reason == "corrupt_record"
