@@ -19,6 +19,7 @@ from tests.support.builders import (
     claim,
     fail,
     ids,
+    keyed,
     new_job,
     row,
     settle,
@@ -151,3 +152,45 @@ def test_a_task_that_is_no_text_keeps_no_worker_from_the_others(redis_engine: Re
     change(inside, "bad", task=b"\xe1dd")
     assert ids(knowing(engine, "work")) == ["good"]
     assert row(engine, "bad").reason == "corrupt_record"
+
+
+# -- jobs that wait elsewhere than they say
+
+
+def test_a_job_with_another_queue_and_an_unknown_task_keeps_no_worker_from_the_others(
+    redis_engine: RedisEngine, inside: Inside
+) -> None:
+    engine = redis_engine
+    engine.insert([new_job("bad"), new_job("good")], now=NOW)
+    change(inside, "bad", queue="defauht", task="wosk")
+    assert ids(knowing(engine, "work")) == ["good"]
+    assert (row(engine, "bad").reason, row(engine, "bad").queue) == ("corrupt_record", "default")
+
+
+def test_a_job_with_another_lane_keeps_no_worker_from_the_others(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.insert([keyed("bad", "ann", task="other"), keyed("next", "ann"), new_job("good")], now=NOW)
+    change(inside, "bad", lane='["c:anm"]')
+    assert sorted(ids(knowing(engine, "work"))) == ["good", "next"]
+    assert row(engine, "bad").reason == "corrupt_record"
+
+
+def test_a_pending_job_that_names_another_queue_is_repaired(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.insert([new_job("bad"), keyed("laned", "ann"), new_job("good")], now=NOW)
+    for job_id in ("bad", "laned"):
+        change(inside, job_id, queue="defauht")
+    assert codes(engine) == {"damaged_records"}
+    repair(engine)
+    assert codes(engine) == set()
+    assert states(engine) == {"bad": State.FAILED, "laned": State.FAILED, "good": State.PENDING}
+    assert ids(claim(engine)) == ["good"]
+
+
+def test_a_job_that_is_only_missing_from_its_queue_goes_back(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.insert([new_job("lost"), new_job("good")], now=NOW)
+    for entries in ("queue:default", "in:pending:default"):
+        inside.client.zrem(inside.key(entries), number_of(inside, "lost"))
+    repair(engine)
+    assert ids(claim(engine)) == ["lost", "good"]

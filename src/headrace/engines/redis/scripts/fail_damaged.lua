@@ -9,10 +9,10 @@ local failed, messages, queues = {}, {}, call('HKEYS', QUEUES)
 
 -- The queue that a job is found by, in which it most likely is.
 local function queue_of(member, told)
-  if is_text(told) and call('HEXISTS', QUEUES, told) == 1 then return told end
   for _, queue in ipairs(queues) do
     if call('ZSCORE', named('queue', queue), member) then return queue end
   end
+  if is_text(told) and call('HEXISTS', QUEUES, told) == 1 then return told end
   return queues[1] or 'default'
 end
 
@@ -32,6 +32,12 @@ local function leave_all(member)
   drop(LAPSING, member)
 end
 
+-- Whether a pending job waits where its record says, if it does.
+local function is_in_line(member, j)
+  local line = j.lane == '' and place('pending', j.queue) or P .. ':lane:' .. j.queue .. ':' .. j.lane
+  return j.state ~= 'pending' or call('ZSCORE', line, member)
+end
+
 -- The job as far as its record still tells.
 local function left_of(member, record, id)
   local told = salvage(record, 22)
@@ -40,7 +46,7 @@ local function left_of(member, record, id)
   end
   return {
     state = PLACES[told[1]] and told[1] or 'pending', version = math.max(number(6, 0), now), attempt = number(7, 0),
-    queue = queue_of(member, told[11]), lane = '', 
+    queue = queue_of(member, told[11]), lane = '',
     id = is_id(id) and id ~= '' and id or is_id(told[14]) and told[14] or member,
     task = is_name(told[15]) and told[15] or 'unknown', priority = 0, rank = now, max_attempts = 1,
     created_at = number(19, now), run_at = now, crashes = 0, releases = 0,
@@ -74,7 +80,7 @@ guard()
 for i = 3, #ARGV, 2 do
   local member, record = ARGV[i], call('HGET', JOBS, ARGV[i])
   local j = record and job_of(record)
-  local is_whole = j and not is_shut_out(j) and call('HEXISTS', BODIES, member) == 1
+  local is_whole = j and not is_shut_out(j) and is_in_line(member, j) and call('HEXISTS', BODIES, member) == 1
   if record and not is_whole then fail(member, left_of(member, record, ARGV[i + 1])) end
 end
 if #failed > 0 then

@@ -5,14 +5,27 @@ local MOST_MOVED, moved = 1000, 0 -- jobs that one claim puts into lanes; about 
 
 -- Jobs of tasks that have rules are put into lanes behind the task's gate when they are met.
 
+-- Take a head of the queue from where it waits.
+local function take_out(queue, head)
+  if head.lane == '' then
+    drop(place('pending', queue), head.member)
+  else
+    for_lane(queue, head.lane, drop, head.member)
+  end
+end
+
 -- Move those of these heads that are not behind their task's gate to lanes where they are; whether there were any.
--- `told` is called with every lane that got some.
-local function move_ruled(found, told)
+-- `told` is called with every lane that got some. One that waits elsewhere than its record says is damaged: to leave
+-- the place that the record names would leave it at the front.
+local function move_ruled(queue, found, told)
   local members, any = {}, false
   for i, head in ipairs(found) do members[i] = head.member end
   for i, record in ipairs(records_of(members, #members)) do
     local j = job_of(record)
-    if j and task_rules[j.task] and not is_behind(j.lane, 't:' .. j.task) then
+    if j and (j.queue ~= queue or j.lane ~= found[i].lane) then
+      take_out(queue, found[i])
+      spoiled[#spoiled + 1], any = members[i], true
+    elseif j and task_rules[j.task] and not is_behind(j.lane, 't:' .. j.task) then
       leave(members[i], j)
       j.lane = with_task(j.lane, j.task)
       enter(members[i], j)
@@ -25,12 +38,12 @@ local function move_ruled(found, told)
   return any
 end
 
--- What `look`, given a number, finds at a front, without jobs that have to move.
-local function settled(look, room, told)
+-- What `look`, given a number, finds at a front of the queue, without jobs that have to move.
+local function settled(queue, look, room, told)
   local width = room
   while true do
     local found = look(width)
-    if not any_task_rules or not move_ruled(found, told) then return cut(found, room) end
+    if not any_task_rules or not move_ruled(queue, found, told) then return cut(found, room) end
     width = math.max(room, 100) -- there are likely more
     if moved >= MOST_MOVED then
       come_back(now)
@@ -73,7 +86,7 @@ local function ways_of(queue, rules, order, room, free)
 
   local function look(lane, n)
     local function at_front(width) return front_of(lane, width) end
-    lane.heads = settled(at_front, n, function(name) newcomers[#newcomers + 1] = name end)
+    lane.heads = settled(queue, at_front, n, function(name) newcomers[#newcomers + 1] = name end)
   end
 
   -- In the order of priority one head is asked for, and the rest if it comes to that. Other orders are made anew each
@@ -120,7 +133,7 @@ end
 local function choose(queue, rules, room)
   local order = own_order or rules.strategy or 'priority'
   local function at_front(width) return front(queue, '', order, rules.ageing, width) end
-  local free = settled(at_front, room, function() end)
+  local free = settled(queue, at_front, room, function() end)
   if not has_lanes[queue] then return free end
   local memory = memories[queue] and cjson.decode(memories[queue]) or {served = {}}
   local take_turns = order == 'priority' and rules.ageing and choose_by_age or choose_in_turn
@@ -163,13 +176,7 @@ local function take_carefully(queue, room, lease_until, any_lapse)
     for_each_hold(chosen[i].lane, add, members[i], members[i])
   end)
   if not do_start then return 0 end
-  for _, head in ipairs(chosen) do
-    if head.lane == '' then
-      drop(place('pending', queue), head.member)
-    else
-      for_lane(queue, head.lane, drop, head.member)
-    end
-  end
+  for _, head in ipairs(chosen) do take_out(queue, head) end
   flush()
   account(queue, rules, begun)
   return #begun

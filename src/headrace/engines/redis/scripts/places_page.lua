@@ -29,9 +29,18 @@ local function is_in_place(member, j)
   return is_there(named('state', j.state), member) and is_there(stands, member)
 end
 
+-- Whether it waits in another queue than its record says.
+local function is_astray(member, j)
+  if j.state ~= 'pending' or is_there(named('queue', j.queue), member) then return false end
+  for _, queue in ipairs(call('HKEYS', QUEUES)) do
+    if is_there(place('pending', queue), member) or is_there(named('in:laned', queue), member) then return true end
+  end
+  return false
+end
+
 for i = 1, #found, 2 do
   local member, j = found[i], job_of(found[i + 1])
-  if not j or is_shut_out(j) then
+  if not j or is_shut_out(j) or is_astray(member, j) then
     damaged[#damaged + 1] = member
   elseif not is_in_place(member, j) or call('HGET', IDS, j.id) ~= member then
     lost = lost + 1

@@ -22,11 +22,13 @@ local spoiled = {} -- numbers of jobs whose records are damaged: they are to be 
 local FAMILIAR = ARGV[20]
 local strange = {} -- queues, each with a task that is not familiar, and that came up in it
 
--- The record of a job that begins to run, and its task. An error if it is damaged, as far as it is looked at here.
-local function begun(record, first_try, this_run)
+-- The record of a job of this queue that begins to run, and its task. An error if it is damaged, as far as it is looked
+-- at here.
+local function begun(record, first_try, this_run, queue)
   local behind, _, finished_at, result, result_checksum, reason, version, attempt = take(record, 10)
   local has_past = finished_at or result or result_checksum or reason
-  local _, _, _, _, _, task = take(record, 5, behind)
+  local _, told, _, _, _, task = take(record, 5, behind)
+  if told ~= queue then error('it is of another queue') end
   return (has_past and pack('running', finished_at, result, result_checksum, reason) or first_try)
     .. pack(version + 1, attempt + 1) .. this_run .. record:sub(behind + 1), task
 end
@@ -43,7 +45,7 @@ local function start(queue, members, n, lease_until, any_lapse, note)
   local kept_before, claims_before, spoiled_before, begins, last_task = kept_count, claim_count, #spoiled, {}, nil
   for i = 1, n do
     local member = members[i]
-    local is_whole, record, task = pcall(begun, records[i], first_try, this_run)
+    local is_whole, record, task = pcall(begun, records[i], first_try, this_run, queue)
     if is_whole and bodies[i] then
       if task ~= last_task and FAMILIAR ~= '' and not FAMILIAR:find('\n' .. tostring(task) .. '\n', 1, true) then
         kept_count, claim_count = kept_before, claims_before
