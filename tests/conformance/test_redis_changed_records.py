@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -10,10 +11,12 @@ import pytest
 from headrace.core.kinship import FlowRow
 from headrace.core.known_tasks import KnownTasks
 from headrace.core.model import Claim, Filter, Want
+from headrace.core.regulation import QueueRules
 from headrace.core.states import Event, State
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside
 from tests.support.builders import (
+    HOUR,
     LEASE,
     NOW,
     claim,
@@ -25,6 +28,7 @@ from tests.support.builders import (
     settle,
     states,
     succeed,
+    want,
 )
 from tests.support.engines import StoreUnderTest
 
@@ -194,3 +198,64 @@ def test_a_job_that_is_only_missing_from_its_queue_goes_back(redis_engine: Redis
         inside.client.zrem(inside.key(entries), number_of(inside, "lost"))
     repair(engine)
     assert ids(claim(engine)) == ["lost", "good"]
+
+
+# -- entries that lead to another job
+
+
+@pytest.mark.parametrize("entries", ["due", "lapsing"])
+@pytest.mark.parametrize("state", [State.PENDING, State.RUNNING, State.COMPLETED])
+def test_a_time_that_leads_to_another_job_does_nothing_to_it(
+    redis_engine: RedisEngine, inside: Inside, entries: str, state: State
+) -> None:
+    engine = redis_engine
+    engine.insert([new_job("other")], now=NOW)
+    claims = claim(engine) if state is not State.PENDING else []
+    if state is State.COMPLETED:
+        settle(engine, succeed(*claims))
+    before = row(engine, "other")
+    lead_to(inside, entries, "other", NOW - 1)
+    answer = engine.exchange([], want(others=False), now=NOW)
+    assert answer.next_at is None
+    assert row(engine, "other") == before
+    engine.insert([new_job("good", queue="more")], now=NOW)
+    assert "good" in ids(claim(engine))
+
+
+@pytest.mark.parametrize("state", [State.PENDING, State.COMPLETED])
+@pytest.mark.parametrize("take", ["reap", "disown"])
+def test_a_lease_that_leads_to_another_job_does_nothing_to_it(
+    redis_engine: RedisEngine, inside: Inside, state: State, take: str
+) -> None:
+    engine = redis_engine
+    engine.insert([new_job("other")], now=NOW)
+    if state is State.COMPLETED:
+        settle(engine, succeed(*claim(engine)))
+    before = msgspec.structs.replace(row(engine, "other"), lease_until=None)
+    lead_to(inside, "leases", "other", NOW - 1)
+    takes: dict[str, Callable[[], list[Any]]] = {
+        "reap": lambda: list(engine.reap(10, now=NOW)),
+        "disown": lambda: list(engine.disown("w1", (), now=NOW)),
+    }
+    assert takes[take]() == []
+    assert msgspec.structs.replace(row(engine, "other"), lease_until=None) == before
+
+
+def test_a_lease_that_leads_to_no_running_job_goes(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.insert([new_job("other")], now=NOW)
+    lead_to(inside, "leases", "other", NOW - HOUR)
+    inside.client.zadd(inside.key("leases"), {"000000999999": NOW - HOUR})
+    assert engine.reap(10, now=NOW) == []
+    assert inside.client.zcard(inside.key("leases")) == 0
+
+
+# -- orders
+
+
+def test_crashes_that_are_no_number_keep_no_queue_from_its_order(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    engine.desk.rule_queue("default", QueueRules(strategy="fresh_first"))
+    engine.insert([new_job("bad"), new_job("good")], now=NOW)
+    change(inside, "bad", attempt=1, crashes="x")
+    assert "good" in ids(claim(engine))

@@ -15,7 +15,7 @@ local records = records_of(members, #members)
 local given_back, messages = {}, {}
 for i, member in ipairs(members) do
   local j = job_of(records[i])
-  if j and j.worker == worker and not (held[j.id] and held[j.id][j.version]) then
+  if j and j.state == 'running' and j.worker == worker and not (held[j.id] and held[j.id][j.version]) then
     release(member, j, now, 'its claim never reached the worker')
     given_back[#given_back + 1], messages['work:' .. j.queue] = j.id, true
   end

@@ -134,7 +134,8 @@ end
 local function class_of(record)
   local is_whole, _, _, _, _, _, _, _, attempt = pcall(take, record, 7)
   if not is_whole or attempt == 0 then return 1 end
-  return (select(23, pcall(take, record, 21)) or 0) > 0 and 2 or 3
+  local crashes = select(23, pcall(take, record, 21))
+  return is_whole_number(crashes) and crashes > 0 and 2 or 3
 end
 
 -- The classes one after the other, in each by priority. To lanes, each is less urgent than any job of the last one.

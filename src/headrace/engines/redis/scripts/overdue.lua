@@ -2,20 +2,29 @@
 
 local BATCH_OF_TIME = 5000
 
--- Calls `act` with every job of the set whose time has come.
-local function for_each_due(key, act)
+-- Calls `act` with every job of the set whose time has come. An entry that leads to another job, which would not leave
+-- the set by that, is dropped: it would come first for ever.
+local function for_each_due(key, belongs, act)
   local members = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH_OF_TIME)
   local records = records_of(members, #members)
   for i, member in ipairs(members) do
     local j = job_of(records[i])
-    if j then
+    if j and belongs(j) then
       act(member, j)
     else
       drop(key, member)
-      if records[i] then spoiled[#spoiled + 1] = member end
+      if records[i] and not j then spoiled[#spoiled + 1] = member end
     end
   end
   flush()
+end
+
+local function is_put_off(j)
+  return PUT_OFF[j.state]
+end
+
+local function has_end(j)
+  return j.expires_at and not FINAL[j.state] and j.state ~= 'running'
 end
 
 local lapsed = {}
@@ -31,12 +40,12 @@ local function promote(member, j)
 end
 
 local function lapse_all()
-  for_each_due(LAPSING, lapse)
+  for_each_due(LAPSING, has_end, lapse)
   if kin then kin.follow(lapsed, now, messages) end
 end
 
 local function promote_all()
-  for_each_due(DUE, promote)
+  for_each_due(DUE, is_put_off, promote)
 end
 
 return {lapse = lapse_all, promote = promote_all}

@@ -83,9 +83,9 @@ for i, member in ipairs(members) do
   if reaped_count == limit then break end
   local j = job_of(records[i])
   local begun = j and j.worker and begun_by[j.worker]
-  if not j then
+  if not j or j.state ~= 'running' then -- the entry or the record is damaged
     drop(LEASES, member)
-    if records[i] then spoiled[#spoiled + 1] = member end
+    if records[i] and not j then spoiled[#spoiled + 1] = member end
   elseif begun or not any_dead or tonumber(leases[i]) <= as_of then
     local worker = j.worker
     local seq = tonumber(member)
@@ -102,7 +102,7 @@ for i, member in ipairs(members) do
     reaped[reaped_count] = '\148' .. pack(j.id, j.queue, j.state, worker)
   end
 end
-if reaped_count > 0 or #spoiled > 0 then
+if reaped_count > 0 or next(drops) then
   guard()
   flush()
   if #failed > 0 and any_kin() then follow(failed, now, messages) end
