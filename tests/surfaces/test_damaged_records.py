@@ -277,3 +277,42 @@ def test_whatever_is_damaged_costs_one_job_at_most(engine_name: str, folder: Pat
         place.mkdir()
         what, found = attempt(engine_name, place, chance)
         assert not found, "\n".join([what, *found])
+
+
+def _swapped(record: bytes) -> bytes:
+    return record[len(record) // 2 :] + record[: len(record) // 2]
+
+
+def _with_another_id(record: bytes) -> bytes:
+    dash = record.index(b"-")
+    return record[: dash - 1] + b"\xba" + record[dash:]
+
+
+def _with_other_names(record: bytes) -> bytes:
+    return _with_another_id(record).replace(b"\xa5plain", b"\xa5plamn").replace(b"\xa3add", b"\xa3\xe1dd")
+
+
+@pytest.mark.slow
+@pytest.mark.engines("redis")
+@pytest.mark.parametrize(
+    ("state", "task", "damaged"),
+    [
+        (b"completed", b"add", _swapped),
+        (b"failed", b"refuse", _with_another_id),
+        (b"pending", b"add", _with_other_names),
+        (b"pending", b"add", lambda record: record.replace(b"plain", b"plamn").replace(b"\xa3add", b"\xa3aed")),
+    ],
+)
+def test_a_job_that_tells_something_else_costs_no_other_job(
+    engine_name: str, folder: Path, state: bytes, task: bytes, damaged: Callable[[bytes], bytes]
+) -> None:
+    with store(engine_name, folder) as (app, url):
+        furnish(app)
+        ids = [job.id for job in app.jobs.find(limit=1000)]
+        [flow] = app.flows.list()
+        of_flow = {job.id for job in app.jobs.find(flow=flow.id)}
+        jobs = [value for value in values_of(url) if value.kind == "jobs" and value.held[1:].startswith(state)]
+        jobs = [value for value in jobs if b"\xa5plain" in value.held and task in value.held]
+        value = next(value for value in jobs if (value.job in of_flow) == (state == b"completed"))
+        value.put(damaged(value.held))
+        assert not Trial(app, folder, "jobs", value.job).all(ids)
