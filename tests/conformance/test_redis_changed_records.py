@@ -19,16 +19,19 @@ from tests.support.builders import (
     HOUR,
     LEASE,
     NOW,
+    SECOND,
     claim,
     fail,
     ids,
     keyed,
+    lease_of,
     new_job,
     row,
     settle,
     states,
     succeed,
     want,
+    worker_row,
 )
 from tests.support.engines import StoreUnderTest
 
@@ -49,15 +52,18 @@ def number_of(inside: Inside, job_id: str) -> bytes:
 def change(inside: Inside, job_id: str, **fields: Any) -> None:
     """Give the record of a job other values; bytes are a text that need not be UTF-8."""
     number = number_of(inside, job_id)
-    values = [msgspec.Raw(part) for part in _parts(inside.client.hget(inside.key("jobs"), number))]
+    values = _values(b"\xdc\x00\x16" + inside.client.hget(inside.key("jobs"), number))
     for name, value in fields.items():
-        packed = bytes([0xD9, len(value)]) + value if isinstance(value, bytes) else msgspec.msgpack.encode(value)
-        values[_PLACES[name]] = msgspec.Raw(packed)
-    inside.client.hset(inside.key("jobs"), number, b"".join(bytes(value) for value in values))
+        values[_PLACES[name]] = _packed(value)
+    inside.client.hset(inside.key("jobs"), number, b"".join(values))
 
 
-def _parts(record: bytes) -> list[bytes]:
-    return [bytes(part) for part in msgspec.msgpack.decode(b"\xdc\x00\x16" + record, type=list[msgspec.Raw])]
+def _values(array: bytes) -> list[bytes]:
+    return [bytes(value) for value in msgspec.msgpack.decode(array, type=list[msgspec.Raw])]
+
+
+def _packed(value: Any) -> bytes:
+    return bytes([0xD9, len(value)]) + value if isinstance(value, bytes) else msgspec.msgpack.encode(value)
 
 
 def lead_to(inside: Inside, entries: str, job_id: str, score: int) -> None:
@@ -259,3 +265,22 @@ def test_crashes_that_are_no_number_keep_no_queue_from_its_order(redis_engine: R
     engine.insert([new_job("bad"), new_job("good")], now=NOW)
     change(inside, "bad", attempt=1, crashes="x")
     assert "good" in ids(claim(engine))
+
+
+# -- workers
+
+
+@pytest.mark.parametrize("held", [7, None, b"\xe1un"])
+def test_a_worker_whose_own_record_is_changed_keeps_its_leases(
+    redis_engine: RedisEngine, inside: Inside, held: Any
+) -> None:
+    engine, worker = redis_engine, worker_row("w1")
+    engine.insert([new_job("job")], now=NOW)
+    engine.renew(worker, (), LEASE, now=NOW)
+    [claimed] = claim(engine)
+    values = _values(inside.client.hget(inside.key("workers"), "w1"))
+    values[6] = _packed(held)
+    inside.client.hset(inside.key("workers"), "w1", b"\x9f" + b"".join(values))
+    renewal = engine.renew(worker, [lease_of(claimed)], LEASE, now=NOW + SECOND)
+    assert (renewal.wish, renewal.lost) == ("run", frozenset())
+    assert engine.desk.workers()[0].wish == "run"

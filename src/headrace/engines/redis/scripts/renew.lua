@@ -11,7 +11,8 @@ local function attend(reported)
   local _, id, host, pid, started_at, seen_at, state, wish, queues, concurrency, running, completed, failed, tasks,
     heartbeat, capabilities = take(reported, 15, 1)
   local was = salvage(call('HGET', P .. ':workers', id) or '', 15, 1)
-  local is_known = #was == 15 -- one that is damaged is as good as none
+  -- One that is damaged is as good as none.
+  local is_known = #was == 15 and is_whole_number(was[4]) and is_name(was[7])
   if is_known and heartbeat == 0 then
     _, host, pid, started_at, _, _, wish, queues, concurrency, _, completed, failed, tasks, heartbeat, capabilities =
       unpack(was, 1, 15)
