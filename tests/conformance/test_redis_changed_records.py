@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 import pytest
 
+from headrace.app.moving_kin import flow_pages
 from headrace.core.kinship import FlowRow
 from headrace.core.known_tasks import KnownTasks
 from headrace.core.model import Claim, Filter, Want
@@ -284,3 +286,29 @@ def test_a_worker_whose_own_record_is_changed_keeps_its_leases(
     renewal = engine.renew(worker, [lease_of(claimed)], LEASE, now=NOW + SECOND)
     assert (renewal.wish, renewal.lost) == ("run", frozenset())
     assert engine.desk.workers()[0].wish == "run"
+
+
+# -- what is told page by page
+
+
+def test_a_flow_whose_record_has_another_id_is_told_once(redis_engine: RedisEngine, inside: Inside) -> None:
+    engine = redis_engine
+    for name in ("f1", "f2", "f3"):
+        engine.plant([new_job(f"job-{name}", flow=name)], [], FlowRow(name, "name", NOW), now=NOW)
+    inside.client.hset(inside.key("flows"), "f2", msgspec.msgpack.encode(FlowRow("f9", "name", NOW)))
+    pages = itertools.islice(flow_pages(engine.desk), 5)
+    assert [flow.id for page in pages for flow in page] == ["f3", "f2", "f1"]
+    assert [tally.flow.id for tally in engine.desk.flows(1, "f2")] == ["f1"]
+
+
+def test_a_letter_whose_record_has_another_id_keeps_no_other_from_a_copy(
+    redis_engine: RedisEngine, inside: Inside
+) -> None:
+    engine = redis_engine
+    engine.insert([new_job(f"j{n}") for n in range(3)], now=NOW)
+    settle(engine, *map(fail, claim(engine)))
+    names = sorted(inside.client.hkeys(inside.key("letters")))
+    values = _values(inside.client.hget(inside.key("letters"), names[0]))
+    values[0] = _packed("z")
+    inside.client.hset(inside.key("letters"), names[0], b"\x9d" + b"".join(values))
+    assert [letter.id.encode() for letter in engine.porter.pack_dead("", 10)] == names

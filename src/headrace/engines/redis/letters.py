@@ -66,14 +66,14 @@ class RedisLetters:
         rows: list[DeadRow] = []
         for start in range(0, len(known), _ROWS):
             some = known[start : start + _ROWS]
-            rows += _decoded(*self._ask(_get, kind, len(some), records.encode(some)))
+            rows += records.letters(*self._ask(_get, kind, len(some), records.encode(some)))
         return rows
 
     def find(self, which: LetterFilter, limit: int, before: str | None = None) -> list[DeadRow]:
         found: list[DeadRow] = []
         for status in which.statuses or STATUSES:
             for rows, ids in self._search(which, status, limit, "rows", before):
-                found += _decoded(ids, rows)
+                found += records.letters(ids, rows)
         return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
 
     def oldest(self, status: Status, limit: int) -> list[str]:
@@ -206,12 +206,6 @@ class RedisLetters:
     def _ask(self, script: Script, *args: Value) -> Any:
         self._office.prepare()
         return self._office.wire.run(script, *args, repeat=args)
-
-
-def _decoded(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadRow]:
-    """Records as they are stored. One that is damaged is still known by the id that it is found by."""
-    found = [(records.text(each), records.letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
-    return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
 
 
 def _group(count: int, oldest: DeadRow, newest: DeadRow) -> LetterGroup:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 from headrace.core.kinship import Bond, FlowRow
 from headrace.core.model import DeadRow, Filter, QueueRow
@@ -64,8 +64,7 @@ class RedisPorter:
 
     def pack_dead(self, after: str, limit: int) -> list[DeadRow]:
         self._office.prepare()
-        found = self._office.wire.run(_pack_dead, after, limit, repeat=(after, limit))
-        return [records.letter.decode(cast(bytes, row)) for row in found if row is not None]
+        return records.letters(*self._office.wire.run(_pack_dead, after, limit, repeat=(after, limit)))
 
     def unpack_dead(self, letters: Sequence[DeadRow], origin: str | None = None) -> int:
         self._office.prepare()

@@ -27,7 +27,7 @@ encode = msgspec.msgpack.Encoder().encode
 _LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
 depths = Salvage(Depth)
 filing, line, step, occurrence = Salvage(Filing), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
-worker, letter, _flow = Salvage(WorkerRow), Salvage(DeadRow), Salvage(FlowRow)
+worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadRow), Salvage(FlowRow)
 reaped, finished = Salvage(Reaped), Salvage(Finished)
 schedule = msgspec.msgpack.Decoder(ScheduleRow)
 _terms = msgspec.json.Decoder(Terms)
@@ -227,13 +227,23 @@ def bonds(answer: Sequence[Any]) -> list[Bond]:
     ]
 
 
+def letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadRow]:
+    """Dead letters as they are stored. One that is damaged is still known by the id that it is found by."""
+    found = [(text(each), _letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
+    return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
+
+
 def terms(stored: bytes) -> Terms:
     return read_or(_terms.decode, stored, Terms())
 
 
 def tallies(answer: Sequence[Any]) -> list[FlowTally]:
-    """Flows, each with the states of its jobs behind it."""
-    return [FlowTally(_flow.decode(row), named(told, int)) for row, told in zip(answer[::2], answer[1::2], strict=True)]
+    """Flows, each behind the id that it is found by, and with the states of its jobs behind it."""
+    parts = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
+    return [
+        FlowTally(msgspec.structs.replace(_flow.decode(row), id=text(name)), named(told, int))
+        for name, row, told in parts
+    ]
 
 
 def named(answer: Sequence[Any], value: Callable[[Any], V]) -> dict[str, V]:

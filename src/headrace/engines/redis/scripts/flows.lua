@@ -1,7 +1,7 @@
 -- Flows, newest first.
 -- ARGV: limit, how many jobs to look at, the id before which they are or nothing, count, ids or nothing for all
--- Answers: the id of the last one if there may be more than was looked at, or nothing; FlowRow, a list of states and how
--- many jobs of the flow are in each, ...
+-- Answers: the id of the last one if there may be more than was looked at, or nothing; id, FlowRow, a list of states and
+-- how many jobs of the flow are in each, ...
 
 local limit, looks, before = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
 local count, asked = tonumber(ARGV[4]), cmsgpack.unpack(ARGV[5])
@@ -33,7 +33,8 @@ for i, row in ipairs(ask_in_parts('HMGET', P .. ':flows', names, #names)) do
     end
     looked = looked + #members
     for state, jobs in pairs(counts) do states[#states + 1], states[#states + 2] = state, jobs end
-    answer[#answer + 1], answer[#answer + 2], told = row, states, told + 1
+    local n = #answer
+    answer[n + 1], answer[n + 2], answer[n + 3], told = names[i], row, states, told + 1
   end
 end
 return answer

@@ -1,5 +1,6 @@
 -- The next dead letters by id.
 -- ARGV: after, limit
+-- Answers: ids, and what is kept of each
 
 local ids = call('ZRANGEBYLEX', P .. ':dead', '(' .. ARGV[1], '+', 'LIMIT', 0, ARGV[2])
-return ask_in_parts('HMGET', P .. ':letters', ids, #ids)
+return {ids, ask_in_parts('HMGET', P .. ':letters', ids, #ids)}
