@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 import traceback
 from collections.abc import Callable, Iterator, Sequence
@@ -13,6 +14,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, HeadraceError, Retry, chain, current_job
+from headrace.app.moving_kin import flow_pages
 from headrace.testing import drain
 from headrace.web.api.tables import ENDPOINTS, PREFIX
 from tests.support.builders import worker_row
@@ -316,3 +318,12 @@ def test_a_job_that_tells_something_else_costs_no_other_job(
         value = next(value for value in jobs if (value.job in of_flow) == (state == b"completed"))
         value.put(damaged(value.held))
         assert not Trial(app, folder, "jobs", value.job).all(ids)
+
+
+@pytest.mark.engines("sqlite")
+def test_a_flow_whose_id_is_no_text_is_not_told_without_end(engine_name: str, folder: Path) -> None:
+    with store(engine_name, folder) as (app, url):
+        furnish(app)
+        [value] = [value for value in values_of(url) if value.kind == "headrace_flows.id"]
+        value.put(value.held[:-1] + "\xba")
+        assert len(list(itertools.islice(flow_pages(app.engine.desk), 5))) < 5

@@ -23,7 +23,10 @@ def flow_pages(desk: Desk) -> Iterator[list[FlowRow]]:
     last = None
     while page := desk.flows(_AT_ONCE, last):
         yield [tally.flow for tally in page]
-        last = page[-1].flow.id
+        reached = page[-1].flow.id
+        if last is not None and reached >= last:  # a damaged id leads back
+            return
+        last = reached
 
 
 def with_kin(page: Sequence[Parcel]) -> list[str]:
