@@ -208,6 +208,18 @@ def test_a_job_that_is_only_missing_from_its_queue_goes_back(redis_engine: Redis
     assert ids(claim(engine)) == ["lost", "good"]
 
 
+def test_a_lane_whose_turn_is_damaged_has_one_again_with_its_next_job(
+    redis_engine: RedisEngine, inside: Inside
+) -> None:
+    engine, turns = redis_engine, inside.key("turns:default")
+    engine.insert([keyed("first", "ann")], now=NOW)
+    [turn] = inside.client.zrange(turns, 0, -1)
+    inside.client.zrem(turns, turn)
+    inside.client.zadd(turns, {turn.replace(b"ann", b"anm"): 0})
+    engine.insert([keyed("second", "ann")], now=NOW)
+    assert ids(claim(engine)) == ["first"]
+
+
 # -- entries that lead to another job
 
 

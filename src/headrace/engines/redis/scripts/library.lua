@@ -199,10 +199,10 @@ local function keep_lanes()
       local first = call('ZRANGE', P .. ':lane:' .. queue .. ':' .. lane, 0, 0, 'WITHSCORES')[2]
       local level = first and level_of(first)
       if known and known ~= level then call('ZREM', turns, known .. lane) end
-      if level and known ~= level then
-        call('ZADD', turns, 0, level .. lane)
-        call('HSET', levels, lane, level)
-      elseif not level then
+      if level then
+        call('ZADD', turns, '0', level .. lane) -- also if it is known: without a turn, the lane stands still
+        if known ~= level then call('HSET', levels, lane, level) end
+      else
         call('HDEL', levels, lane)
       end
     end
