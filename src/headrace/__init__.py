@@ -110,7 +110,7 @@ if TYPE_CHECKING:
     )
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.app.webhooks import Webhook
-    from headrace.core.care import Finding
+    from headrace.core.care import Finding, StoragePart
     from headrace.core.happenings import Happening
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
@@ -210,6 +210,7 @@ __all__ = [
     "StaleJob",
     "State",
     "StateAges",
+    "StoragePart",
     "StoreMoved",
     "Task",
     "TaskDurations",
@@ -271,6 +272,7 @@ _LATER = {
     "ScheduleRun": "headrace.app.schedule_records",
     "StaleJob": "headrace.app.lifecycle_records",
     "StateAges": "headrace.app.lifecycle_records",
+    "StoragePart": "headrace.core.care",
     "TaskDurations": "headrace.app.archive_records",
     "TaskMetrics": "headrace.app.metric_records",
     "Webhook": "headrace.app.webhooks",

@@ -78,6 +78,7 @@ PROMISED = {
     "TaskDurations": "task jobs average p95 longest",
     "StaleJob": "id task queue state by lasted threshold action is_stale applied",
     "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
+    "StoragePart": "name kind entries bytes expires",
     "MetricsSnapshot": "at window total queues tasks workers depth oldest workers_alive dead stale schedule_misses "
     "store_bytes busy clients schedules sampled_at",
     "MetricFigures": "enqueued started completed failed retried cancelled errors throughput enqueue_rate failure_rate "

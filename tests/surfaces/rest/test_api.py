@@ -371,6 +371,16 @@ def test_the_system_tells_no_secret() -> None:
         assert "5f2a91" not in told.text
 
 
+def test_the_parts_of_the_store_are_told_without_their_values(api: Api) -> None:
+    api.ask("POST", "/jobs", 201, json={"task": "sign_in", "kwargs": {"user": "ann", "password": "hunter2"}})
+    (jobs,) = api.ask("GET", "/system/storage?pattern=job?")
+    assert jobs.keys() == {"name", "kind", "entries", "bytes", "expires"}
+    assert jobs["name"] == "jobs"
+    assert len(api.ask("GET", "/system/storage?limit=1")) == 1
+    assert "hunter2" not in api("GET", "/system/storage?limit=1000").text
+    api.ask("GET", "/system/storage?limit=0", 422)
+
+
 @pytest.mark.engines("sqlite")
 def test_what_has_not_changed_is_not_sent_again(api: Api) -> None:
     told = api("GET", "/queues")
