@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         AlertRule,
         AlertSilence,
     )
-    from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+    from headrace.app.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
     from headrace.app.backups import Backup, Restored
     from headrace.app.dead_records import (
         BulkRequeue,
@@ -132,6 +132,7 @@ __all__ = [
     "AlertSilence",
     "AlertSilenceNotFound",
     "AppClosed",
+    "ArchiveMonth",
     "ArchivePartition",
     "ArchiveRun",
     "ArchiveStats",
@@ -240,6 +241,7 @@ _LATER = {
     "AlertReading": "headrace.app.alert_records",
     "AlertRule": "headrace.app.alert_records",
     "AlertSilence": "headrace.app.alert_records",
+    "ArchiveMonth": "headrace.app.archive_records",
     "ArchivePartition": "headrace.app.archive_records",
     "ArchiveRun": "headrace.app.archive_records",
     "ArchiveStats": "headrace.app.archive_records",

@@ -73,6 +73,7 @@ PROMISED = {
     "RequeueResult": "id job_id requeued status requeues message",
     "BulkRequeue": "matched requeued permanently_failed skipped dry_run",
     "ArchiveRun": "dry_run archived deleted history steps dead_letters dropped jobs seconds",
+    "ArchiveMonth": "month jobs bytes",
     "ArchivePartition": "name since until jobs bytes",
     "ArchiveStats": "jobs bytes partitions swept_at seconds archived deleted dead_letters partition dropped",
     "TaskDurations": "task jobs average p95 longest",

@@ -23,6 +23,7 @@ _COLUMNS = (
     Column("JOBS", right=True),
     Column("SIZE", right=True),
 )
+_MONTHS = (Column("MONTH"), Column("JOBS", right=True), Column("SIZE", right=True))
 _DURATIONS = (
     Column("TASK", least=8),
     Column("JOBS", right=True),
@@ -89,6 +90,21 @@ def stats(session: Session, as_json: bool) -> None:
     else:
         facts.append(("last sweep", "none: no worker has swept yet"))
     print_facts(facts)
+
+
+@archive.command("months", epilog=example("headrace archive months"))
+@as_json_option
+@shared
+@click.pass_obj
+def months(session: Session, as_json: bool) -> None:
+    """Show how many archived jobs ended in each month, and the space they take."""
+    found = session.store().lifecycle.months()
+    if as_json:
+        print_json([msgspec.structs.asdict(one) for one in found])
+    elif found:
+        print_table(_MONTHS, [[one.month or "the rest", str(one.jobs), size(one.bytes)] for one in found])
+    else:
+        remark("the archive is empty" if session.store().lifecycle.has_archive else NO_ARCHIVE)
 
 
 @archive.command("durations", epilog=example("headrace archive durations --since 30d"))

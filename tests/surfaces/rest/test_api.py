@@ -343,6 +343,7 @@ def test_the_lifecycle_is_shown_and_ordered(app: Headrace, api: Api) -> None:
     assert api.ask("POST", "/lifecycle/archive", json={})["dry_run"] is True
     assert api.ask("GET", "/lifecycle/ages") == []
     assert api.ask("GET", "/lifecycle/archive")["jobs"] == 0
+    assert api.ask("GET", "/lifecycle/archive/months") == []
     assert isinstance(api.ask("GET", "/lifecycle/partitions"), list)
 
 
