@@ -190,8 +190,43 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
         assert "The store does not answer" in page.text
         assert "sums</b>" in page.text
     jobs = client.get("/jobs")
-    assert jobs.status_code == 503
+    assert (jobs.status_code, jobs.headers["retry-after"]) == (503, "5")
     assert "no route to the server" in jobs.text
+    assert "The last count is of" in jobs.text
+    assert re.search(r'pending</span> <b title="1">1</b>', jobs.text)
+    assert "To the overview with the last figures" in jobs.text
+    assert '<noscript><meta http-equiv="refresh"' in jobs.text  # scripts look again by themselves
+    monkeypatch.undo()
+    back = client.get("/jobs")
+    assert (back.status_code, "refresh" in back.text.split("</head>")[0]) == (200, False)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/queues",
+        "/queues/a",
+        "/jobs",
+        "/jobs/x",
+        "/flows",
+        "/dead",
+        "/schedules",
+        "/alerts",
+        "/lifecycle",
+        "/workers",
+        "/system",
+        "/webhooks",
+    ],
+)
+def test_every_page_has_its_frame_when_the_store_was_never_seen(path: str) -> None:
+    with Headrace("redis://127.0.0.1:1/0") as app:
+        page = Client(app.asgi()).get(path)
+    assert (page.status_code, page.headers["retry-after"]) == (503, "5")
+    assert "This page comes back by itself when the store does." in page.text
+    assert "To the overview<" in page.text
+    assert 'aria-label="Main"' in page.text
 
 
 @pytest.mark.engines("sqlite")
