@@ -112,6 +112,7 @@ if TYPE_CHECKING:
     from headrace.app.webhooks import Webhook
     from headrace.core.care import Finding, StoragePart
     from headrace.core.happenings import Happening
+    from headrace.core.vitals import MemoryTrace
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
     from headrace.runtime.flow_run import FlowRun
@@ -180,6 +181,7 @@ __all__ = [
     "Lifecycle",
     "LifecycleTerms",
     "LogEntry",
+    "MemoryTrace",
     "MetricDurations",
     "MetricFigures",
     "MetricPoint",
@@ -261,6 +263,7 @@ _LATER = {
     "JobFields": "headrace.runtime.logs",
     "JsonLines": "headrace.runtime.logs",
     "LifecycleTerms": "headrace.app.lifecycle_records",
+    "MemoryTrace": "headrace.core.vitals",
     "MetricDurations": "headrace.app.metric_records",
     "MetricFigures": "headrace.app.metric_records",
     "MetricPoint": "headrace.app.metric_records",

@@ -84,6 +84,7 @@ PROMISED = {
     "store_bytes busy clients schedules sampled_at",
     "MetricFigures": "enqueued started completed failed retried cancelled errors throughput enqueue_rate failure_rate "
     "error_rate attempts_avg retry_success wait run",
+    "MemoryTrace": "allocated peak growth",
     "MetricDurations": "avg min max p50 p95 p99",
     "QueueMetrics": "queue figures depth oldest workers eta",
     "TaskMetrics": "task queue figures",

@@ -12,6 +12,7 @@ from headrace.testing import drain
 from headrace.web.api.table import Endpoint
 from headrace.web.api.tables import ENDPOINTS
 from tests.support.cases import check_each
+from tests.support.traced_worker import sign_on_tracing
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import bearer
@@ -247,6 +248,12 @@ def test_a_task_is_paused_and_limited(app: Headrace, api: Api) -> None:
     assert api.ask("PATCH", "/tasks/add", json={"rate": "5/min"})["rate"] == "5/min"
     assert [task["task"] for task in api.ask("GET", "/tasks")] == ["add", "boom", "sign_in"]
     assert api.ask("POST", "/tasks/add/resume", json={})["paused"] is False
+
+
+def test_a_worker_is_told_with_the_trace_of_its_memory(app: Headrace, api: Api) -> None:
+    sign_on_tracing(app.engine, "w1", "a.py:3 +2 kB")
+    trace = api.ask("GET", "/workers/w1")["memory_trace"]
+    assert trace == {"allocated": 5 * 2**20, "peak": 7 * 2**20, "growth": ["a.py:3 +2 kB"]}
 
 
 def test_a_worker_is_seen_paused_and_stopped(app: Headrace, api: Api) -> None:

@@ -17,6 +17,7 @@ from headrace import EngineUnavailable, Headrace
 from headrace.runtime.meter import Meter
 from headrace.web.pages.templating import STATIC
 from tests.support.engines import KINDS
+from tests.support.traced_worker import sign_on_tracing
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.pages.tasks import populate, register
 
@@ -78,6 +79,14 @@ def test_every_page_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
         assert "<script>document" not in answer.text
         assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.engines("sqlite")
+def test_the_page_of_a_worker_has_the_trace_of_its_memory(app: Headrace) -> None:
+    sign_on_tracing(app.engine, "w1", "<b>.py:3 +2 kB")
+    page = Client(app.asgi()).get("/workers/w1").text
+    assert "5 MB allocated, 7 MB at the most" in re.sub(r"\.0 MB", " MB", page)
+    assert "&lt;b&gt;.py:3 +2 kB" in page
 
 
 @pytest.mark.engines("sqlite")
