@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import redis
 
-from headrace.core.model import Filter
+from headrace.core.model import Filter, Lease
 from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.core.states import Event, State
+from headrace.core.steps import Step
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from headrace.runtime.sweeping import Sweeping
@@ -291,6 +292,7 @@ def test_without_memory_what_can_wait_changes_nothing_at_all(full: RedisEngine, 
 def test_without_memory_workers_go_on(full: RedisEngine) -> None:
     running = lease_of_running(full)
     assert full.renew(worker_row("new"), [running], LEASE, now=NOW).lost == frozenset()
+    assert full.remember(Lease(running.id, running.version), Step("step", "charge", 1, NOW, '"paid"', 11), now=NOW)
     answer = full.exchange([succeed(running)], want(worker="new"), now=NOW)
     (claimed,) = answer.claims
     assert (row(full, running.id).state, row(full, claimed.id).worker) == (State.COMPLETED, "new")
