@@ -25,7 +25,7 @@ def build(ground: Ground, store: Store, jobs: int, age: int = 0) -> None:
     """So many finished jobs more in a store, all of them older than `age` milliseconds."""
     subject = open_subject(store.url, store.durability)
     with subject.app:
-        pattern = _finished_job(subject, age)
+        pattern = finished_job(subject, age)
         subject.app.engine.porter.unpack([Parcel(pattern, [], [])])
         if ground.engine == "postgres":
             _multiply_in_postgres(store.url, pattern, jobs)
@@ -33,7 +33,8 @@ def build(ground: Ground, store: Store, jobs: int, age: int = 0) -> None:
             _unpack(subject, pattern, jobs)
 
 
-def _finished_job(subject: Subject, age: int) -> JobRow:
+def finished_job(subject: Subject, age: int) -> JobRow:
+    """A job that was completed so many milliseconds ago."""
     now = time.time_ns() // 1_000_000 - age
     payload = subject.noop.signature.encode((1,), {}, limit=1024)
     unset: dict[str, Any] = dict.fromkeys(

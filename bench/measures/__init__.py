@@ -19,13 +19,15 @@ from bench.measures import (
     pages,
     peers,
     processes,
+    recent,
+    stale,
 )
 from bench.peers import Peer
 from bench.places import Engine
 
 NAMES = (
     *("enqueue", "drain", "peers", "processes", "latency", "idle"),
-    *("depth", "limits", "find", "pages", "browser", "archive", "events", "live", "imports"),
+    *("depth", "limits", "find", "pages", "browser", "archive", "recent", "stale", "events", "live", "imports"),
 )
 
 
@@ -44,6 +46,8 @@ def measures_of(engine: Engine, candidates: tuple[Peer, ...]) -> list[Measure]:
         pages.MEASURE,
         browser.MEASURE,
         archive.MEASURE,
+        recent.MEASURE,
+        stale.MEASURE,
         events.MEASURE,
         live.MEASURE,
         imports.measure(candidates),

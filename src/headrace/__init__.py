@@ -85,7 +85,7 @@ if TYPE_CHECKING:
         AlertRule,
         AlertSilence,
     )
-    from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+    from headrace.app.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
     from headrace.app.backups import Backup, Restored
     from headrace.app.dead_records import (
         BulkRequeue,
@@ -110,8 +110,9 @@ if TYPE_CHECKING:
     )
     from headrace.app.schedule_records import Schedule, ScheduleRun
     from headrace.app.webhooks import Webhook
-    from headrace.core.care import Finding
+    from headrace.core.care import Finding, StoragePart
     from headrace.core.happenings import Happening
+    from headrace.core.vitals import MemoryTrace
     from headrace.runtime.chains import chain, group
     from headrace.runtime.flow import Flow
     from headrace.runtime.flow_run import FlowRun
@@ -132,6 +133,7 @@ __all__ = [
     "AlertSilence",
     "AlertSilenceNotFound",
     "AppClosed",
+    "ArchiveMonth",
     "ArchivePartition",
     "ArchiveRun",
     "ArchiveStats",
@@ -179,6 +181,7 @@ __all__ = [
     "Lifecycle",
     "LifecycleTerms",
     "LogEntry",
+    "MemoryTrace",
     "MetricDurations",
     "MetricFigures",
     "MetricPoint",
@@ -210,6 +213,7 @@ __all__ = [
     "StaleJob",
     "State",
     "StateAges",
+    "StoragePart",
     "StoreMoved",
     "Task",
     "TaskDurations",
@@ -239,6 +243,7 @@ _LATER = {
     "AlertReading": "headrace.app.alert_records",
     "AlertRule": "headrace.app.alert_records",
     "AlertSilence": "headrace.app.alert_records",
+    "ArchiveMonth": "headrace.app.archive_records",
     "ArchivePartition": "headrace.app.archive_records",
     "ArchiveRun": "headrace.app.archive_records",
     "ArchiveStats": "headrace.app.archive_records",
@@ -258,6 +263,7 @@ _LATER = {
     "JobFields": "headrace.runtime.logs",
     "JsonLines": "headrace.runtime.logs",
     "LifecycleTerms": "headrace.app.lifecycle_records",
+    "MemoryTrace": "headrace.core.vitals",
     "MetricDurations": "headrace.app.metric_records",
     "MetricFigures": "headrace.app.metric_records",
     "MetricPoint": "headrace.app.metric_records",
@@ -271,6 +277,7 @@ _LATER = {
     "ScheduleRun": "headrace.app.schedule_records",
     "StaleJob": "headrace.app.lifecycle_records",
     "StateAges": "headrace.app.lifecycle_records",
+    "StoragePart": "headrace.core.care",
     "TaskDurations": "headrace.app.archive_records",
     "TaskMetrics": "headrace.app.metric_records",
     "Webhook": "headrace.app.webhooks",

@@ -10,10 +10,11 @@ from typing import Any
 import pytest
 import redis
 
-from headrace.core.model import Filter
+from headrace.core.model import Filter, Lease
 from headrace.core.retention import Swept
 from headrace.core.settings import Settings
 from headrace.core.states import Event, State
+from headrace.core.steps import Step
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from headrace.runtime.sweeping import Sweeping
@@ -272,16 +273,10 @@ def full(engine: RedisEngine, server: OwnRedis) -> Iterator[RedisEngine]:
     server.client.config_set("maxmemory", 0)
 
 
-def test_without_memory_nothing_is_changed_at_all(full: RedisEngine, server: OwnRedis) -> None:
+def test_without_memory_what_can_wait_changes_nothing_at_all(full: RedisEngine, server: OwnRedis) -> None:
     before = rows(full), full.desk.workers(), full.desk.depths(), server.client.dbsize()
-    running = lease_of_running(full)
     acts: list[Callable[[], Any]] = [
         lambda: full.insert([new_job("new", queue="new", tags=("new",))], now=NOW),
-        lambda: full.exchange([succeed(running)], want(), now=NOW + DAY),
-        lambda: full.exchange([], want(), now=NOW),
-        lambda: full.renew(worker_row("new"), [running], LEASE, now=NOW),
-        lambda: full.reap(10, now=NOW + LEASE),
-        lambda: full.disown("w1", [], now=NOW),
         lambda: full.desk.move(EVERYTHING, Event.CANCEL, 9, now=NOW),
         lambda: full.desk.pause_queue("default", True),
         lambda: full.desk.wish("w1", "stop"),
@@ -292,6 +287,22 @@ def test_without_memory_nothing_is_changed_at_all(full: RedisEngine, server: Own
         with pytest.raises(EngineUnavailable, match="out of memory and nothing was changed"):
             act()
     assert (rows(full), full.desk.workers(), full.desk.depths(), server.client.dbsize()) == before
+
+
+def test_without_memory_workers_go_on(full: RedisEngine) -> None:
+    running = lease_of_running(full)
+    assert full.renew(worker_row("new"), [running], LEASE, now=NOW).lost == frozenset()
+    assert full.remember(Lease(running.id, running.version), Step("step", "charge", 1, NOW, '"paid"', 11), now=NOW)
+    answer = full.exchange([succeed(running)], want(worker="new"), now=NOW)
+    (claimed,) = answer.claims
+    assert (row(full, running.id).state, row(full, claimed.id).worker) == (State.COMPLETED, "new")
+    assert [reaped.id for reaped in full.reap(10, now=NOW + 2 * LEASE)] == [claimed.id]
+    assert row(full, claimed.id).state is State.PENDING
+    (again,) = full.exchange([], want(worker="new"), now=NOW + 2 * LEASE).claims
+    assert full.disown("new", [], now=NOW + 2 * LEASE) == [again.id]
+    newcomer = RedisEngine(full.url)
+    newcomer.prepare()
+    newcomer.close()
 
 
 def lease_of_running(engine: RedisEngine) -> Any:
@@ -316,6 +327,8 @@ def test_a_replica_says_so() -> None:
         engine = RedisEngine(replica.url)
         with pytest.raises(EngineUnavailable, match="replica"):
             engine.insert([new_job("job")], now=NOW)
+        with pytest.raises(EngineUnavailable, match="replica"):
+            engine.exchange([], want(), now=NOW)
         assert any("replica" in finding for finding in map(str, engine.care.inspect(NOW)))
         engine.close()
 

@@ -6,6 +6,7 @@ import json
 import logging
 import threading
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
@@ -867,6 +868,25 @@ def test_how_long_tasks_ran_is_told_of_the_archive(
     sweep(app)
     [told] = app.lifecycle.durations(task=work.name)
     assert (told.task, told.jobs) == (work.name, 3)
+
+
+def test_archived_jobs_are_counted_by_the_month_of_their_end(
+    app: Headrace, work: Task[..., Any, Any], clock: VirtualClock
+) -> None:
+    year = clock.moment.year + 1
+    for month, day, jobs in ((9, 15, 1), (9, 30, 2), (10, 1, 3), (10, 20, 4), (12, 31, 1)):  # in weeks, as it is stored
+        clock.set(datetime(year, month, day, 12, tzinfo=UTC))
+        for _ in range(jobs):
+            work.enqueue()
+        drain(app)
+    assert app.lifecycle.months() == []
+    clock.advance(9 * DAY)
+    sweep(app)
+    months = app.lifecycle.months()
+    assert [(one.month, one.jobs) for one in months] == [(f"{year}-09", 3), (f"{year}-10", 7), (f"{year}-12", 1)]
+    filled = [one for one in app.lifecycle.partitions() if one.jobs]
+    assert len(filled) == 4  # the last of September and the first of October are of one week
+    assert 0 <= sum(one.bytes for one in filled) - sum(one.bytes for one in months) < 2
 
 
 # -- where it is

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 from collections.abc import Iterator
 from itertools import count
@@ -86,3 +87,18 @@ def test_room_is_made_by_hand_too(app: Headrace, clock: VirtualClock) -> None:
     run = app.lifecycle.archive(dry_run=False)
     assert 0 < run.deleted < len(taken) / 2
     assert app.enqueue("work", "small").state == "pending"
+
+
+def test_jobs_that_wait_in_a_full_store_are_run_and_new_ones_refused(app: Headrace, server: OwnRedis) -> None:
+    waiting = []
+    with contextlib.suppress(EngineUnavailable):
+        while True:
+            waiting.append(app.enqueue("work", "x" * 20_000).id)
+    with Headrace(server.url, archive_check=None) as other:  # it starts on the full server
+        other.task(name="work")(len)
+        with other.worker(concurrency=2):
+            eventually(lambda: not app.jobs.count(state=["pending", "running"]), "all of them have run")
+    assert app.jobs.count(state="completed", ids=waiting) == len(waiting)
+    assert {app.jobs.get(id).result() for id in waiting} == {20_000}
+    with pytest.raises(EngineUnavailable, match="out of memory"):
+        app.enqueue("work", "x" * 20_000)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import os
+import socket
 import tracemalloc
 from collections.abc import Iterator
 
@@ -10,8 +12,11 @@ import pytest
 
 from headrace import ConfigError, Headrace
 from headrace.core.settings import Settings
+from headrace.core.vitals import MemoryTrace
 from headrace.runtime.chores import chores_of
 from headrace.runtime.memory_tracing import TracingMemory
+from headrace.runtime.vitals import TellingVitals
+from tests.support.builders import LEASE, worker_row
 
 pytestmark = pytest.mark.engines("sqlite")
 
@@ -46,3 +51,24 @@ def test_it_is_off_unless_somebody_wishes_for_it(app: Headrace) -> None:
         assert traces(other.settings)
     with pytest.raises(ConfigError, match="trace_memory"):
         Headrace("memory://", trace_memory=-1)
+
+
+@pytest.mark.usefixtures("tracing")
+def test_what_was_traced_is_told_with_the_worker(app: Headrace) -> None:
+    own = worker_row("w1", seen_at=app.clock.now(), host=socket.gethostname(), pid=os.getpid())
+    app.engine.renew(own, [], LEASE)
+    chores = chores_of(app.engine, Settings(trace_memory=300))
+    tracing = next(chore for chore in chores if isinstance(chore, TracingMemory))
+    vitals = next(chore for chore in chores if isinstance(chore, TellingVitals))
+
+    def told() -> MemoryTrace | None:
+        tracing.do()
+        vitals.do()
+        return app.workers()[0].memory_trace
+
+    assert told() is None  # there is nothing to compare with yet
+    leak = [bytes(1000) for _ in range(1000)]
+    trace = told()
+    assert trace is not None
+    assert len(leak) * 1000 < trace.allocated <= trace.peak
+    assert any(line.startswith(__file__) for line in trace.growth)

@@ -157,6 +157,24 @@ def test_ages_tell_how_long_jobs_are_where_they_are(app: Headrace, stock: None) 
     assert pending.longest > pending.average > 3600
 
 
+def test_ten_thousand_stale_jobs_are_found_in_a_few_questions(
+    app: Headrace, now: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in range(0, 10_000, 2000):
+        app.engine.insert([old(now, f"j{number}", 3 * DAY) for number in range(first, first + 2000)])
+    asked = list[int]()
+    aged = app.engine.upkeep.aged
+
+    def note(which: Watch, limit: int, cursor: str | None = None) -> AgedPage:
+        asked.append(limit)
+        return aged(which, limit, cursor)
+
+    monkeypatch.setattr(app.engine.upkeep, "aged", note)
+    assert len(app.lifecycle.detect_stale()) == 10_000
+    assert len(asked) <= 10
+    assert max(asked) <= 2000  # and none of them keeps others from the store for long
+
+
 # -- by a worker
 
 

@@ -77,6 +77,7 @@ def test_a_job_is_brought_back(shell: Shell, app: Headrace, jobs: list[Job[int]]
 def test_partitions_and_statistics_are_told(shell: Shell, app: Headrace, jobs: list[Job[int]]) -> None:
     assert "no partitions" in shell("partitions").err
     assert "none" in shell("archive", "stats").out
+    assert "the archive is empty" in shell("archive", "months").err
     shell("archive", "--apply")
     names = [partition["name"] for partition in shell("partitions", "--json").json]
     assert len(names) == 3
@@ -84,6 +85,9 @@ def test_partitions_and_statistics_are_told(shell: Shell, app: Headrace, jobs: l
     stats = shell("archive", "stats", "--json").json
     assert (stats["jobs"], stats["partitions"]) == (3, 3)
     assert "jobs" in shell("archive", "stats").out
+    months = shell("archive", "months", "--json").json
+    assert sum(month["jobs"] for month in months) == 3
+    assert shell("archive", "months").out.splitlines()[1].split()[:2] == [months[0]["month"], str(months[0]["jobs"])]
     [told] = shell("archive", "durations", "--json").json
     assert told["jobs"] == 3
     assert "LONGEST" in shell("archive", "durations").out

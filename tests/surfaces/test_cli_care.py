@@ -116,3 +116,16 @@ def test_optimize_and_checkpoint_tell_sizes(shell: Shell) -> None:
     ran = shell("optimize", "--full")
     assert (ran.code, "say --yes" in ran.err) == (2, True)
     assert shell("optimize", "--full", "--yes").code == 0
+
+
+def test_storage_tells_tables_and_their_sizes(shell: Shell) -> None:
+    ran = shell("storage", "job?")
+    assert (ran.code, ran.err) == (0, "")
+    assert [line.split()[:3] for line in ran.out.splitlines()] == [["NAME", "KIND", "ENTRIES"], ["jobs", "table", "3"]]
+    (jobs,) = shell("storage", "jobs", "--json").json
+    assert (jobs["name"], jobs["kind"], jobs["entries"], jobs["expires"]) == ("jobs", "table", 3, None)
+    assert jobs["bytes"] >= 4096
+    assert "nothing fits nowhere" in shell("storage", "nowhere").err
+    ran = shell("storage", "--limit", "1")
+    assert (len(ran.out.splitlines()), "--limit shows more" in ran.err) == (2, True)
+    assert shell("storage", "--limit", "0").code == 2

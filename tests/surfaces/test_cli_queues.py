@@ -10,6 +10,7 @@ import pytest
 
 from headrace import Headrace
 from tests.support.command_line import Shell
+from tests.support.traced_worker import sign_on_tracing
 from tests.support.waiting import PATIENCE, eventually
 
 
@@ -95,7 +96,16 @@ def test_workers_are_listed_and_obey(shell: Shell, app: Headrace) -> None:
         assert worker.join(PATIENCE), "the worker ends"
 
 
-@pytest.mark.parametrize("order", ["pause", "resume", "stop"])
+def test_a_worker_is_shown_with_the_trace_of_its_memory(shell: Shell, app: Headrace) -> None:
+    sign_on_tracing(app.engine, "traced-1", "a.py:3 +2 kB")
+    shown = shell("workers", "show", "traced").out
+    assert "id         traced-1" in shown
+    assert "allocated  5 MB, 7 MB at the most" in shown
+    assert "grown      a.py:3 +2 kB" in shown
+    assert shell("workers", "show", "traced-1", "--json").json["memory_trace"]["growth"] == ["a.py:3 +2 kB"]
+
+
+@pytest.mark.parametrize("order", ["pause", "resume", "stop", "show"])
 def test_an_order_to_nobody_is_an_error(shell: Shell, app: Headrace, order: str) -> None:
     ran = shell("workers", order, "nobody")
     assert (ran.code, ran.out) == (1, "")

@@ -73,15 +73,18 @@ PROMISED = {
     "RequeueResult": "id job_id requeued status requeues message",
     "BulkRequeue": "matched requeued permanently_failed skipped dry_run",
     "ArchiveRun": "dry_run archived deleted history steps dead_letters dropped jobs seconds",
+    "ArchiveMonth": "month jobs bytes",
     "ArchivePartition": "name since until jobs bytes",
     "ArchiveStats": "jobs bytes partitions swept_at seconds archived deleted dead_letters partition dropped",
     "TaskDurations": "task jobs average p95 longest",
     "StaleJob": "id task queue state by lasted threshold action is_stale applied",
     "StateAges": "state queue jobs average longest over_an_hour over_a_day stalest",
+    "StoragePart": "name kind entries bytes expires",
     "MetricsSnapshot": "at window total queues tasks workers depth oldest workers_alive dead stale schedule_misses "
     "store_bytes busy clients schedules sampled_at",
     "MetricFigures": "enqueued started completed failed retried cancelled errors throughput enqueue_rate failure_rate "
     "error_rate attempts_avg retry_success wait run",
+    "MemoryTrace": "allocated peak growth",
     "MetricDurations": "avg min max p50 p95 p99",
     "QueueMetrics": "queue figures depth oldest workers eta",
     "TaskMetrics": "task queue figures",

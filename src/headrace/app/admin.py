@@ -14,8 +14,9 @@ from headrace.app.damage import damage_beside_jobs, damage_in
 from headrace.app.hub import AppHub
 from headrace.app.parcels import pages
 from headrace.core import codec, stalls
-from headrace.core.care import REPAIRS, Finding, Sizes, judge_size
+from headrace.core.care import REPAIRS, Finding, Sizes, StoragePart, judge_size
 from headrace.core.model import JobRow
+from headrace.core.options import check_limit, check_text
 from headrace.core.settings import Settings
 from headrace.core.words import nearest, short
 from headrace.errors import ConfigError
@@ -88,6 +89,15 @@ class Admin:
         With `full` all of it is given back; meanwhile nobody can write to a file, nor read tables of PostgreSQL.
         """
         return self._hub.engine.care.optimize(full=full)
+
+    # -- looking
+
+    def storage(self, pattern: str = "*", *, limit: int = 100) -> list[StoragePart]:
+        """The tables or keys of the store whose names fit the pattern: kind, entries, bytes, never a value.
+
+        Nobody has to wait for it. In a pattern `*` stands for anything, `?` for one character, `[ab]` for one of these.
+        """
+        return self._hub.engine.care.storage(check_text("pattern", pattern), check_limit("limit", limit))
 
     # -- checking
 
@@ -185,6 +195,7 @@ class Admin:
     aexamine = twin(examine)
     acheckpoint = twin(checkpoint)
     aoptimize = twin(optimize)
+    astorage = twin(storage)
     acheck = twin(check)
     arepair = twin(repair)
 

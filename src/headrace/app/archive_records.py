@@ -37,6 +37,18 @@ class ArchivePartition(Struct, frozen=True):
     bytes: int
 
 
+class ArchiveMonth(Struct, frozen=True):
+    """The archived jobs that ended in a month, such as "2026-11", and the space they take.
+
+    The month is None for the rest, whose own partition could not be made. A partition over two months is shared out
+    by the number of jobs.
+    """
+
+    month: str | None
+    jobs: int
+    bytes: int
+
+
 class TaskDurations(Struct, frozen=True):
     """How long the archived jobs of a task ran, in seconds."""
 

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import os
 import time
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from headrace.app import archived
-from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+from headrace.app.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
 from headrace.app.exporting import write_json_lines, write_parquet
 from headrace.app.hub import AppHub
 from headrace.app.jobs import as_filter
-from headrace.core.archive import ArchiveRow, keepsake_of, key_of, revived
+from headrace.core.archive import ArchiveRow, PartitionRow, keepsake_of, key_of, partition_of, revived, span_of
 from headrace.core.clock import to_datetime
+from headrace.core.model import Filter
 from headrace.core.options import check_text
 from headrace.core.settings import Settings
 from headrace.core.words import short
@@ -97,6 +99,17 @@ class Archiving:
             dropped=[] if last is None else last.dropped,
         )
 
+    def months(self) -> list[ArchiveMonth]:
+        archive = self._hub.archive
+        jobs, size = Counter[str | None](), Counter[str | None]()
+        if archive is None:
+            return []
+        for one in archive.partitions():
+            for month, count in _by_month(archive, one).items():
+                jobs[month] += count
+                size[month] += one.bytes * count // one.jobs
+        return [ArchiveMonth(month, jobs[month], size[month]) for month in sorted(jobs, key=lambda month: month or "")]
+
     def durations(self, filters: dict[str, Any]) -> list[TaskDurations]:
         which = as_filter(filters)
         archived.refuse_what_is_not_there(which)
@@ -152,3 +165,19 @@ class Archiving:
                 "archive_url: Redis keeps no archive; name a store in SQL that does, such as sqlite:///archive.db"
             )
         return self._hub.archive
+
+
+def _by_month(archive: Archive, partition: PartitionRow) -> dict[str | None, int]:
+    """How many jobs of a partition ended in which month: it is never longer than one, but may begin in another."""
+    if not partition.jobs:
+        return {}
+    if partition.since is None or partition.until is None:
+        return {None: partition.jobs}
+    first, last = (partition_of(moment, "monthly") for moment in (partition.since, partition.until - 1))
+    turn = span_of(last)
+    if first == last or turn is None:
+        return {first: partition.jobs}
+    # Partitions of another length may lie beside it, whose jobs are counted with their own.
+    early = min(archive.count(Filter(since=partition.since, until=turn[0])), partition.jobs)
+    counts = {first: early, last: partition.jobs - early}
+    return {month: count for month, count in counts.items() if count}

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
+from headrace.app.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
 from headrace.app.archiving import Archiving
 from headrace.app.hub import AppHub, declared_by
 from headrace.app.lifecycle_records import (
@@ -117,6 +117,10 @@ class Lifecycles:
         """What the archive holds, and what the last sweep of a worker did."""
         return self._archiving.stats()
 
+    def months(self) -> list[ArchiveMonth]:
+        """How many archived jobs ended in each month, and the space they take; the oldest month first."""
+        return self._archiving.months()
+
     def durations(self, /, **filters: Any) -> list[TaskDurations]:
         """How long archived jobs ran, for each task; the filters are those of `app.jobs.find(archived=True)`."""
         return self._archiving.durations(filters)
@@ -211,6 +215,7 @@ class Lifecycles:
     aarchive = twin(archive)
     apartitions = twin(partitions)
     astats = twin(stats)
+    amonths = twin(months)
     adurations = twin(durations)
     aexport = twin(export)
     arestore = twin(restore)

@@ -13,7 +13,7 @@ from headrace.core.clock import to_datetime
 from headrace.core.damage import items_of
 from headrace.core.known_tasks import knows
 from headrace.core.model import WorkerRow
-from headrace.core.vitals import KIND, Vitals, key_of, told
+from headrace.core.vitals import KIND, MemoryTrace, Vitals, key_of, told
 from headrace.engines.protocol import Engine
 
 
@@ -21,7 +21,8 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     """One worker as it last reported itself.
 
     `heartbeat` is in seconds, 0 until it has told. `cpu` is the share of a core that its process takes, `memory` its
-    size in bytes; None until it has told. `stalled` are those of its parts that make no progress although it is alive.
+    size in bytes; None until it has told. `memory_trace` is what it last saw if it traces its memory. `stalled` are
+    those of its parts that make no progress although it is alive.
     """
 
     id: str
@@ -41,6 +42,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
     capabilities: list[str] = []
     cpu: float | None = None
     memory: int | None = None
+    memory_trace: MemoryTrace | None = None
     stalled: list[str] = []
 
     @property
@@ -68,6 +70,7 @@ class WorkerInfo(Struct, frozen=True, kw_only=True):
                 "heartbeat": row.heartbeat / 1000,
                 "cpu": None if vitals is None else vitals.cpu,
                 "memory": None if vitals is None else vitals.memory,
+                "memory_trace": None if vitals is None else vitals.trace,
                 "stalled": sorted(stalled),
             }
         )

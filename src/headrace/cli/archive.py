@@ -11,7 +11,7 @@ from headrace.app.archive_records import ArchiveRun
 from headrace.cli import portrait
 from headrace.cli.options import as_json_option, chosen, example, moment_or_age, shared
 from headrace.cli.session import Session
-from headrace.cli.show import Column, clean, print_facts, print_json, print_table, remark, say, span, stamp
+from headrace.cli.show import Column, clean, print_facts, print_json, print_table, remark, say, size, span, stamp
 from headrace.core.states import FINAL
 
 NO_ARCHIVE = "this store has no archive; name one in SQL with `archive_url`, such as sqlite:///archive.db"
@@ -23,6 +23,7 @@ _COLUMNS = (
     Column("JOBS", right=True),
     Column("SIZE", right=True),
 )
+_MONTHS = (Column("MONTH"), Column("JOBS", right=True), Column("SIZE", right=True))
 _DURATIONS = (
     Column("TASK", least=8),
     Column("JOBS", right=True),
@@ -82,13 +83,28 @@ def stats(session: Session, as_json: bool) -> None:
     if as_json:
         print_json(msgspec.structs.asdict(told))
         return
-    facts = [("jobs", str(told.jobs)), ("size", _size(told.bytes)), ("partitions", str(told.partitions))]
+    facts = [("jobs", str(told.jobs)), ("size", size(told.bytes)), ("partitions", str(told.partitions))]
     if told.swept_at is not None and told.seconds is not None:
         swept = f"{told.archived} archived, {told.deleted} deleted, {told.dead_letters} dead letters removed"
         facts += [("last sweep", f"{stamp(told.swept_at)}, in {span(told.seconds)}"), ("it did", swept)]
     else:
         facts.append(("last sweep", "none: no worker has swept yet"))
     print_facts(facts)
+
+
+@archive.command("months", epilog=example("headrace archive months"))
+@as_json_option
+@shared
+@click.pass_obj
+def months(session: Session, as_json: bool) -> None:
+    """Show how many archived jobs ended in each month, and the space they take."""
+    found = session.store().lifecycle.months()
+    if as_json:
+        print_json([msgspec.structs.asdict(one) for one in found])
+    elif found:
+        print_table(_MONTHS, [[one.month or "the rest", str(one.jobs), size(one.bytes)] for one in found])
+    else:
+        remark("the archive is empty" if session.store().lifecycle.has_archive else NO_ARCHIVE)
 
 
 @archive.command("durations", epilog=example("headrace archive durations --since 30d"))
@@ -152,7 +168,7 @@ def partitions(session: Session, as_json: bool) -> None:
         remark("the archive has no partitions" if session.store().lifecycle.has_archive else NO_ARCHIVE)
         return
     print_table(
-        _COLUMNS, [[one.name, _day(one.since), _day(one.until), str(one.jobs), _size(one.bytes)] for one in found]
+        _COLUMNS, [[one.name, _day(one.since), _day(one.until), str(one.jobs), size(one.bytes)] for one in found]
     )
 
 
@@ -174,11 +190,3 @@ def _jobs(count: int) -> str:
 
 def _day(moment: Any) -> str:
     return "-" if moment is None else f"{moment:%Y-%m-%d}"
-
-
-def _size(count: float) -> str:
-    for unit in ("B", "KB", "MB"):
-        if count < 1024:
-            return f"{count:.0f} {unit}"
-        count /= 1024
-    return f"{count:.1f} GB"

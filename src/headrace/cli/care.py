@@ -1,4 +1,4 @@
-"""`headrace backup`, `restore`, `optimize`, `checkpoint` and `check`: maintenance by hand."""
+"""`headrace backup`, `restore`, `optimize`, `checkpoint`, `check` and `storage`: maintenance by hand."""
 
 from __future__ import annotations
 
@@ -11,11 +11,18 @@ import msgspec
 from headrace.app.backups import archived_in
 from headrace.cli.options import as_json_option, example, shared, yes_option
 from headrace.cli.session import Session, missing_file
-from headrace.cli.show import clean, confirm, paint, print_json, remark, say
+from headrace.cli.show import Column, clean, confirm, paint, print_json, print_table, remark, say, size, span
 from headrace.core.care import Finding
 from headrace.core.urls import redacted_url
 
 _EVERY = 2.0
+_PARTS = (
+    Column("NAME", least=20),
+    Column("KIND"),
+    Column("ENTRIES", right=True),
+    Column("SIZE", right=True),
+    Column("EXPIRES", right=True),
+)
 
 
 def _progress(quiet: bool) -> Callable[[int, int], None]:
@@ -173,3 +180,38 @@ def _tell(found: list[Finding]) -> None:
             say(f"  such as {clean(', '.join(finding.examples))}")
     if not any(not finding.note for finding in found):
         say(paint("all is well", "green"))
+
+
+@click.command("storage", epilog=example("headrace storage", "headrace storage 'queue:*' --limit 1000"))
+@click.argument("pattern", default="*")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@as_json_option
+@shared
+@click.pass_obj
+def storage(session: Session, pattern: str, limit: int, as_json: bool) -> None:
+    """List the tables or keys of the store whose names fit PATTERN, with their sizes. Nobody has to wait for it.
+
+    Names are told without the prefix that all share. Values are not shown. The number of entries of a table on
+    PostgreSQL is the server's estimate.
+    """
+    found = session.store().admin.storage(pattern, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        _PARTS,
+        [
+            [
+                part.name,
+                part.kind,
+                f"{part.entries:,}",
+                "-" if part.bytes is None else size(part.bytes),
+                "-" if part.expires is None else f"in {span(part.expires)}",
+            ]
+            for part in found
+        ],
+    )
+    if not found:
+        remark(f"nothing fits {pattern}")
+    elif len(found) == limit:
+        remark(f"there may be more than {limit}; --limit shows more")

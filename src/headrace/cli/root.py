@@ -49,6 +49,7 @@ _WHERE = {
     "webhooks": "webhooks",
     "top": "top",
     "doctor": "doctor",
+    "storage": "care",
     "check": "care",
     "backup": "care",
     "restore": "care",

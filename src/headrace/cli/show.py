@@ -115,6 +115,18 @@ def span(seconds: float) -> str:
     return f"{seconds:.0f}s"
 
 
+# -- sizes
+
+
+def size(count: float) -> str:
+    """Bytes: 512 B, 20 KB, 1.5 GB."""
+    for unit in ("B", "KB", "MB"):
+        if count < 1024:
+            return f"{count:.0f} {unit}"
+        count /= 1024
+    return f"{count:.1f} GB"
+
+
 # -- blocks
 
 

@@ -12,7 +12,7 @@ from headrace.app.app import Headrace
 from headrace.app.workers import WorkerInfo
 from headrace.cli.options import as_json_option, example, shared
 from headrace.cli.session import Session
-from headrace.cli.show import Column, ago, print_json, print_table, remark, say
+from headrace.cli.show import Column, ago, print_facts, print_json, print_table, remark, say, size
 from headrace.errors import HeadraceError
 
 _COLUMNS = (
@@ -78,6 +78,30 @@ def _capabilities(worker: WorkerInfo) -> str:
     return ",".join(worker.capabilities) or "-"
 
 
+@workers.command("show", epilog=example("headrace workers show web-1-4711-a1b2c3"))
+@click.argument("worker_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, worker_id: str, as_json: bool) -> None:
+    """Show one worker, with what it last saw if it traces its memory. ID may be its beginning."""
+    worker = _meant(session.store(), worker_id)
+    if as_json:
+        print_json(msgspec.structs.asdict(worker))
+        return
+    titles = [column.title.lower() for column in _COLUMNS]
+    facts = list(zip(titles, _row(worker, datetime.now(UTC)), strict=True))
+    facts.insert(3, ("host", worker.host))
+    if worker.memory is not None and worker.cpu is not None:
+        facts += [("cpu", f"{worker.cpu:.0%} of a core"), ("memory", size(worker.memory))]
+    if (trace := worker.memory_trace) is not None:
+        grown = "\n".join(trace.growth) or "nothing"
+        facts.append(("allocated", f"{size(trace.allocated)}, {size(trace.peak)} at the most"))
+        facts.append(("grown", grown))
+    facts += [("has", _capabilities(worker)), ("tasks", ", ".join(sorted(worker.tasks)) or "-")]
+    print_facts(facts)
+
+
 @workers.command("pause", epilog=example("headrace workers pause web-1-4711-a1b2c3"))
 @click.argument("worker_id", metavar="ID")
 @shared
@@ -120,9 +144,19 @@ def log_level(session: Session, worker_id: str, level: str) -> None:
 
 
 def _wish(app: Headrace, text: str, ask: Any, done: str) -> None:
-    ids = [worker.id for worker in app.workers() if worker.id.startswith(text)]
-    meant = text if text in ids else ids[0] if len(ids) == 1 else None
-    if meant is None or not ask(meant):
-        told = f"begins the ids of {len(ids)} workers" if ids else "is no worker that is alive"
-        raise HeadraceError(f"{text!r} {told}; `headrace workers` lists them")
+    meant = _meant(app, text).id
+    if not ask(meant):
+        raise _unknown(text, 0)
     say(f"worker {meant} is {done}")
+
+
+def _meant(app: Headrace, text: str) -> WorkerInfo:
+    found = {worker.id: worker for worker in app.workers() if worker.id.startswith(text)}
+    if text not in found and len(found) != 1:
+        raise _unknown(text, len(found))
+    return found[text] if text in found else next(iter(found.values()))
+
+
+def _unknown(text: str, begun: int) -> HeadraceError:
+    told = f"begins the ids of {begun} workers" if begun else "is no worker that is alive"
+    return HeadraceError(f"{text!r} {told}; `headrace workers` lists them")

@@ -243,6 +243,20 @@ def _megabytes(size: int) -> str:
     return f"{size / 2**20:,.0f} MB"
 
 
+class StoragePart(Struct, frozen=True, kw_only=True):
+    """A table or a key of the store: its name without the prefix that all share, what it is, and how large.
+
+    `entries` of a table on PostgreSQL is the server's estimate. `bytes` is None where the store does not tell, and
+    `expires`, in seconds from now, where it stays.
+    """
+
+    name: str
+    kind: str
+    entries: int
+    bytes: int | None = None
+    expires: float | None = None
+
+
 # -- pressure
 
 

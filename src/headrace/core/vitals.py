@@ -15,12 +15,22 @@ HOLDS = 60_000  # ms after which what a process told is no longer true of it
 KEPT = 3_600_000
 
 
+class MemoryTrace(Struct, frozen=True, kw_only=True):
+    """What a process that traces its memory last saw: bytes `allocated` by Python, the `peak`, and the lines of code
+    whose share has grown since its first look, those that grew most first."""
+
+    allocated: int
+    peak: int
+    growth: tuple[str, ...]
+
+
 class Vitals(Struct, frozen=True, array_like=True):
-    """`cpu` is the share of one core since it last told, `memory` in bytes."""
+    """`cpu` is the share of one core since it last told, `memory` in bytes; `trace` only of one that traces it."""
 
     at: int
     cpu: float
     memory: int
+    trace: MemoryTrace | None = None
 
 
 _decoder = msgspec.json.Decoder(Vitals)

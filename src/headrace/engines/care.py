@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import Protocol
 
-from headrace.core.care import Capped, Filed, Finding, Strain, Tending
+from headrace.core.care import Capped, Filed, Finding, StoragePart, Strain, Tending
 from headrace.engines.parts import Desk, Porter, Timetable
 from headrace.engines.shelf import Shelf
 from headrace.engines.upkeep import Upkeep
@@ -48,6 +48,13 @@ class Care(Protocol):
 
     def strain(self, now: int | None = None) -> Strain:
         """How large the store is and how much its writers wait for each other, for who asks every few seconds."""
+        ...
+
+    def storage(self, pattern: str, limit: int) -> list[StoragePart]:
+        """At most `limit` tables or keys whose names fit the pattern (`*`, `?`, `[...]`). It holds nobody up.
+
+        Tables come by name, keys as the server finds them. No value is read.
+        """
         ...
 
     def checkpoint(self) -> dict[str, int]:

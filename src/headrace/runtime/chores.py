@@ -40,11 +40,13 @@ def chores_of(
         chores.append(Staleness(engine, settings, settings.stale_check))
     if settings.metrics:
         chores.append(Gathering(engine, settings))
-    chores.append(TellingVitals(engine))
     if settings.trace_memory:
         from headrace.runtime.memory_tracing import TracingMemory  # deferred: hardly anybody wishes for it
 
-        chores.append(TracingMemory(settings.trace_memory))
+        tracing = TracingMemory(settings.trace_memory)
+        chores += [tracing, TellingVitals(engine, lambda: tracing.last)]
+    else:
+        chores.append(TellingVitals(engine))
     chores.append(Caring(engine, settings))
     chores.append(Forgetting(engine, settings))
     if settings.history_limit is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import logging
 import tracemalloc
 
+from headrace.core.vitals import MemoryTrace
+
 log = logging.getLogger("headrace.memory")
 _TOLD = 10  # lines of code
 
@@ -15,6 +17,7 @@ class TracingMemory:
     def __init__(self, every: float) -> None:
         self._every = every
         self._first: tracemalloc.Snapshot | None = None
+        self.last: MemoryTrace | None = None
 
     def do(self) -> float:
         if self._first is None:
@@ -24,6 +27,7 @@ class TracingMemory:
         grown = _snapshot().compare_to(self._first, "lineno")
         lines = [_in_words(one) for one in grown[:_TOLD] if one.size_diff > 0]
         traced, peak = tracemalloc.get_traced_memory()
+        self.last = MemoryTrace(allocated=traced, peak=peak, growth=tuple(lines))
         log.info(
             "%d kB are allocated, %d kB at the most; grown since the first look: %s",
             *(traced // 1000, peak // 1000, "; ".join(lines) or "nothing"),

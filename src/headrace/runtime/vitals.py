@@ -5,9 +5,10 @@ from __future__ import annotations
 import os
 import socket
 import time
+from collections.abc import Callable
 
 from headrace.core import stalls, vitals
-from headrace.core.vitals import KIND, Vitals
+from headrace.core.vitals import KIND, MemoryTrace, Vitals
 from headrace.engines.protocol import Engine
 from headrace.runtime.memory import resident_megabytes
 
@@ -18,8 +19,9 @@ _TIDY = 60  # tells, between two looks at what others have left behind
 class TellingVitals:
     """Puts one paper on the shelf, again and again. Two workers of one process tell the same of it."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, trace: Callable[[], MemoryTrace | None] = lambda: None) -> None:
         self._engine = engine
+        self._trace = trace
         self._key = vitals.key_of(socket.gethostname(), os.getpid())
         self._version = 0
         self._count = 0
@@ -29,7 +31,7 @@ class TellingVitals:
         now, used = self._engine.clock.now(), _used()
         (cpu, at), self._before = self._before, used
         share = (used[0] - cpu) / max(used[1] - at, 0.001)
-        self._put(Vitals(now, round(share, 4), round(resident_megabytes() * 1e6)))
+        self._put(Vitals(now, round(share, 4), round(resident_megabytes() * 1e6), self._trace()))
         if self._count % _TIDY == 0:
             self._tidy(now)
         self._count += 1

@@ -12,6 +12,7 @@ from headrace.testing import drain
 from headrace.web.api.table import Endpoint
 from headrace.web.api.tables import ENDPOINTS
 from tests.support.cases import check_each
+from tests.support.traced_worker import sign_on_tracing
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import bearer
@@ -249,6 +250,12 @@ def test_a_task_is_paused_and_limited(app: Headrace, api: Api) -> None:
     assert api.ask("POST", "/tasks/add/resume", json={})["paused"] is False
 
 
+def test_a_worker_is_told_with_the_trace_of_its_memory(app: Headrace, api: Api) -> None:
+    sign_on_tracing(app.engine, "w1", "a.py:3 +2 kB")
+    trace = api.ask("GET", "/workers/w1")["memory_trace"]
+    assert trace == {"allocated": 5 * 2**20, "peak": 7 * 2**20, "growth": ["a.py:3 +2 kB"]}
+
+
 def test_a_worker_is_seen_paused_and_stopped(app: Headrace, api: Api) -> None:
     with app.worker(concurrency=1) as worker:
         assert [one["id"] for one in api.ask("GET", "/workers")] == [worker.id]
@@ -343,6 +350,7 @@ def test_the_lifecycle_is_shown_and_ordered(app: Headrace, api: Api) -> None:
     assert api.ask("POST", "/lifecycle/archive", json={})["dry_run"] is True
     assert api.ask("GET", "/lifecycle/ages") == []
     assert api.ask("GET", "/lifecycle/archive")["jobs"] == 0
+    assert api.ask("GET", "/lifecycle/archive/months") == []
     assert isinstance(api.ask("GET", "/lifecycle/partitions"), list)
 
 
@@ -369,6 +377,16 @@ def test_the_system_tells_no_secret() -> None:
         assert told.status_code == 200
         assert "s3cret" not in told.text
         assert "5f2a91" not in told.text
+
+
+def test_the_parts_of_the_store_are_told_without_their_values(api: Api) -> None:
+    api.ask("POST", "/jobs", 201, json={"task": "sign_in", "kwargs": {"user": "ann", "password": "hunter2"}})
+    (jobs,) = api.ask("GET", "/system/storage?pattern=job?")
+    assert jobs.keys() == {"name", "kind", "entries", "bytes", "expires"}
+    assert jobs["name"] == "jobs"
+    assert len(api.ask("GET", "/system/storage?limit=1")) == 1
+    assert "hunter2" not in api("GET", "/system/storage?limit=1000").text
+    api.ask("GET", "/system/storage?limit=0", 422)
 
 
 @pytest.mark.engines("sqlite")

@@ -17,6 +17,7 @@ from headrace import EngineUnavailable, Headrace
 from headrace.runtime.meter import Meter
 from headrace.web.pages.templating import STATIC
 from tests.support.engines import KINDS
+from tests.support.traced_worker import sign_on_tracing
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.pages.tasks import populate, register
 
@@ -78,6 +79,14 @@ def test_every_page_is_answered_and_holds_nothing_inline(app: Headrace) -> None:
         assert "<script>document" not in answer.text
         assert "script-src 'self'" in answer.headers["content-security-policy"]
         assert answer.headers["cache-control"] == "no-store"
+
+
+@pytest.mark.engines("sqlite")
+def test_the_page_of_a_worker_has_the_trace_of_its_memory(app: Headrace) -> None:
+    sign_on_tracing(app.engine, "w1", "<b>.py:3 +2 kB")
+    page = Client(app.asgi()).get("/workers/w1").text
+    assert "5 MB allocated, 7 MB at the most" in re.sub(r"\.0 MB", " MB", page)
+    assert "&lt;b&gt;.py:3 +2 kB" in page
 
 
 @pytest.mark.engines("sqlite")
@@ -190,8 +199,43 @@ def test_the_last_counts_are_shown_while_the_store_is_away(app: Headrace, monkey
         assert "The store does not answer" in page.text
         assert "sums</b>" in page.text
     jobs = client.get("/jobs")
-    assert jobs.status_code == 503
+    assert (jobs.status_code, jobs.headers["retry-after"]) == (503, "5")
     assert "no route to the server" in jobs.text
+    assert "The last count is of" in jobs.text
+    assert re.search(r'pending</span> <b title="1">1</b>', jobs.text)
+    assert "To the overview with the last figures" in jobs.text
+    assert '<noscript><meta http-equiv="refresh"' in jobs.text  # scripts look again by themselves
+    monkeypatch.undo()
+    back = client.get("/jobs")
+    assert (back.status_code, "refresh" in back.text.split("</head>")[0]) == (200, False)
+
+
+@pytest.mark.engines("sqlite")
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/",
+        "/queues",
+        "/queues/a",
+        "/jobs",
+        "/jobs/x",
+        "/flows",
+        "/dead",
+        "/schedules",
+        "/alerts",
+        "/lifecycle",
+        "/workers",
+        "/system",
+        "/webhooks",
+    ],
+)
+def test_every_page_has_its_frame_when_the_store_was_never_seen(path: str) -> None:
+    with Headrace("redis://127.0.0.1:1/0") as app:
+        page = Client(app.asgi()).get(path)
+    assert (page.status_code, page.headers["retry-after"]) == (503, "5")
+    assert "This page comes back by itself when the store does." in page.text
+    assert "To the overview<" in page.text
+    assert 'aria-label="Main"' in page.text
 
 
 @pytest.mark.engines("sqlite")

@@ -13,7 +13,7 @@ from typing import Any, Protocol, TypeVar
 
 from psycopg import sql
 
-from headrace.core.care import Capped, Filed, Finding, Strain, Tending
+from headrace.core.care import Capped, Filed, Finding, StoragePart, Strain, Tending
 from headrace.engines.care import View
 from headrace.engines.postgres import health
 from headrace.engines.postgres.address import Address
@@ -63,6 +63,20 @@ class PostgresCare:
     def strain(self, now: int | None = None) -> Strain:
         self._engine.prepare()
         return Strain(self._size(), clients=self._engine.server.repeat(health.clients))
+
+    def storage(self, pattern: str, limit: int) -> list[StoragePart]:
+        self._engine.prepare()
+        schema = self._engine.address.schema
+
+        def look(db: Connection) -> list[StoragePart]:
+            chosen = dict(care.fitting(self._tables(db), pattern, limit))
+            rows = db.execute(health.STORAGE, [schema, list(chosen)]).fetchall()
+            return [
+                StoragePart(name=chosen[name], kind=kind, entries=entries, bytes=size)
+                for name, kind, entries, size in rows
+            ]
+
+        return self._engine.server.repeat(look)
 
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()

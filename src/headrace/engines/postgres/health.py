@@ -102,6 +102,10 @@ _BETTER_ON = {
 }
 TABLES = """SELECT c.relname FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
     WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname LIKE 'headrace\\_%%' ORDER BY c.relname"""
+STORAGE = """SELECT c.relname, CASE WHEN c.relispartition THEN 'partition' ELSE 'table' END,
+    coalesce(pg_stat_get_live_tuples(c.oid), 0)::bigint, coalesce(pg_total_relation_size(c.oid), 0)::bigint
+    FROM pg_class AS c JOIN pg_namespace AS n ON n.oid = c.relnamespace
+    WHERE n.nspname = %s AND c.relkind = 'r' AND c.relname = ANY(%s) ORDER BY c.relname"""
 _UNSORTED = "SELECT count(*) FROM (SELECT 1 FROM headrace_archive_rest LIMIT 10000) AS found"
 # Of an archive that is in use: one that never had a partition asks for none.
 _NO_PARTITION = r"""SELECT count(*) > 0 AND count(*) FILTER (WHERE until > ahead) = 0 FROM (

@@ -12,7 +12,19 @@ from collections.abc import Callable, Collection, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
-from headrace.core.care import KEPT_AT_START, LATE, Capped, Census, Filed, Finding, Strain, Tending, is_gone, judge
+from headrace.core.care import (
+    KEPT_AT_START,
+    LATE,
+    Capped,
+    Census,
+    Filed,
+    Finding,
+    StoragePart,
+    Strain,
+    Tending,
+    is_gone,
+    judge,
+)
 from headrace.core.model import Filter
 from headrace.engines.care import View
 from headrace.engines.redis import health, records
@@ -25,11 +37,13 @@ if TYPE_CHECKING:
 
 _census, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
 _flows_page, _places_page, _cap = load("flows_page"), load("places_page"), load("cap")
+_storage_page = load("storage_page")
 
 _LOOKS = 1000
 _ENTRIES_PER_PAGE = 300
 _JOBS_LOOKED_AT = 100  # whole records, each of which may be large
 _ENTRIES_LOOKED_AT = 2000
+_KEYS_MEASURED = 100
 _PAGES_INSPECTED = 1000  # about a second; what is larger is looked at in part, and repaired as a whole
 _EVERYTHING = 1 << 40
 
@@ -136,6 +150,29 @@ class RedisCare:
         self._engine.prepare()
         return Strain(health.size(self._engine.wire), clients=health.clients(self._engine.wire))
 
+    def storage(self, pattern: str, limit: int) -> list[StoragePart]:
+        self._engine.prepare()
+        found = dict[bytes, None]()  # a key may be told twice
+        for keys in _keys(self._engine, pattern):
+            found |= dict.fromkeys(keys)
+            if len(found) >= limit:
+                break
+        chosen = list(found)[:limit]
+        pages = (chosen[first : first + _KEYS_MEASURED] for first in range(0, len(chosen), _KEYS_MEASURED))
+        return [part for page in pages for part in self._measured(page)]
+
+    def _measured(self, keys: list[bytes]) -> list[StoragePart]:
+        return [
+            StoragePart(
+                name=_name(self._engine.prefix, key, "backslashreplace"),
+                kind=kind.decode(),
+                entries=entries,
+                bytes=None if size < 0 else size,
+                expires=None if left < 0 else left / 1000,
+            )
+            for key, kind, entries, left, size in self._engine.wire.run(_storage_page, *keys, repeat=keys)
+        ]
+
     def checkpoint(self) -> dict[str, int]:
         self._engine.prepare()
         return {}
@@ -232,20 +269,23 @@ class _Walk:
         return lost, damaged
 
     def _name(self, key: bytes) -> str:
-        return key.decode("utf-8", "surrogateescape")[len(self._engine.prefix) + 3 :]
+        return _name(self._engine.prefix, key)
 
 
 def _kind(prefix: str, key: bytes) -> str:
-    return key.decode("utf-8", "surrogateescape")[len(prefix) + 3 :].partition(":")[0]
+    return _name(prefix, key).partition(":")[0]
 
 
-def _keys(engine: House) -> Iterator[list[bytes]]:
-    """Every key of the store, a page at a time; one that is there all the while is told at least once."""
+def _name(prefix: str, key: bytes, errors: str = "surrogateescape") -> str:
+    return key.decode("utf-8", errors)[len(prefix) + 3 :]
+
+
+def _keys(engine: House, pattern: str = "*") -> Iterator[list[bytes]]:
+    """Every key of the store that fits, a page at a time; one that is there all the while is told at least once."""
     cursor = b"0"
     literal = _GLOB.sub(r"\\\1", engine.prefix)
-    pattern = f"{{{literal}}}:*"
     while True:
-        cursor, keys = engine.wire.ask("SCAN", cursor, "MATCH", pattern, "COUNT", _LOOKS)
+        cursor, keys = engine.wire.ask("SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _LOOKS)
         if keys:
             yield keys
         if cursor == b"0":

@@ -5,7 +5,9 @@ What belongs to nothing is found by a read and removed by its number in short co
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import itertools
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
 from functools import partial
 
 import msgspec
@@ -123,6 +125,12 @@ def _forget_workers(office: Office, now: int) -> int:
     # A read first: it is nearly always for nothing.
     known = _workers.decode(office.read(lambda ledger: ledger.ask("workers")))
     return office.write(forget) if any(now - worker.seen_at > GONE for worker in known) else 0
+
+
+def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, str]]:
+    """The first tables that fit the pattern, each with its name as it is shown, without the prefix."""
+    shown = ((name, name.removeprefix("headrace_")) for name in tables)
+    return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
 
 
 def cap(office: Office, what: Filed, most: int, after: int, limit: int) -> Capped:

@@ -16,7 +16,17 @@ from typing import Protocol
 
 import msgspec
 
-from headrace.core.care import Capped, Filed, Finding, Pressure, Strain, Tending, add_pressure, late_share
+from headrace.core.care import (
+    Capped,
+    Filed,
+    Finding,
+    Pressure,
+    StoragePart,
+    Strain,
+    Tending,
+    add_pressure,
+    late_share,
+)
 from headrace.engines.care import View
 from headrace.engines.relational import care
 from headrace.engines.relational.ledger import Office
@@ -89,6 +99,10 @@ class SqliteCare:
         with self._store.reading() as db:
             busy = late_share(health.pressure(db), self._engine.at(now))
         return Strain(health.size_of(self._store, "") + health.size_of(self._store, "-wal"), busy)
+
+    def storage(self, pattern: str, limit: int) -> list[StoragePart]:
+        self._engine.prepare()
+        return health.storage(self._store, pattern, limit)
 
     # -- the log and the space
 

@@ -9,7 +9,8 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace.core.care import Finding, Pressure, judge_pressure
+from headrace.core.care import Finding, Pressure, StoragePart, judge_pressure
+from headrace.engines.relational.care import fitting
 from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
 from headrace.engines.sqlite.store import Store, scalar
@@ -95,6 +96,33 @@ def size_of(store: Store, suffix: str) -> int:
         return os.stat(f"{store.path}{suffix}").st_size  # stat is safe; opening the file here would not be
     except FileNotFoundError:
         return 0
+
+
+def storage(store: Store, pattern: str, limit: int) -> list[StoragePart]:
+    """The tables that fit the pattern, with their rows and the bytes of them and their indexes."""
+    with store.reading() as db:
+        names = [str(row[0]) for row in db.execute(_TABLES)]
+        return [
+            StoragePart(name=shown, kind="table", entries=_rows_of(db, name), bytes=_bytes_of(db, name))
+            for name, shown in fitting(names, pattern, limit)
+        ]
+
+
+def _rows_of(db: sqlite3.Connection, table: str) -> int:
+    name = table.replace('"', '""')
+    return int(scalar(db, f'SELECT count(*) FROM "{name}"'))
+
+
+def _bytes_of(db: sqlite3.Connection, table: str) -> int | None:
+    try:
+        return int(db.execute(_BYTES, (table,)).fetchone()[0])
+    except sqlite3.OperationalError:  # not every SQLite is built with the table that tells
+        return None
+
+
+_TABLES = "SELECT name FROM sqlite_master WHERE type = 'table' AND name GLOB 'headrace_*' ORDER BY name"
+_BYTES = """SELECT coalesce(sum(pgsize), 0) FROM dbstat
+    WHERE aggregate = TRUE AND name IN (SELECT name FROM sqlite_master WHERE tbl_name = ?)"""
 
 
 def _disk_free(store: Store) -> int:

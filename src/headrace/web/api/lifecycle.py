@@ -6,7 +6,7 @@ from typing import Any
 
 from msgspec import UNSET, Struct, UnsetType
 
-from headrace.app.archive_records import ArchivePartition, ArchiveRun, ArchiveStats
+from headrace.app.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats
 from headrace.app.job_records import JobRecord, record_of
 from headrace.app.lifecycle_records import LifecycleTerms, StaleJob, StateAges
 from headrace.web.api.shapes import Limit, said
@@ -97,6 +97,12 @@ def archive(visit: Visit, body: ArchiveOrder) -> ArchiveRun:
 def archive_stats(visit: Visit) -> ArchiveStats:
     """What the archive holds, and what the last sweep of a worker did."""
     return visit.app.lifecycle.stats()
+
+
+@table.get("/lifecycle/archive/months")
+def archive_months(visit: Visit) -> list[ArchiveMonth]:
+    """How many archived jobs ended in each month, and the space they take."""
+    return visit.app.lifecycle.months()
 
 
 @table.post("/lifecycle/archive/{job_id}/restore")

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Annotated, Any
 
-from msgspec import Struct
+from msgspec import Meta, Struct
 
 from headrace import __version__
 from headrace.core.access import Role
 from headrace.core.audit import AuditEntry
+from headrace.core.care import StoragePart
 from headrace.core.urls import redacted_url
 from headrace.web.api.shapes import Cursor, Limit
 from headrace.web.api.table import Table
@@ -42,6 +43,13 @@ class AuditQuery(Struct, frozen=True):
     cursor: Cursor | None = None
 
 
+class StorageQuery(Struct, frozen=True):
+    """Which tables or keys, by name, and how many."""
+
+    pattern: Annotated[str, Meta(max_length=200, description="`*`, `?` and `[ab]` stand for others.")] = "*"
+    limit: Limit = 100
+
+
 class AuditList(Struct, frozen=True):
     """What was asked for over HTTP, newest first. `cursor` continues after it."""
 
@@ -55,6 +63,12 @@ def get(visit: Visit) -> System:
     app = visit.app
     shown = app.settings.shown()
     return System(__version__, redacted_url(app.engine.url), dict(app.engine.facts()), shown, app.settings_origin)
+
+
+@table.get("/system/storage", role="admin")
+def storage(visit: Visit, query: StorageQuery) -> list[StoragePart]:
+    """The tables or keys of the store: kind, entries and bytes, never a value."""
+    return visit.app.admin.storage(query.pattern, limit=query.limit)
 
 
 @table.get("/me")

@@ -114,8 +114,12 @@ class Frame:
         text = _told(error)
         if isinstance(error, NotFound):
             text = f"There is nothing under {visit.path}; it may have been deleted or archived."
-        shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None}
-        return self._rendered(visit, "trouble.html", shown, status)
+        is_away = isinstance(error, EngineUnavailable)
+        shown = {"status": status, "title": title, "text": text, "view": None, "away_since": None, "is_away": is_away}
+        shown["known"] = self._glance.last_totals() if is_away else None
+        response = self._rendered(visit, "trouble.html", shown, status)
+        response.headers.update(refusal_of(error).headers if is_away else {})
+        return response
 
     def nowhere(self, request: Request) -> Response:
         """For a path that nobody knows."""

@@ -12,7 +12,7 @@ import copy
 import functools
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor, Future, ThreadPoolExecutor
 from datetime import datetime
 from typing import Any, Generic, TypeVar, cast
@@ -26,6 +26,7 @@ from headrace.app.queues import QueueStats
 from headrace.app.workers import WorkerInfo
 from headrace.core.clock import Clock, to_datetime
 from headrace.core.model import QueueRow
+from headrace.core.states import State
 from headrace.errors import EngineUnavailable, HeadraceError
 
 T = TypeVar("T")
@@ -87,6 +88,11 @@ class Look(Generic[T]):
             return taking.result(patience)
         except TimeoutError:
             return seen
+
+    def last(self) -> Seen | None:
+        """What was seen last, however long ago. The store is not asked."""
+        with self._lock:
+            return self._seen
 
     def age(self) -> float:
         """For how many seconds the value has been known; 0 if nobody has asked for it, or if it may be old."""
@@ -238,6 +244,11 @@ class Glance:
         seen = self._queues.glimpse(0.0)
         return seen.at if seen is not None and seen.away else None
 
+    def last_totals(self) -> tuple[dict[str, int], datetime] | None:
+        """How many jobs were in each state, and when, by the last count; None if there was none."""
+        seen = self._queues.last()
+        return None if seen is None else (totals(seen.value), seen.at)
+
     def age(self) -> float:
         """How old the oldest of the counts is that this visit has seen. Who knows of something newer asks again."""
         return max((look.age() for look in self._used), default=0.0)
@@ -246,6 +257,11 @@ class Glance:
         looks: list[Look[Any]] = [self._metrics, self._alerts, self._queues, self._workers, *self._others.values()]
         for look in looks:
             look.forget()
+
+
+def totals(queues: Sequence[QueueStats]) -> dict[str, int]:
+    """How many jobs are in each state, over all queues."""
+    return {state.value: sum(getattr(stats, state) for stats in queues) for state in State}
 
 
 def _moment(clock: Clock) -> datetime:

@@ -21,7 +21,7 @@ for i, member in ipairs(members) do
   end
 end
 if #given_back > 0 then
-  guard()
+  guard_without_memory()
   flush()
   if is_minded() then messages.work = true end
   ring(messages)

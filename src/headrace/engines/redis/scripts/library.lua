@@ -113,6 +113,12 @@ local function guard()
   call('SETRANGE', P .. ':room', '0', '')
 end
 
+-- The same for what has to go on when memory is out, since only finished jobs can leave: a script whose first write
+-- takes something away is not refused for want of memory.
+local function guard_without_memory()
+  call('DEL', P .. ':room')
+end
+
 -- What hangs at the door, as an answer to whoever would change something here: "moved" or "arriving", and the address of
 -- the other store.
 local function notice()

@@ -4,7 +4,7 @@
 
 local version = call('GET', P .. ':schema')
 if version and tonumber(version) > tonumber(ARGV[1]) then return {tonumber(version), false} end
-guard()
+if version then guard_without_memory() else guard() end
 call('PUBLISH', P .. ':bell', 'open')
 if not version then call('SET', P .. ':schema', ARGV[1]) end
 call('SETNX', P .. ':store', ARGV[2])

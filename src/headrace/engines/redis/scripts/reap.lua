@@ -103,7 +103,7 @@ for i, member in ipairs(members) do
   end
 end
 if reaped_count > 0 or next(drops) then
-  guard()
+  guard_without_memory()
   flush()
   if #failed > 0 and any_kin() then follow(failed, now, messages) end
   if is_minded() then messages.work = true end

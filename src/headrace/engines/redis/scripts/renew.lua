@@ -38,7 +38,7 @@ for i = 1, count do
     lost[#lost + 1] = i
   end
 end
-guard()
+guard_without_memory()
 local wish = attend(ARGV[3])
 in_parts('ZADD', LEASES, held, held_count)
 return {wish, lost, call('ZRANGE', LEASES, 0, 0, 'WITHSCORES')[2] or false}

@@ -104,7 +104,7 @@ local function settle(count, ids, outcomes)
   return refused
 end
 
-guard()
+guard_without_memory()
 if outcome_count == 0 then tell_of_turn() end
 if note_count > 0 then unusual().note(note_count, ARGV[12]) end
 local refused = outcome_count > 0 and settle(outcome_count, cmsgpack.unpack(ARGV[9]), ARGV[10]) or {}

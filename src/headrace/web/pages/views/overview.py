@@ -15,6 +15,7 @@ from headrace.app.workers import WorkerInfo
 from headrace.core.states import State
 from headrace.web.pages import charts, figures, wording
 from headrace.web.pages.cards import Card, cards
+from headrace.web.pages.glance import totals
 from headrace.web.pages.view import View
 from headrace.web.pages.visit import Visit
 
@@ -43,11 +44,6 @@ class Trouble(Struct, frozen=True, kw_only=True):
     link: str = ""
     label: str = "Look"
     grave: bool = False
-
-
-def totals(queues: Sequence[QueueStats]) -> dict[str, int]:
-    """How many jobs are in each state, over all queues."""
-    return {state.value: sum(getattr(stats, state) for stats in queues) for state in State}
 
 
 def show(visit: Visit) -> Mapping[str, Any]:

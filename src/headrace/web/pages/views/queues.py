@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.core.rules import in_words
+from headrace.web.pages.glance import totals
 from headrace.web.pages.view import View
-from headrace.web.pages.views.overview import drained_in, totals
+from headrace.web.pages.views.overview import drained_in
 from headrace.web.pages.visit import Visit
 
 
