@@ -127,7 +127,6 @@ def test_the_longest_pauses_add_up_to_less_than_what_is_promised() -> None:
     assert breaker._PAUSE_LONGEST + awaiting.OUTAGE_LONGEST < PROMISED
 
 
-@pytest.mark.timed
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["fast", "immediate"])
 def test_a_server_that_restarts_under_load_loses_nothing(
@@ -149,7 +148,6 @@ def test_a_server_that_restarts_under_load_loses_nothing(
         assert [worker.poll() for worker in workers] == [None, None]
 
 
-@pytest.mark.timed
 @pytest.mark.slow
 def test_a_server_that_is_away_for_a_while_is_met_by_fast_refusals_and_then_by_everybody(
     server: PostgresServer | RedisServer, fleet: SimpleNamespace, url: str

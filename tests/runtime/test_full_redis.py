@@ -45,7 +45,7 @@ def fill(app: Headrace) -> list[str]:
     taken = []
     for number in count():
         try:
-            taken.append(app.enqueue("work", f"{number:020000}").id)
+            taken.append(app.enqueue("work", f"{number:080000}").id)
             drain(app)
         except EngineUnavailable:  # out of memory
             return taken

@@ -46,8 +46,8 @@ def test_a_timekeeper_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     task = app.task(name="work")(lambda: "done")
+    snag = Snag(app.engine.timetable, "next_due", monkeypatch)
     with caplog.at_level(logging.WARNING, "headrace.worker"), app.worker(heartbeat=0.1, lease=0.5) as worker:
-        snag = Snag(app.engine.timetable, "next_due", monkeypatch)
         assert snag.caught.wait(PATIENCE)
         eventually(lambda: stalled(app) == ["timekeeper"], "a stall that is told")
         assert task.enqueue().result(PATIENCE) == "done", "all else goes on"
@@ -68,8 +68,8 @@ def test_a_timekeeper_that_hangs_is_seen_everywhere_and_again_when_it_goes_on(
 @pytest.mark.timed
 @pytest.mark.engines("sqlite")
 def test_a_worker_loop_that_hangs_is_seen(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
+    snag = Snag(app.engine, "reap", monkeypatch)
     with app.worker(heartbeat=0.1, lease=0.5):
-        snag = Snag(app.engine, "reap", monkeypatch)
         eventually(lambda: stalled(app) == ["worker loop"], "a stall that is told")
         assert not app.workers()[0].silent, "its heart beats"
         snag.free.set()
@@ -82,8 +82,8 @@ def test_a_worker_loop_that_hangs_is_seen(app: Headrace, monkeypatch: pytest.Mon
 def test_a_worker_that_ends_while_it_is_stalled_leaves_nothing_behind(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    snag = Snag(app.engine.timetable, "next_due", monkeypatch)
     with app.worker(heartbeat=0.1, lease=0.5) as worker:
-        snag = Snag(app.engine.timetable, "next_due", monkeypatch)
         eventually(lambda: stalled(app) == ["timekeeper"], "a stall that is told")
         worker.request_stop()
         snag.free.set()

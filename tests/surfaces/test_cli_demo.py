@@ -43,7 +43,6 @@ def test_the_demo_shows_all_it_promises_and_leaves_nothing_behind(shell: Shell) 
 
 
 @pytest.mark.slow
-@pytest.mark.timed
 def test_a_demo_that_is_kept_can_be_looked_at_as_it_says(shell: Shell) -> None:
     began = time.monotonic()
     ran = shell.run("demo", "--keep", env={"TMPDIR": str(shell.folder)})

@@ -69,8 +69,9 @@ def test_colors_are_for_terminals_that_want_them(filled: Shell) -> None:
     assert "\x1b[3" not in at_terminal(filled, "jobs", env={"NO_COLOR": "1"}), "bold may stay, colors may not"
 
 
-def test_a_table_is_as_wide_as_the_terminal_and_keeps_the_ids_whole(filled: Shell) -> None:
-    for width in (40, 60, 80, 120):
+@pytest.mark.parametrize("widths", [(40, 120), pytest.param((60, 80), marks=pytest.mark.slow)])
+def test_a_table_is_as_wide_as_the_terminal_and_keeps_the_ids_whole(filled: Shell, widths: tuple[int, ...]) -> None:
+    for width in widths:
         lines = click.unstyle(at_terminal(filled, "jobs", width=width)).splitlines()
         assert all(len(line) <= width for line in lines)
         assert [line.split()[0] for line in lines] == ["ID", "second", "first"]

@@ -30,20 +30,20 @@ def job(app: Headrace) -> Job[object]:
 
 
 def test_an_event_is_sent_with_its_data(shell: Shell, app: Headrace, job: Job[object]) -> None:
-    told = shell.run("signal", job.id, "approved", "--data", '{"by": "ann"}')
+    told = shell("signal", job.id, "approved", "--data", '{"by": "ann"}')
     assert (told.code, told.out) == (0, "event 'approved' sent to job order-7, which is pending\n")
     drain(app)
-    told = shell.run("signal", job.id, "approved", "--json")
+    told = shell("signal", job.id, "approved", "--json")
     assert told.json == {"id": "order-7", "event": "approved", "state": "pending"}
     drain(app)
     assert job.result(0) == [{"by": "ann"}, None]
 
 
 def test_what_cannot_be_sent_is_told(shell: Shell, app: Headrace, job: Job[object]) -> None:
-    assert "no JSON" in shell.run("signal", job.id, "approved", "--data", "{ann").err
-    assert "no job has the id" in shell.run("signal", "order-8", "approved").err
+    assert "no JSON" in shell("signal", job.id, "approved", "--data", "{ann").err
+    assert "no job has the id" in shell("signal", "order-8", "approved").err
     job.cancel()
-    told = shell.run("signal", job.id, "approved")
+    told = shell("signal", job.id, "approved")
     assert (told.code, told.err) == (1, "error: job order-7 is cancelled; it gets no more events\n")
 
 
@@ -52,17 +52,17 @@ def test_a_job_is_shown_with_its_steps_and_not_what_they_returned(
 ) -> None:
     app.signal(job, "approved")
     app.signal(job, "approved")
-    shown = shell.run("jobs", "show", job.id).out
+    shown = shell("jobs", "show", job.id).out
     assert "step      charge, " in shown
     assert "event     approved (2), " in shown
     assert "4711" not in shown
-    record = shell.run("jobs", "show", job.id, "--json").json
+    record = shell("jobs", "show", job.id, "--json").json
     told = [(step["kind"], step["name"], step["number"]) for step in record["steps"]]
     assert told == [("step", "charge", 1), ("event", "approved", 1), ("event", "approved", 2)]
     assert "4711" not in str(record)
-    history = [entry["event"] for entry in shell.run("jobs", "history", job.id, "--json").json]
+    history = [entry["event"] for entry in shell("jobs", "history", job.id, "--json").json]
     assert history == ["submit", "claim", "step", "snooze", "event", "hurry", "event"]
 
 
 def test_why_names_the_event(shell: Shell, job: Job[object]) -> None:
-    assert shell.run("why", job.id).out.startswith("It waits for event 'approved'; send it with `headrace signal")
+    assert shell("why", job.id).out.startswith("It waits for event 'approved'; send it with `headrace signal")

@@ -14,41 +14,35 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.command_line import Shell
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.listening import Listening
 
 COMMAND = [sys.executable, "-m", "headrace", "web"]
 
 
-def run(folder: Path, *arguments: str, **variables: str) -> subprocess.CompletedProcess[str]:
-    outside = {name: value for name, value in os.environ.items() if not name.startswith("HEADRACE_")}
-    command = [*COMMAND, *arguments]
-    return subprocess.run(
-        command, cwd=folder, env=outside | variables, capture_output=True, text=True, timeout=PATIENCE, check=False
-    )
-
-
 @pytest.mark.parametrize("host", ["0.0.0.0", "::", "192.0.2.1", "jobs.example.com"])
-def test_it_does_not_start_open_to_others_without_credentials(tmp_path: Path, host: str) -> None:
-    done = run(tmp_path, "--host", host)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "no credentials are set" in done.stderr
-    assert "HEADRACE_WEB_AUTH" in done.stderr
+def test_it_does_not_start_open_to_others_without_credentials(shell: Shell, host: str) -> None:
+    done = shell("web", "--host", host)
+    assert (done.code, done.out) == (2, "")
+    assert "no credentials are set" in done.err
+    assert "HEADRACE_WEB_AUTH" in done.err
 
 
-def test_a_bad_credential_is_named_and_not_shown(tmp_path: Path) -> None:
-    done = run(tmp_path, HEADRACE_WEB_AUTH="annashouldhaveacolon")
-    assert done.returncode == 2
-    assert "web_auth: its entry 1 should look like [ROLE=]USER:PASSWORD" in done.stderr
-    assert "annashould" not in done.stderr
-    assert "can't be read" in run(tmp_path, "--token-file", "nowhere").stderr
+def test_a_bad_credential_is_named_and_not_shown(shell: Shell, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert "can't be read" in shell("web", "--token-file", "nowhere").err
+    monkeypatch.setenv("HEADRACE_WEB_AUTH", "annashouldhaveacolon")
+    done = shell("web")
+    assert done.code == 2
+    assert "web_auth: its entry 1 should look like [ROLE=]USER:PASSWORD" in done.err
+    assert "annashould" not in done.err
 
 
-def test_a_port_that_is_taken_is_a_failure(tmp_path: Path) -> None:
+def test_a_port_that_is_taken_is_a_failure(shell: Shell) -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
-        done = run(tmp_path, "--port", str(taken.getsockname()[1]))
-    assert done.returncode == 1
-    assert "address already in use" in done.stderr
+        done = shell("web", "--port", str(taken.getsockname()[1]))
+    assert done.code == 1
+    assert "address already in use" in done.err
 
 
 def test_it_serves_tells_where_and_ends_though_somebody_listens(tmp_path: Path) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
-from collections.abc import Mapping
+from collections.abc import Awaitable, Mapping, Sequence
 from typing import Any
 
 import httpx
@@ -33,9 +33,20 @@ class Client:
         return asyncio.run(self._ask(method, path, how))
 
     async def _ask(self, method: str, path: str, how: dict[str, Any]) -> httpx.Response:
-        transport = httpx.ASGITransport(self._asgi, client=self._at)
-        async with httpx.AsyncClient(transport=transport, base_url=self._base, headers=self._headers) as client:
+        async with self._open() as client:
             return await client.request(method, path, **how)
+
+    def get_each(self, paths: Sequence[str]) -> list[httpx.Response | Exception]:
+        """Ask for one after the other, in half the time; what was raised stands for an answer."""
+        return asyncio.run(self._get_each(paths))
+
+    async def _get_each(self, paths: Sequence[str]) -> list[httpx.Response | Exception]:
+        async with self._open() as client:
+            return [await _caught(client.get(path)) for path in paths]
+
+    def _open(self) -> httpx.AsyncClient:
+        transport = httpx.ASGITransport(self._asgi, client=self._at)
+        return httpx.AsyncClient(transport=transport, base_url=self._base, headers=self._headers)
 
     def get(self, path: str, **how: Any) -> httpx.Response:
         return self("GET", path, **how)
@@ -45,6 +56,13 @@ class Client:
 
     def delete(self, path: str, **how: Any) -> httpx.Response:
         return self("DELETE", path, **how)
+
+
+async def _caught(asked: Awaitable[httpx.Response]) -> httpx.Response | Exception:
+    try:
+        return await asked
+    except Exception as error:
+        return error
 
 
 def basic(name: str, password: str) -> dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 import sqlite3
 
@@ -63,18 +64,24 @@ def deviations(connection: sqlite3.Connection, version: int) -> list[str]:
     A trigger counts that is on a table of ours or names one: it could change our rows.
     """
     found = _described(connection)
+    expected, allowed = _models(version)
+    changed = [what for what, text in found.items() if allowed.get(what) != text]
+    return [
+        *(f"{what} is not headrace's" for what in changed),
+        *(f"{what} is missing" for what in expected.keys() - found),
+    ]
+
+
+@functools.cache
+def _models(version: int) -> tuple[dict[str, str], dict[str, str]]:
+    """What a file of this version has to have, and what it may have."""
     with contextlib.closing(sqlite3.connect(":memory:", isolation_level=None)) as model:
         _apply(model, [migration for migration in MIGRATIONS if migration.version <= version], 0)
         expected = _described(model)
         model.execute(SQL["close_door"])
         for statement in ("archive_tables", "archive_index_of_ids"):  # a backup has the archive beside the jobs
             model.execute(load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))[statement])
-        allowed = _described(model)
-    changed = [what for what, text in found.items() if allowed.get(what) != text]
-    return [
-        *(f"{what} is not headrace's" for what in changed),
-        *(f"{what} is missing" for what in expected.keys() - found),
-    ]
+        return expected, _described(model)
 
 
 def _described(connection: sqlite3.Connection) -> dict[str, str]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import functools
+
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route, Router
@@ -47,8 +49,12 @@ TABLES: tuple[Table, ...] = (
 ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for table in TABLES for endpoint in table)
 
 
+@functools.cache
 def router() -> Router:
-    """Every endpoint at its path. Names in a path may have slashes, so the longest paths are tried first."""
+    """Every endpoint at its path, for any app. Names in a path may have slashes, so the longest paths are tried first.
+
+    All apps of a process share one: their signatures take longer to read than all else of an app.
+    """
     longest_first = sorted(ENDPOINTS, key=lambda endpoint: (-endpoint.path.count("/"), bool(endpoint.places)))
     routes = [route_of(endpoint) for endpoint in longest_first]
     for route in routes:
