@@ -85,7 +85,7 @@ def _keep_temporary_files_together(config: pytest.Config) -> None:
 def _memory() -> Path | None:
     """A place that needs no disk, where there is plenty of it: most tests make a store. $TMPDIR names another one.
 
-    SQLite stores whose workers are killed are in `tmp_path`, on the disk.
+    What is killed has its store in `tmp_path`, on the disk.
     """
     memory = Path("/dev/shm")
     if "TMPDIR" in os.environ or not sys.platform.startswith("linux") or not os.access(memory, os.W_OK):
