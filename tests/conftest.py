@@ -17,7 +17,6 @@ import random
 import secrets
 import shutil
 import signal
-import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,8 +50,6 @@ settings.load_profile("headrace")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-MUCH_ROOM = 8 * 2**30
-
 # Workers and handlers of the tests never look by themselves: a ring that is missed shows.
 rest._LONGEST = listening._LONGEST = 3600.0
 
@@ -76,23 +73,10 @@ def pytest_configure(config: pytest.Config) -> None:
 def _keep_temporary_files_together(config: pytest.Config) -> None:
     """One temporary folder for all processes, which goes at the end: killed workers leave files behind."""
     os.environ.setdefault("PYTEST_DEBUG_TEMPROOT", tempfile.gettempdir())  # tmp_path stays: a failure may need it
-    folder = tempfile.mkdtemp(prefix="hr-", dir=_memory())
+    folder = tempfile.mkdtemp(prefix="hr-")
     os.chmod(folder, 0o711)  # the servers may run as another user
     os.environ["TMPDIR"] = tempfile.tempdir = folder
     config.add_cleanup(lambda: shutil.rmtree(folder, ignore_errors=True))
-
-
-def _memory() -> Path | None:
-    """A place that needs no disk, where there is plenty of it: most tests make a store. $TMPDIR names another one.
-
-    What is killed has its store in `tmp_path`, on the disk.
-    """
-    memory = Path("/dev/shm")
-    if "TMPDIR" in os.environ or not sys.platform.startswith("linux") or not os.access(memory, os.W_OK):
-        return None
-    about = os.statvfs(memory)
-    may_run_programs = not about.f_flag & os.ST_NOEXEC  # those of PostgreSQL may be copied
-    return memory if may_run_programs and about.f_bavail * about.f_frsize > MUCH_ROOM else None
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
