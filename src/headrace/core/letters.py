@@ -6,7 +6,6 @@ hexadecimal digits of milliseconds, so that ids sort by time and a span of time 
 
 from __future__ import annotations
 
-from collections.abc import Collection
 from typing import Any, Literal, get_args
 
 import msgspec
@@ -248,11 +247,6 @@ def with_note(notes: str | None, text: str | None, by: str | None, at: int) -> s
 def id_at(moment: int) -> str:
     """What every id of a record that is entered at this time, or later, is not below."""
     return f"{max(moment, 0):012x}"
-
-
-def opens_letter(switch: bool | Collection[str], reason: str | None) -> bool:
-    """Whether a job that fails for this reason gets a dead letter, by the setting `dead_letters`."""
-    return switch if isinstance(switch, bool) else reason in switch
 
 
 def moment_of(letter_id: str) -> int:

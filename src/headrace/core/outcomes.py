@@ -7,7 +7,6 @@ from collections.abc import Collection
 from msgspec.structs import replace
 
 from headrace.core.fingerprint import fingerprint
-from headrace.core.letters import opens_letter
 from headrace.core.model import Claim, ErrorInfo, Lease, Outcome
 from headrace.core.states import Event, State
 
@@ -109,3 +108,8 @@ def starts_again(outcome: Outcome) -> bool:
 
 def cancel(claim: Claim, reason: str, now: int) -> Outcome:
     return Outcome(claim.id, claim.version, Event.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)
+
+
+def opens_letter(switch: bool | Collection[str], reason: str | None) -> bool:
+    """Whether a job that fails for this reason gets a dead letter, by the setting `dead_letters`."""
+    return switch if isinstance(switch, bool) else reason in switch

@@ -15,9 +15,8 @@ from typing import Literal, Protocol
 from msgspec import UNSET, Struct
 
 from headrace.core.fingerprint import fingerprint
-from headrace.core.lifecycle import Limit, OnStale, Terms, TermsBook, TermsRow, usual_terms
+from headrace.core.lifecycle import Limit, OnStale, Terms, TermsBook, TermsRow, Usual, usual_terms
 from headrace.core.model import Filing
-from headrace.core.settings import Settings
 from headrace.core.states import OPEN, Event, State
 
 REASON = "staleness_timeout"
@@ -84,7 +83,7 @@ class Judgment(Struct, frozen=True, array_like=True):
     fingerprint: str = ""
 
 
-def watch(rows: Iterable[TermsRow], settings: Settings, now: int, share: float = WARNING_AT) -> Watch:
+def watch(rows: Iterable[TermsRow], settings: Usual, now: int, share: float = WARNING_AT) -> Watch:
     """What has to be looked at, so that no job is missed whatever the terms of its task and queue are."""
     said = [usual_terms(settings), *(terms for row in rows for terms in (row.declared, row.ordered))]
     since = {state: now - round(share * most) for state, name in LIMITED.items() if (most := _least(said, name))}

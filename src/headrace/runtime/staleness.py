@@ -18,8 +18,8 @@ from msgspec import Struct, structs
 
 from headrace.core.damage import read_or, readable
 from headrace.core.histogram import Histogram
-from headrace.core.letters import opens_letter
 from headrace.core.lifecycle import TermsBook, TermsRow
+from headrace.core.outcomes import opens_letter
 from headrace.core.pages import Group
 from headrace.core.settings import Settings
 from headrace.core.shelf import Paper

@@ -17,7 +17,6 @@ from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
 from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST
 from headrace.core.kinship import Bond, FlowRow
-from headrace.core.letters import opens_letter
 from headrace.core.model import (
     Exchanged,
     Lease,
@@ -29,6 +28,7 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
+from headrace.core.outcomes import opens_letter
 from headrace.core.pages import Group, page
 from headrace.core.states import Event
 from headrace.core.steps import Step

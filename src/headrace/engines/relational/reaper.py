@@ -9,8 +9,8 @@ from typing import Any, NamedTuple
 import msgspec
 
 from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST, fingerprint_of_lost
-from headrace.core.letters import opens_letter
 from headrace.core.model import Lease, Reaped
+from headrace.core.outcomes import opens_letter
 from headrace.core.pages import Group, page
 from headrace.core.states import Event, State
 from headrace.engines import presence
