@@ -12,10 +12,11 @@ import msgspec
 
 from bench.ground import Ground, Store
 from bench.tasks import BATCH, Subject, in_batches, open_subject
-from headrace.core import codec, ids
-from headrace.core.model import JobRow
-from headrace.core.states import State
-from headrace.core.transfer import Parcel
+from headrace.core.codec import codec
+from headrace.core.jobs import ids
+from headrace.core.jobs.records import JobRow
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
 
 _DAYS = 5 * 86_400_000  # younger than what any engine throws away
 _RESULT = "1"
@@ -78,8 +79,8 @@ def _unpack(subject: Subject, pattern: JobRow, jobs: int) -> None:
 
 
 def _multiply_in_postgres(url: str, pattern: JobRow, jobs: int) -> None:
-    from headrace.engines.postgres.address import Address
     from headrace.engines.postgres.statements import qualified
+    from headrace.engines.postgres.store_url import Address
     from tests.support import servers
 
     db, schema = servers.postgres_connection(url), Address(url).schema

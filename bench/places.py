@@ -108,8 +108,8 @@ class PostgresSchemas:
     def rest(self, url: str) -> None:
         from psycopg import errors
 
-        from headrace.engines.postgres.address import Address
         from headrace.engines.postgres.statements import qualified
+        from headrace.engines.postgres.store_url import Address
 
         db = self._servers.postgres_connection(url)
         db.execute(qualified("VACUUM (ANALYZE) headrace_jobs", Address(url).schema))

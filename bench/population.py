@@ -12,10 +12,10 @@ from typing import Literal
 
 from bench.ground import Store
 from bench.tasks import in_batches, open_subject
-from headrace.core import codec
-from headrace.core.model import JobRow
-from headrace.core.states import FINAL, State
-from headrace.core.transfer import Parcel
+from headrace.core.codec import codec
+from headrace.core.jobs.records import JobRow
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.jobs.transfer import Parcel
 
 Kind = Literal["aged", "backlog"]
 QUEUES, TASKS, WORKERS, FLOW = 20, 50, 8, 100

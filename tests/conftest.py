@@ -26,7 +26,8 @@ import pytest
 from hypothesis import settings
 
 from headrace import Headrace
-from headrace.runtime import listening, rest
+from headrace.runtime.events import handlers
+from headrace.runtime.worker import idle
 from tests.support import servers
 from tests.support.command_line import Shell, open_shell
 from tests.support.engines import (
@@ -51,7 +52,7 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 # Workers and handlers of the tests never look by themselves: a ring that is missed shows.
-rest._LONGEST = listening._LONGEST = 3600.0
+idle._LONGEST = handlers._LONGEST = 3600.0
 
 
 copy_tables_into_memory_stores()

@@ -11,10 +11,11 @@ import time
 
 from bench.stage import report_time_of, store
 from bench.tasks import Subject, in_batches, open_subject
-from headrace.core import codec, ids, outcomes
-from headrace.core.model import NewJob, Want
-from headrace.core.states import State
-from headrace.engines.protocol import Engine
+from headrace.core.codec import codec
+from headrace.core.jobs import ids, outcomes
+from headrace.core.jobs.records import NewJob, Want
+from headrace.core.jobs.states import State
+from headrace.engines.protocol.engine import Engine
 
 _RESULT = "1"
 _LEASE_MS = 30_000

@@ -14,9 +14,10 @@ import time
 
 from bench.stage import store, wait_for_go
 from bench.tasks import open_subject
-from headrace.core import codec, ids, outcomes
-from headrace.core.model import NewJob, Share, Want
-from headrace.core.states import State
+from headrace.core.codec import codec
+from headrace.core.jobs import ids, outcomes
+from headrace.core.jobs.records import NewJob, Share, Want
+from headrace.core.jobs.states import State
 
 _QUEUE = "probe"
 

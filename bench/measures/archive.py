@@ -9,8 +9,8 @@ from bench.child import Child
 from bench.ground import Ground, Store
 from bench.measure import Figure, Goal, Measure, Ratio, Readings
 from bench.tasks import open_subject
-from headrace.core.model import Filter
-from headrace.core.states import State
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import State
 
 _PAUSE = 0.01
 _WARM_UP = 2000

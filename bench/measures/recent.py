@@ -14,10 +14,10 @@ from bench.ground import Ground, Store
 from bench.history import finished_job
 from bench.measure import Figure, Goal, Measure, Ratio, Readings
 from bench.tasks import in_batches, open_subject
-from headrace.core.archive import Interval, row_of
-from headrace.core.model import Filter
-from headrace.core.transfer import Parcel
-from headrace.engines.archive import Archive
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.archive import Interval, row_of
+from headrace.engines.protocol.archive import Archive
 
 _DAY = 86_400_000
 _PARTITIONS = 10

@@ -15,10 +15,10 @@ import click
 from docs.tools.page import Page, pages
 from headrace import errors
 from headrace.cli.root import whole
-from headrace.core.states import TRANSITIONS, diagram
-from headrace.web.api import protocol
-from headrace.web.api.table import Endpoint, Table
-from headrace.web.api.tables import TABLES
+from headrace.core.jobs.states import TRANSITIONS, diagram
+from headrace.web.api.resources import worker_protocol
+from headrace.web.api.router import TABLES
+from headrace.web.api.routes import Endpoint, Table
 
 _PART = re.compile(r"<!-- generated: (\w+) -->\n.*?<!-- end -->", re.DOTALL)
 _EVERYWHERE = ("--app", "--url", "--traceback")
@@ -140,7 +140,7 @@ def _endpoints(table: Table) -> str:
 
 
 def worker_requests() -> str:
-    return "\n\n".join(_request(endpoint) for endpoint in protocol.table)
+    return "\n\n".join(_request(endpoint) for endpoint in worker_protocol.table)
 
 
 def _request(endpoint: Endpoint) -> str:

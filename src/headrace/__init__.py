@@ -19,17 +19,17 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 from headrace.app.app import Headrace
-from headrace.app.jobs import JobPage
-from headrace.app.queues import Queue, QueueStats
+from headrace.app.jobs.jobs import JobPage
+from headrace.app.queues.queues import Queue, QueueStats
 from headrace.app.workers import WorkerInfo
-from headrace.core.count import JobCount
-from headrace.core.lifecycle import Lifecycle
-from headrace.core.promises import ParentFailure
-from headrace.core.regulation import QueueRules, TaskRules
-from headrace.core.retry import Retry
-from headrace.core.states import State
-from headrace.core.story import AttemptError, Entry
-from headrace.core.unique import Cache, Unique
+from headrace.core.codec.result_refs import ParentFailure
+from headrace.core.events.history import AttemptError, Entry
+from headrace.core.jobs.count import JobCount
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+from headrace.core.jobs.states import State
+from headrace.core.retention.lifecycle import Lifecycle
+from headrace.core.tasks.retry import Retry
+from headrace.core.tasks.unique import Cache, Unique
 from headrace.errors import (
     AlertChannelNotFound,
     AlertNotFound,
@@ -71,13 +71,14 @@ from headrace.errors import (
     WebhookNotFound,
     WorkerNotFound,
 )
-from headrace.runtime.context import JobContext, current_job
-from headrace.runtime.job import Job
-from headrace.runtime.job_hub import LogEntry
-from headrace.runtime.task import Call, Task
+from headrace.runtime.context.current_job import JobContext, current_job
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.services import LogEntry
+from headrace.runtime.jobs.task import Call, Task
 
 if TYPE_CHECKING:
-    from headrace.app.alert_records import (
+    from headrace.app.admin.backups import Backup, Restored
+    from headrace.app.alerts.records import (
         Alert,
         AlertChange,
         AlertChannel,
@@ -85,9 +86,7 @@ if TYPE_CHECKING:
         AlertRule,
         AlertSilence,
     )
-    from headrace.app.archive_records import ArchiveMonth, ArchivePartition, ArchiveRun, ArchiveStats, TaskDurations
-    from headrace.app.backups import Backup, Restored
-    from headrace.app.dead_records import (
+    from headrace.app.dead_letters.records import (
         BulkRequeue,
         DeadGroup,
         DeadLetter,
@@ -96,8 +95,8 @@ if TYPE_CHECKING:
         DeadStats,
         RequeueResult,
     )
-    from headrace.app.lifecycle_records import LifecycleTerms, SaidTerms, StaleJob, StateAges
-    from headrace.app.metric_records import (
+    from headrace.app.events.webhooks import Webhook
+    from headrace.app.metrics.records import (
         DayMetrics,
         MetricDurations,
         MetricFigures,
@@ -108,16 +107,23 @@ if TYPE_CHECKING:
         TaskMetrics,
         WorkerMetrics,
     )
-    from headrace.app.schedule_records import Schedule, ScheduleRun
-    from headrace.app.webhooks import Webhook
-    from headrace.core.care import Finding, StoragePart
-    from headrace.core.happenings import Happening
-    from headrace.core.vitals import MemoryTrace
-    from headrace.runtime.chains import chain, group
-    from headrace.runtime.flow import Flow
-    from headrace.runtime.flow_run import FlowRun
-    from headrace.runtime.logs import HumanLines, JobFields, JsonLines, configure_logs
-    from headrace.runtime.worker import Worker
+    from headrace.app.retention.archive_records import (
+        ArchiveMonth,
+        ArchivePartition,
+        ArchiveRun,
+        ArchiveStats,
+        TaskDurations,
+    )
+    from headrace.app.retention.lifecycle_records import LifecycleTerms, SaidTerms, StaleJob, StateAges
+    from headrace.app.schedules.records import Schedule, ScheduleRun
+    from headrace.core.events.event import Happening
+    from headrace.core.health.findings import Finding, StoragePart
+    from headrace.core.health.process_stats import MemoryTrace
+    from headrace.runtime.context.logs import HumanLines, JobFields, JsonLines, configure_logs
+    from headrace.runtime.flows.chains import chain, group
+    from headrace.runtime.flows.flow import Flow
+    from headrace.runtime.jobs.flow_run import FlowRun
+    from headrace.runtime.worker.worker import Worker
 
 __version__ = "0.1.0"
 
@@ -237,55 +243,55 @@ __all__ = [
 
 # Loaded when they are first used: a program that only enqueues has need of none of them.
 _LATER = {
-    "Alert": "headrace.app.alert_records",
-    "AlertChange": "headrace.app.alert_records",
-    "AlertChannel": "headrace.app.alert_records",
-    "AlertReading": "headrace.app.alert_records",
-    "AlertRule": "headrace.app.alert_records",
-    "AlertSilence": "headrace.app.alert_records",
-    "ArchiveMonth": "headrace.app.archive_records",
-    "ArchivePartition": "headrace.app.archive_records",
-    "ArchiveRun": "headrace.app.archive_records",
-    "ArchiveStats": "headrace.app.archive_records",
-    "Backup": "headrace.app.backups",
-    "BulkRequeue": "headrace.app.dead_records",
-    "DayMetrics": "headrace.app.metric_records",
-    "DeadGroup": "headrace.app.dead_records",
-    "DeadLetter": "headrace.app.dead_records",
-    "DeadNote": "headrace.app.dead_records",
-    "DeadPage": "headrace.app.dead_records",
-    "DeadStats": "headrace.app.dead_records",
-    "Finding": "headrace.core.care",
-    "Flow": "headrace.runtime.flow",
-    "FlowRun": "headrace.runtime.flow_run",
-    "Happening": "headrace.core.happenings",
-    "HumanLines": "headrace.runtime.logs",
-    "JobFields": "headrace.runtime.logs",
-    "JsonLines": "headrace.runtime.logs",
-    "LifecycleTerms": "headrace.app.lifecycle_records",
-    "MemoryTrace": "headrace.core.vitals",
-    "MetricDurations": "headrace.app.metric_records",
-    "MetricFigures": "headrace.app.metric_records",
-    "MetricPoint": "headrace.app.metric_records",
-    "MetricSeries": "headrace.app.metric_records",
-    "MetricsSnapshot": "headrace.app.metric_records",
-    "QueueMetrics": "headrace.app.metric_records",
-    "RequeueResult": "headrace.app.dead_records",
-    "Restored": "headrace.app.backups",
-    "SaidTerms": "headrace.app.lifecycle_records",
-    "Schedule": "headrace.app.schedule_records",
-    "ScheduleRun": "headrace.app.schedule_records",
-    "StaleJob": "headrace.app.lifecycle_records",
-    "StateAges": "headrace.app.lifecycle_records",
-    "StoragePart": "headrace.core.care",
-    "TaskDurations": "headrace.app.archive_records",
-    "TaskMetrics": "headrace.app.metric_records",
-    "Webhook": "headrace.app.webhooks",
-    "Worker": "headrace.runtime.worker",
-    "WorkerMetrics": "headrace.app.metric_records",
-    "chain": "headrace.runtime.chains",
-    "configure_logs": "headrace.runtime.logs",
-    "group": "headrace.runtime.chains",
+    "Alert": "headrace.app.alerts.records",
+    "AlertChange": "headrace.app.alerts.records",
+    "AlertChannel": "headrace.app.alerts.records",
+    "AlertReading": "headrace.app.alerts.records",
+    "AlertRule": "headrace.app.alerts.records",
+    "AlertSilence": "headrace.app.alerts.records",
+    "ArchiveMonth": "headrace.app.retention.archive_records",
+    "ArchivePartition": "headrace.app.retention.archive_records",
+    "ArchiveRun": "headrace.app.retention.archive_records",
+    "ArchiveStats": "headrace.app.retention.archive_records",
+    "Backup": "headrace.app.admin.backups",
+    "BulkRequeue": "headrace.app.dead_letters.records",
+    "DayMetrics": "headrace.app.metrics.records",
+    "DeadGroup": "headrace.app.dead_letters.records",
+    "DeadLetter": "headrace.app.dead_letters.records",
+    "DeadNote": "headrace.app.dead_letters.records",
+    "DeadPage": "headrace.app.dead_letters.records",
+    "DeadStats": "headrace.app.dead_letters.records",
+    "Finding": "headrace.core.health.findings",
+    "Flow": "headrace.runtime.flows.flow",
+    "FlowRun": "headrace.runtime.jobs.flow_run",
+    "Happening": "headrace.core.events.event",
+    "HumanLines": "headrace.runtime.context.logs",
+    "JobFields": "headrace.runtime.context.logs",
+    "JsonLines": "headrace.runtime.context.logs",
+    "LifecycleTerms": "headrace.app.retention.lifecycle_records",
+    "MemoryTrace": "headrace.core.health.process_stats",
+    "MetricDurations": "headrace.app.metrics.records",
+    "MetricFigures": "headrace.app.metrics.records",
+    "MetricPoint": "headrace.app.metrics.records",
+    "MetricSeries": "headrace.app.metrics.records",
+    "MetricsSnapshot": "headrace.app.metrics.records",
+    "QueueMetrics": "headrace.app.metrics.records",
+    "RequeueResult": "headrace.app.dead_letters.records",
+    "Restored": "headrace.app.admin.backups",
+    "SaidTerms": "headrace.app.retention.lifecycle_records",
+    "Schedule": "headrace.app.schedules.records",
+    "ScheduleRun": "headrace.app.schedules.records",
+    "StaleJob": "headrace.app.retention.lifecycle_records",
+    "StateAges": "headrace.app.retention.lifecycle_records",
+    "StoragePart": "headrace.core.health.findings",
+    "TaskDurations": "headrace.app.retention.archive_records",
+    "TaskMetrics": "headrace.app.metrics.records",
+    "Webhook": "headrace.app.events.webhooks",
+    "Worker": "headrace.runtime.worker.worker",
+    "WorkerMetrics": "headrace.app.metrics.records",
+    "chain": "headrace.runtime.flows.chains",
+    "configure_logs": "headrace.runtime.context.logs",
+    "group": "headrace.runtime.flows.chains",
 }
 
 

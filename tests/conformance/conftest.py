@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.engines.protocol import Engine
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.redis.engine import RedisEngine
 from tests.support import servers
 from tests.support.engines import StoreUnderTest

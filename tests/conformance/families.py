@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from headrace.core.kinship import Policy
-from headrace.core.states import FINAL, State
+from headrace.core.jobs.dependencies import Policy
+from headrace.core.jobs.states import FINAL, State
 
 BAD = (State.FAILED, State.CANCELLED)
 

@@ -8,10 +8,10 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.core.kinship import Bond, Policy
-from headrace.core.model import Claim, Filter, NewJob, Outcome
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import Bond, Policy
+from headrace.core.jobs.records import Claim, Filter, NewJob, Outcome
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import NOW, new_job, succeed
 
 

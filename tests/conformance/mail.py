@@ -6,11 +6,11 @@ from typing import Any
 
 from msgspec.structs import replace
 
-from headrace.core.letters import (
+from headrace.core.dead_letters.records import (
     LetterFilter,
 )
-from headrace.core.model import DeadRow
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import DeadRow
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     HOUR,
     NOW,

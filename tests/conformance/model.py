@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
-from headrace.core.model import Changes, Claim, JobRow, NewJob, Outcome
-from headrace.core.states import FINAL, NOT_STARTED, Event, State, sources
+from headrace.core.jobs.records import Changes, Claim, JobRow, NewJob, Outcome
+from headrace.core.jobs.states import FINAL, NOT_STARTED, Event, State, sources
 
 PUT_OFF = (State.SCHEDULED, State.RETRYING)
 

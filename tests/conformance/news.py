@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.happenings import Happening
-from headrace.core.pages import events_of
-from headrace.engines.protocol import Engine
+from headrace.core.events.event import Happening
+from headrace.core.events.log import events_of
+from headrace.engines.protocol.engine import Engine
 
 
 def told(engine: Engine, after: str | None = None) -> list[Happening]:

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.admission import Act, Candidate, Condition, Kind, Rule, Verdict
-from headrace.core.limits import Gate, lane_of
-from headrace.core.model import Filter, NewJob
-from headrace.core.states import FINAL, NOT_STARTED, OPEN, Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Filter, NewJob
+from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.unique_rules import Act, Candidate, Condition, Kind, Rule, Verdict
+from headrace.core.queues.limits import Gate, lane_of
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, StoreMoved
 from tests.support.builders import (
     EVERYTHING,

@@ -7,13 +7,13 @@ from typing import Any
 
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.letters import LetterFilter, snapshot_of
-from headrace.core.lifecycle import OnStale
-from headrace.core.model import Changes, DeadRow
-from headrace.core.staleness import Aged, Judgment, Watch, aged_of, everything
-from headrace.core.states import OPEN, Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.dead_letters.records import LetterFilter, snapshot_of
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Changes, DeadRow
+from headrace.core.jobs.states import OPEN, Event, State
+from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.staleness import Aged, Judgment, Watch, aged_of, everything
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child, plant_chain, spawning, the
 from tests.support.builders import (
     EVERYTHING,

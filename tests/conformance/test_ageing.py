@@ -7,10 +7,10 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.limits import Gate, lane_of
-from headrace.core.model import NewJob
-from headrace.core.regulation import QueueRules, Strategy, TaskRules
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
+from headrace.core.jobs.records import NewJob
+from headrace.core.queues.limits import Gate, lane_of
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     HOUR,
     NOW,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model import Changes
-from headrace.core.states import NOT_STARTED, Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Changes
+from headrace.core.jobs.states import NOT_STARTED, Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     HOUR,
     LATER,

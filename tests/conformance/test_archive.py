@@ -8,13 +8,22 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.archive import ArchiveRow, Interval, is_past, keepsake_of, key_of, partition_of, row_of, span_of
-from headrace.core.model import Filter
-from headrace.core.states import State
-from headrace.core.transfer import Parcel
-from headrace.engines.archive import Archive
-from headrace.engines.protocol import Engine
-from headrace.runtime.job_rows import as_row
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.archive import (
+    ArchiveRow,
+    Interval,
+    is_past,
+    keepsake_of,
+    key_of,
+    partition_of,
+    row_of,
+    span_of,
+)
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.jobs.rows import as_row
 from tests.support.builders import HOUR, NOW, new_job
 from tests.support.engines import StoreUnderTest
 

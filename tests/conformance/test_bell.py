@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.states import Event
-from headrace.engines.protocol import Bell, Engine
+from headrace.core.jobs.states import Event
+from headrace.engines.protocol.engine import Bell, Engine
 from tests.support.builders import (
     EVERYTHING,
     LEASE,

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.core.kinship import HELD, PARENT_FAILED, POLICIES, Bond, Policy
-from headrace.core.model import Filing, NewJob, Outcome
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, POLICIES, Bond, Policy
+from headrace.core.jobs.records import Filing, NewJob, Outcome
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import cancel, child, plant_chain, spawning, the
 from tests.support.builders import (
     EVERYTHING,

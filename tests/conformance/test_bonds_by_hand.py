@@ -6,12 +6,12 @@ import random
 
 import pytest
 
-from headrace.core.kinship import HELD, PARENT_FAILED, Bond, FlowRow, FlowTally, Policy
-from headrace.core.model import Filter, Outcome
-from headrace.core.regulation import QueueRules
-from headrace.core.states import FINAL, Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, Bond, FlowRow, FlowTally, Policy
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.records import Filter, Outcome
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import QueueFull, StoreMoved
 from tests.conformance.kin import cancel, child, plant_chain, the
 from tests.support.builders import (

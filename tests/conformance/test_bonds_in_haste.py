@@ -8,10 +8,10 @@ import time
 import psycopg
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.model import Claim
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Claim
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child
 from tests.support import servers
 from tests.support.builders import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.model import Claim, NewJob, Outcome
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Claim, NewJob, Outcome
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import HOUR, NOW, claim, claim_one, fail, new_job, row, settle, states, succeed
 from tests.support.engines import KINDS, StoreUnderTest
 

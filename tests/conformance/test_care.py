@@ -5,13 +5,13 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from headrace.core.care import GONE, LATE, Capped, Filed
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.letters import Requeue
-from headrace.core.model import Changes, Filter, Note
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.core.dead_letters.records import Requeue
+from headrace.core.health.findings import GONE, LATE, Capped, Filed
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.records import Changes, Filter, Note
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.tampering import Tampering
 from tests.support.builders import (
     LEASE,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model import Filter
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     HOUR,

@@ -7,12 +7,12 @@ from typing import NamedTuple
 
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.letters import Requeue
-from headrace.core.model import Filter, Lease
-from headrace.core.staleness import Judgment
-from headrace.core.states import Event
-from headrace.engines.protocol import Engine
+from headrace.core.dead_letters.records import Requeue
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Filter, Lease
+from headrace.core.jobs.states import Event
+from headrace.core.retention.staleness import Judgment
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child, plant_chain, spawning, the
 from tests.conformance.mail import dead
 from tests.conformance.news import types_after

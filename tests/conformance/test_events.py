@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from headrace.core.happenings import Happening
-from headrace.core.kinship import Bond
-from headrace.core.model import Claim, Filter
-from headrace.core.pages import Group, events_of
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.events.event import Happening
+from headrace.core.events.log import Group, events_of
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Claim, Filter
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
 from tests.conformance.news import told
 from tests.support.builders import (

@@ -7,11 +7,11 @@ from itertools import product
 
 import pytest
 
-from headrace.core.lifecycle import OnStale
-from headrace.core.model import Changes, Filter, Lease, Outcome
-from headrace.core.staleness import Judgment
-from headrace.core.states import NOT_STARTED, TRANSITIONS, Event, State, is_legal
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Changes, Filter, Lease, Outcome
+from headrace.core.jobs.states import NOT_STARTED, TRANSITIONS, Event, State, is_legal
+from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.staleness import Judgment
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     LATER,
     NOTHING,

@@ -16,9 +16,9 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace.core.kinship import HELD, PARENT_FAILED, Bond, FlowRow, Policy
-from headrace.core.model import Claim, Filter, Outcome
-from headrace.core.states import FINAL, Event, State
+from headrace.core.jobs.dependencies import HELD, PARENT_FAILED, Bond, FlowRow, Policy
+from headrace.core.jobs.records import Claim, Filter, Outcome
+from headrace.core.jobs.states import FINAL, Event, State
 from headrace.errors import InvalidJob
 from tests.conformance.families import Family, Member
 from tests.support.builders import NOW, fail, give_up, new_job, release, retry, rows, succeed, want

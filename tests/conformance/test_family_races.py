@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.model import Filter
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import NOW, claim, claim_one, fail, new_job, row, settle, states, succeed, together
 from tests.support.engines import StoreUnderTest
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model import Filter, JobRow
-from headrace.core.promises import Ending
-from headrace.core.states import FINAL, Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.codec.result_refs import Ending
+from headrace.core.jobs.records import Filter, JobRow
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import InvalidJob
 from tests.support.builders import EVERYTHING, NOW, bring, new_job, only, row, settle, submit_and_claim, succeed
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model import Filter, JobRow
-from headrace.core.states import FINAL, State
-from headrace.core.transfer import Parcel
-from headrace.engines.protocol import Engine
-from headrace.engines.relational import finding
+from headrace.core.jobs.records import Filter, JobRow
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.jobs.transfer import Parcel
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.sql import search
 from tests.support.builders import EVERYTHING, NOW
 
 JOBS, QUESTIONS = 100, 50
@@ -118,7 +118,7 @@ def found(engine: Engine, which: Filter, limit: int, reach: int | None) -> list[
 def test_every_question_has_the_answer_of_a_look_at_every_job(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, few: int
 ) -> None:
-    monkeypatch.setattr(finding, "FEW", few)
+    monkeypatch.setattr(search, "FEW", few)
     chance = Random(few)
     jobs = population(chance)
     assert engine.porter.unpack([Parcel(job, [], []) for job in jobs]) == JOBS

@@ -7,8 +7,8 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from headrace.core.states import State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.states import State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import NOW, claim, ids, new_job, settle, states, succeed
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE

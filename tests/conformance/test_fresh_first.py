@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model import Claim, Filter, JobRow, Outcome
-from headrace.core.regulation import QueueRules, TaskRules
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+from headrace.core.jobs.records import Claim, Filter, JobRow, Outcome
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     LEASE,
     NOW,

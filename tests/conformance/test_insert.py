@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.model import Filter, NewJob
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Filter, NewJob
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob
 from tests.support.builders import EVERYTHING, HOUR, NOW, claim, ids, new_job, only, row, rows
 

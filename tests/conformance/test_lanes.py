@@ -7,11 +7,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.limits import Gate, gates_of, lane_of
-from headrace.core.model import Changes, Claim, Filter, NewJob
-from headrace.core.regulation import QueueRules, TaskRules
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+from headrace.core.jobs.records import Changes, Claim, Filter, NewJob
+from headrace.core.jobs.states import Event, State
+from headrace.core.queues.limits import Gate, gates_of, lane_of
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     HOUR,

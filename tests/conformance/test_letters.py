@@ -5,8 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.fingerprint import fingerprint_of_lost
-from headrace.core.letters import (
+from headrace.core.dead_letters.records import (
     RESOLUTIONS,
     LetterFilter,
     LetterGroup,
@@ -16,9 +15,10 @@ from headrace.core.letters import (
     remarks_of,
     snapshot_of,
 )
-from headrace.core.states import Event, State
-from headrace.core.steps import Step
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.fingerprint import fingerprint_of_lost
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.steps import Step
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import plant_chain, the
 from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
 from tests.support.builders import (

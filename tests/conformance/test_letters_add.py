@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.letters import ADDABLE, Addition, Requeue, remarks_of, snapshot_of
-from headrace.core.states import FINAL, NOT_STARTED, Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.dead_letters.records import ADDABLE, Addition, Requeue, remarks_of, snapshot_of
+from headrace.core.jobs.states import FINAL, NOT_STARTED, Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import plant_chain, the
 from tests.conformance.mail import LATER, dead, pending
 from tests.conformance.news import types_after

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.letters import (
+from headrace.core.dead_letters.records import (
     LetterFilter,
     Requeue,
     Requeued,
     remarks_of,
 )
-from headrace.core.model import Filter
-from headrace.core.states import Event, State
-from headrace.core.story import errors_of, tell
-from headrace.engines.protocol import Engine
+from headrace.core.events.history import errors_of, tell
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child, plant_chain, the
 from tests.conformance.mail import LATER, PENDING, dead, fail_again, one, pending
 from tests.conformance.news import types_after

@@ -7,10 +7,10 @@ from typing import Any
 
 import pytest
 
-from headrace.core import codec
-from headrace.core.light import LEFT_OUT, LONGEST, completed
-from headrace.core.model import Filter, JobRow
-from headrace.engines.protocol import Engine
+from headrace.core.codec import codec
+from headrace.core.jobs.light_rows import LEFT_OUT, LONGEST, completed
+from headrace.core.jobs.records import Filter, JobRow
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.redis.engine import RedisEngine
 from tests.support import servers
 from tests.support.builders import EVERYTHING, NOW, claim, new_job, settle, succeed

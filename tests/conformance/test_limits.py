@@ -12,12 +12,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.limits import Gate, allows
-from headrace.core.model import Claim, Filter, Outcome, Share, Want
-from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.jobs.records import Claim, Filter, Outcome, Share, Want
+from headrace.core.jobs.states import Event, State
+from headrace.core.queues.limits import Gate, allows
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     HOUR,

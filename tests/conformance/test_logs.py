@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model import Note
-from headrace.core.states import Event
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Note
+from headrace.core.jobs.states import Event
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     NOW,

@@ -17,8 +17,8 @@ from hypothesis.stateful import (
     run_state_machine_as_test,
 )
 
-from headrace.core.model import Changes, Claim, Filter, JobRow, Outcome
-from headrace.core.states import Event, State
+from headrace.core.jobs.records import Changes, Claim, Filter, JobRow, Outcome
+from headrace.core.jobs.states import Event, State
 from tests.conformance.model import Model, ModelJob
 from tests.support.builders import (
     NOW,

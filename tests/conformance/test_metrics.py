@@ -8,20 +8,20 @@ from typing import Any
 
 import pytest
 
-from headrace.core.buckets import ALL, DAY, EVER, HOUR, MINUTE, TEN_SECONDS, Width
-from headrace.core.figures import gauged
-from headrace.core.gauges import STORE
-from headrace.core.pages import Group
-from headrace.core.settings import Settings
-from headrace.core.shelf import Paper
-from headrace.core.states import State
-from headrace.core.tally import total
-from headrace.engines.protocol import Engine
+from headrace.core.documents import Paper
+from headrace.core.events.log import Group
+from headrace.core.jobs.states import State
+from headrace.core.metrics.buckets import ALL, DAY, EVER, HOUR, MINUTE, TEN_SECONDS, Width
+from headrace.core.metrics.cells import total
+from headrace.core.metrics.gauges import STORE
+from headrace.core.metrics.values import gauged
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.folding import Folder
-from headrace.runtime.gathering import Gathering
-from headrace.runtime.metric_reading import gauges_in, jobs_in, sums_in, workers_in
-from headrace.runtime.sampling import Mark, Sampler
+from headrace.runtime.metrics.collector import Gathering
+from headrace.runtime.metrics.gauges import Mark, Sampler
+from headrace.runtime.metrics.queries import gauges_in, jobs_in, sums_in, workers_in
+from headrace.runtime.metrics.rollup import Folder
 from tests.support.builders import NOW as THEN
 from tests.support.builders import bring, schedule, worker_row
 from tests.support.engines import StoreUnderTest

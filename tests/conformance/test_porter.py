@@ -10,15 +10,15 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.letters import Requeue
-from headrace.core.lifecycle import OnStale
-from headrace.core.model import Changes, DeadRow, Filter, JobRow, Lease, QueueRow
-from headrace.core.staleness import Judgment
-from headrace.core.states import FINAL, Event, State
-from headrace.core.transfer import Notice, Parcel
-from headrace.engines.postgres import turn
-from headrace.engines.protocol import Engine
-from headrace.engines.rulings import Opened
+from headrace.core.dead_letters.records import Requeue
+from headrace.core.jobs.records import Changes, DeadRow, Filter, JobRow, Lease, QueueRow
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.retention.lifecycle import OnStale
+from headrace.core.retention.staleness import Judgment
+from headrace.engines.postgres import settle_and_claim
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.shared.decisions import Opened
 from headrace.errors import DuplicateJob, EngineUnavailable, StoreMoved
 from tests.conformance.mail import dead, one
 from tests.support.builders import (
@@ -353,16 +353,16 @@ def test_nothing_lapses_behind_a_notice_that_was_put_up_since_it_was_seen_to_be_
     """There, to see it and to do it are two transactions, and jobs may arrive between them."""
     engine, worker = store.open(), store.open()
     engine.insert([new_job("lapsed", expires_at=LATER)], now=NOW)
-    see = turn.claim
+    see = settle_and_claim.claim
 
-    def see_and_dawdle(*args: Any, **more: Any) -> turn.Taken:
+    def see_and_dawdle(*args: Any, **more: Any) -> settle_and_claim.Taken:
         seen = see(*args, **more)
         if engine.porter.notice() is None:
             assert seen.lapses == LATER
             engine.porter.post(ARRIVING)
         return seen
 
-    monkeypatch.setattr(turn, "claim", see_and_dawdle)
+    monkeypatch.setattr(settle_and_claim, "claim", see_and_dawdle)
     assert worker.exchange([], want(), now=LATER).next_at is None
     assert states(engine) == {"lapsed": State.PENDING}
     monkeypatch.undo()

@@ -11,12 +11,12 @@ import psycopg
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.archive import ArchiveRow, partition_of, row_of
-from headrace.core.states import State
-from headrace.core.transfer import Parcel
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.archive import ArchiveRow, partition_of, row_of
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.job_rows import as_row
+from headrace.runtime.jobs.rows import as_row
 from tests.support import servers
 from tests.support.builders import new_job
 from tests.support.engines import KINDS

@@ -14,14 +14,14 @@ from typing import Any, TypeVar
 import psycopg
 import pytest
 
-from headrace.core.kinship import Bond
-from headrace.core.model import Filter, Lease
-from headrace.core.regulation import QueueRules
-from headrace.core.staleness import Judgment
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.postgres import turn
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.records import Filter, Lease
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.core.retention.staleness import Judgment
+from headrace.engines.postgres import settle_and_claim
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import StoreMoved
 from tests.conformance.kin import child, spawning
 from tests.support import servers
@@ -147,13 +147,13 @@ def test_nothing_is_claimed_by_rules_after_the_look_that_saw_no_notice(
     worker, operator = store.open(), store.open()
     operator.desk.rule_queue("default", QueueRules(concurrency=3))
     worker.insert([new_job("job")], now=NOW)
-    take = turn.claim_carefully
+    take = settle_and_claim.claim_carefully
 
-    def take_late(*given: Any) -> turn.Taken:
+    def take_late(*given: Any) -> settle_and_claim.Taken:
         operator.porter.post(MOVED)
         return take(*given)
 
-    monkeypatch.setattr(turn, "claim_carefully", take_late)
+    monkeypatch.setattr(settle_and_claim, "claim_carefully", take_late)
     assert claim(worker) == []
     assert operator.porter.notice() == MOVED
     assert states(operator) == {"job": State.PENDING}

@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection as Pipe
 
 import pytest
 
+from headrace.engines.postgres.connections import Connection
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.engines.postgres.server import Connection
 from tests.conformance.test_postgres_server import backend, idle
 from tests.support.builders import NOW, claim, ids, new_job, states
 from tests.support.engines import StoreUnderTest

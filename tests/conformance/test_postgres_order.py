@@ -11,10 +11,10 @@ from operator import attrgetter
 import psycopg
 import pytest
 
-from headrace.core.model import Lease
-from headrace.core.regulation import QueueRules
-from headrace.core.states import Event
-from headrace.engines.postgres import server
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.records import Lease
+from headrace.core.jobs.states import Event
+from headrace.engines.postgres import connections
 from headrace.engines.postgres.engine import PostgresEngine
 from tests.support import servers
 from tests.support.builders import (
@@ -83,7 +83,7 @@ def test_an_operator_and_a_worker_who_hands_in_wait_for_each_other_in_one_order(
 ) -> None:
     """Both are stopped at the job in the middle: then each would have an end that the other one still wants."""
     undone: list[str] = []
-    monkeypatch.setattr(server, "_step_aside", lambda: undone.append("once"))
+    monkeypatch.setattr(connections, "_step_aside", lambda: undone.append("once"))
     held = sorted(map(lease_of, claim(engine)), key=attrgetter("id"), reverse=True)
     with ThreadPoolExecutor(2) as crew, holding(store, engine, "middle") as other:
         moved = crew.submit(engine.desk.move, EVERYTHING, Event.CANCEL, 10, now=NOW)

@@ -11,10 +11,10 @@ import psycopg
 import pytest
 
 from headrace import Headrace
-from headrace.core.states import Event, State
-from headrace.engines.postgres.care import PostgresCare
+from headrace.core.jobs.states import Event, State
+from headrace.engines.postgres.connections import Connection, Server
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.engines.postgres.server import Connection, Server
+from headrace.engines.postgres.maintenance import PostgresCare
 from tests.support import servers
 from tests.support.builders import (
     EVERYTHING,

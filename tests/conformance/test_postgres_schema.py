@@ -13,7 +13,7 @@ import pytest
 
 from headrace.engines.postgres import schema
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.engines.sql import Migration
+from headrace.engines.shared.sql_files import Migration
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
 from tests.support import servers
 from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, want

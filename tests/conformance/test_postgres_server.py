@@ -14,10 +14,10 @@ import psycopg
 import pytest
 from psycopg.pq import TransactionStatus
 
+from headrace.engines.postgres import connections as module
 from headrace.engines.postgres import health
-from headrace.engines.postgres import server as module
+from headrace.engines.postgres.connections import Connection, ConnectionLost, Server
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.engines.postgres.server import Connection, ConnectionLost, Server
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
 from tests.support import servers
 from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job, states, worker_row

@@ -9,11 +9,11 @@ from types import SimpleNamespace
 import msgspec
 import pytest
 
-from headrace.core.model import Changes, Filter, NewJob, QueueRow
-from headrace.core.regulation import QueueRules
-from headrace.core.states import NOT_STARTED, Event, State
-from headrace.core.timetable import Firing
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.records import Changes, Filter, NewJob, QueueRow
+from headrace.core.jobs.states import NOT_STARTED, Event, State
+from headrace.core.schedules.records import Firing
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import DuplicateJob, QueueFull
 from tests.support.builders import (
     EVERYTHING,
@@ -133,7 +133,7 @@ def test_a_new_rule_wakes_the_workers(store: StoreUnderTest) -> None:
 
 def test_a_rule_holds_for_everybody_within_a_second(store: StoreUnderTest, monkeypatch: pytest.MonkeyPatch) -> None:
     clock = SimpleNamespace(monotonic=time.monotonic)
-    monkeypatch.setattr("headrace.engines.relational.regulations.time", clock)
+    monkeypatch.setattr("headrace.engines.sql.rules_cache.time", clock)
     operator, producer = store.open(), store.open()
     assert is_stored(producer, [new_job("before")])
     at_most(operator, 0)

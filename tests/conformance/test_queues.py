@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.states import Event
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.states import Event
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import EVERYTHING, NOW, SECOND, claim, ids, new_job
 from tests.support.engines import StoreUnderTest
 

@@ -8,9 +8,9 @@ from itertools import permutations
 
 import pytest
 
-from headrace.core.model import Changes, Claim, Filter, Outcome
-from headrace.core.states import FINAL, Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Changes, Claim, Filter, Outcome
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     LEASE,

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.fingerprint import fingerprint_of_lost
-from headrace.core.letters import snapshot_of
-from headrace.core.model import Outcome
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.dead_letters.records import snapshot_of
+from headrace.core.jobs.fingerprint import fingerprint_of_lost
+from headrace.core.jobs.records import Outcome
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import plant_chain
 from tests.support.builders import (
     EVERYTHING,

@@ -9,12 +9,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.app.moving_kin import flow_pages
-from headrace.core.kinship import FlowRow
-from headrace.core.known_tasks import KnownTasks
-from headrace.core.model import Claim, Filter, Want
-from headrace.core.regulation import QueueRules
-from headrace.core.states import Event, State
+from headrace.app.transfer.dependencies import flow_pages
+from headrace.core.jobs.dependencies import FlowRow
+from headrace.core.jobs.known_tasks import KnownTasks
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.records import Claim, Filter, Want
+from headrace.core.jobs.states import Event, State
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside
 from tests.support.builders import (

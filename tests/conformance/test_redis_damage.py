@@ -7,9 +7,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.care import Finding
-from headrace.core.model import Filter
-from headrace.core.states import Event, State
+from headrace.core.health.findings import Finding
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside
 from tests.support.builders import NOW, claim, fail, ids, log, new_job, row, schedule, settle, states, succeed, want

@@ -10,14 +10,14 @@ from typing import Any
 import pytest
 import redis
 
-from headrace.core.model import Filter, Lease
-from headrace.core.retention import Swept
-from headrace.core.settings import Settings
-from headrace.core.states import Event, State
-from headrace.core.steps import Step
+from headrace.core.jobs.records import Filter, Lease
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.steps import Step
+from headrace.core.retention.retention import Swept
+from headrace.core.settings.settings import Settings
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable
-from headrace.runtime.sweeping import Sweeping
+from headrace.runtime.retention.sweep_task import Sweeping
 from tests.conformance.redis_servers import OwnRedis
 from tests.support.builders import (
     EVERYTHING,

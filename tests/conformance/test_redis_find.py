@@ -6,13 +6,13 @@ from random import Random
 
 import pytest
 
-from headrace.core.model import Filter, JobRow
-from headrace.core.states import Event, State
-from headrace.core.transfer import Parcel
-from headrace.engines.protocol import Engine
-from headrace.engines.redis import desk
+from headrace.core.jobs.records import Filter, JobRow
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Parcel
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.redis import queries
 from headrace.engines.redis.engine import RedisEngine
-from headrace.engines.redis.scripts import load
+from headrace.engines.redis.script_loader import load
 from tests.conformance.test_find_anything import found, matches, population, questions
 from tests.support.builders import EVERYTHING, NOW, new_job
 from tests.support.engines import StoreUnderTest
@@ -41,7 +41,7 @@ def in_haste(monkeypatch: pytest.MonkeyPatch) -> None:
     hasty = walk.text.replace("PATIENCE = 5000", "PATIENCE = -1").replace("HANDFUL = 50", "HANDFUL = 3")
     assert hasty != walk.text
     walk.text = hasty
-    monkeypatch.setattr(desk, "_walk", walk)
+    monkeypatch.setattr(queries, "_walk", walk)
 
 
 @pytest.mark.usefixtures("in_haste")
@@ -125,8 +125,8 @@ def test_jobs_of_whole_hours_are_counted_once_though_others_take_too_long(engine
 
 
 def test_jobs_of_whole_hours_that_are_gone_are_not_counted(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(desk, "_FEW_LOOKS", 20)
-    monkeypatch.setattr(desk, "_LOOKS", 20)
+    monkeypatch.setattr(queries, "_FEW_LOOKS", 20)
+    monkeypatch.setattr(queries, "_LOOKS", 20)
     which = hours(engine)
     engine.desk.move(Filter(ids=("2-7", "1-0", "0-29", "3-1", "4-4")), Event.DELETE, 10, now=NOW)
     assert engine.desk.count(which) == 81

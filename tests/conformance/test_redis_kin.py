@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import Filter, Lease
-from headrace.core.states import Event, State
-from headrace.core.steps import Step
-from headrace.engines.redis import desk
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.records import Filter, Lease
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.steps import Step
+from headrace.engines.redis import queries
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.kin import child, plant_chain, spawning, the
 from tests.conformance.test_redis_layout import Inside
@@ -90,7 +90,7 @@ def test_large_flows_are_counted_a_few_at_a_time(redis_engine: RedisEngine, monk
         jobs = [new_job(f"{number}-{place}", flow=f"f{number}") for place in range(3)]
         redis_engine.plant(jobs, [], FlowRow(f"f{number}", "", NOW), now=NOW)
     whole = redis_engine.desk.flows(9)
-    monkeypatch.setattr(desk, "_LOOKS_AT_FLOWS", 5)
+    monkeypatch.setattr(queries, "_LOOKS_AT_FLOWS", 5)
     for limit in (1, 2, 6, 7, 9):
         assert redis_engine.desk.flows(limit) == whole[:limit]
     assert redis_engine.desk.flows(9, before="f4", ids=[f"f{number}" for number in range(9)]) == whole[3:]

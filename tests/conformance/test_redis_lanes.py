@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.limits import Gate, gates_of, lane_of
-from headrace.core.model import Changes, Filter, Want
-from headrace.core.regulation import QueueRules, TaskRules
-from headrace.core.states import Event, State
-from headrace.engines.redis import scripts
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+from headrace.core.jobs.records import Changes, Filter, Want
+from headrace.core.jobs.states import Event, State
+from headrace.core.queues.limits import Gate, gates_of, lane_of
+from headrace.engines.redis import script_loader
 from headrace.engines.redis.engine import RedisEngine
 from tests.conformance.test_redis_layout import Inside, any_outcome
 from tests.support import servers
@@ -163,7 +163,7 @@ def test_every_key_of_rules_and_lanes_is_told_of_at_the_head_of_the_library(stor
     engine.desk.rule_queue("default", QueueRules(rate=per_second(1, 5)))
     engine.desk.rule_task("other", TaskRules(paused=True))
     assert [claimed.id for claimed in engine.exchange([], want(), now=NOW).claims] == ["runs"]
-    with open((scripts.__file__ or "").replace("scripts.py", "scripts/library.lua"), encoding="utf-8") as library:
+    with open((script_loader.__file__ or "").replace("scripts.py", "scripts/library.lua"), encoding="utf-8") as library:
         head = "".join(line for line in library if line.startswith("--"))
     told = [re.sub(r"<\w+>", ".+", name) for name in re.findall(r"\{p\}:([a-z]+(?::<\w+>|:[a-z]+)*)", head)]
     assert {name for name in inside.names() if not any(re.fullmatch(pattern, name) for pattern in told)} == set()

@@ -9,11 +9,11 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.letters import LetterFilter
-from headrace.core.model import Changes, Filter, Lease, Outcome
-from headrace.core.staleness import aged_of, everything
-from headrace.core.states import FINAL, Event, State
-from headrace.engines.redis import desk, scripts
+from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.jobs.records import Changes, Filter, Lease, Outcome
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.retention.staleness import aged_of, everything
+from headrace.engines.redis import queries, script_loader
 from headrace.engines.redis.engine import RedisEngine
 from tests.support import servers
 from tests.support.builders import (
@@ -216,7 +216,7 @@ def test_every_key_is_told_of_at_the_head_of_the_library(redis_engine: RedisEngi
     engine.desk.pause_queue("other", True)
     engine.renew(worker_row(), [], LEASE, now=NOW)
     engine.porter.post(engine.porter.notice())
-    text = (scripts.__file__ or "").replace("scripts.py", "scripts/library.lua")
+    text = (script_loader.__file__ or "").replace("scripts.py", "scripts/library.lua")
     with open(text, encoding="utf-8") as library:
         told = re.findall(
             r"\{p\}:([a-z]+(?::<\w+>|:[a-z]+)*)", "".join(line for line in library if line.startswith("--"))
@@ -344,7 +344,7 @@ def looks(monkeypatch: pytest.MonkeyPatch, redis_engine: RedisEngine) -> list[st
     run: list[str] = []
     real = redis_engine.wire.run
 
-    def noted(script: scripts.Script, *args: Any, **more: Any) -> Any:
+    def noted(script: script_loader.Script, *args: Any, **more: Any) -> Any:
         run.append(script.name)
         return real(script, *args, **more)
 
@@ -355,10 +355,10 @@ def looks(monkeypatch: pytest.MonkeyPatch, redis_engine: RedisEngine) -> list[st
 def test_a_search_takes_no_more_from_others_than_a_few_jobs_at_a_time(
     redis_engine: RedisEngine, looks: list[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    walk = scripts.load("walk")
+    walk = script_loader.load("walk")
     walk.text = walk.text.replace("PATIENCE = 5000", "PATIENCE = 5000000")  # the number is to end a look, not the time
-    monkeypatch.setattr(desk, "_walk", walk)
-    monkeypatch.setattr(desk, "_LOOKS", 100)
+    monkeypatch.setattr(queries, "_walk", walk)
+    monkeypatch.setattr(queries, "_LOOKS", 100)
     needles = {70, 71, 1800}
     jobs = [new_job(f"j{number}", payload="needle" if number in needles else "hay") for number in range(2000)]
     redis_engine.insert(jobs, now=NOW)
@@ -523,7 +523,7 @@ def test_a_damaged_job_keeps_no_other_from_being_looked_at(
 def test_long_histories_are_read_some_at_a_time(
     redis_engine: RedisEngine, inside: Inside, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.engines.redis.upkeep._ENTRIES", 5)
+    monkeypatch.setattr("headrace.engines.redis.staleness._ENTRIES", 5)
     names = [f"j{number}" for number in range(6)]
     for place, name in enumerate(names):
         redis_engine.insert([new_job(name)], now=NOW)

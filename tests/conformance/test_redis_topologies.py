@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.states import State
+from headrace.core.jobs.states import State
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import ConfigError, EngineUnavailable
 from tests.conformance.redis_servers import OwnRedis

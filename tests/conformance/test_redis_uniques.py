@@ -11,11 +11,11 @@ import msgspec
 import pytest
 import redis
 
-from headrace.core.admission import Candidate, Condition
-from headrace.core.model import Filter, JobRow, Lease
-from headrace.core.regulation import QueueRules
-from headrace.core.states import FINAL, OPEN, Event, State
-from headrace.core.transfer import Notice
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.records import Filter, JobRow, Lease
+from headrace.core.jobs.states import FINAL, OPEN, Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.unique_rules import Candidate, Condition
 from headrace.engines.redis.engine import RedisEngine
 from headrace.errors import DuplicateJob, QueueFull
 from tests.conformance.test_redis_layout import Inside, expected_sets

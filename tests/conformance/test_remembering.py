@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from headrace.core.admission import Act, Condition, Verdict
-from headrace.core.model import Claim, Filter, Lease, Outcome
-from headrace.core.states import FINAL, NOT_STARTED, Event, State
-from headrace.core.steps import Step, awaiting
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Claim, Filter, Lease, Outcome
+from headrace.core.jobs.states import FINAL, NOT_STARTED, Event, State
+from headrace.core.jobs.steps import Step, awaiting
+from headrace.core.jobs.unique_rules import Act, Condition, Verdict
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     LATER,

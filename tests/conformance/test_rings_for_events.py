@@ -6,9 +6,9 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.pages import Group
-from headrace.core.states import TRANSITIONS, Event, State
-from headrace.engines.protocol import Bell, Engine
+from headrace.core.events.log import Group
+from headrace.core.jobs.states import TRANSITIONS, Event, State
+from headrace.engines.protocol.engine import Bell, Engine
 from tests.conformance.test_every_event import ACTS, EXPIRES, is_expected
 from tests.support.builders import NOW, bring, fail, new_job, settle, submit_and_claim, succeed, worker_row
 from tests.support.engines import StoreUnderTest

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.core.model import Changes, Filter, Lease
-from headrace.core.regulation import QueueRules, TaskRules
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+from headrace.core.jobs.records import Changes, Filter, Lease
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     HOUR,
     LATER,
@@ -122,7 +122,7 @@ def test_it_rings(store: StoreUnderTest, act: str) -> None:
 
 
 def test_the_end_of_a_parent_rings_for_its_child(store: StoreUnderTest) -> None:
-    from headrace.core.kinship import Bond
+    from headrace.core.jobs.dependencies import Bond
 
     actor, idle = store.open(), store.open()
     parent = submit_and_claim(actor, "parent")

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from headrace.core.model import Claim, JobRow, Outcome
-from headrace.core.states import Event, State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Claim, JobRow, Outcome
+from headrace.core.jobs.states import Event, State
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     HOUR,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import threading
 
-from headrace.core.shelf import Paper
-from headrace.engines.protocol import Engine
+from headrace.core.documents import Paper
+from headrace.engines.protocol.engine import Engine
 from tests.support.engines import StoreUnderTest
 
 

@@ -9,15 +9,15 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.care import Pressure
-from headrace.core.model import Filter, Lease
-from headrace.core.states import Event, State
-from headrace.engines.relational import sweeper as sweeper_module
-from headrace.engines.relational.sweeper import SqlSweeper
-from headrace.engines.sqlite import care as care_module
+from headrace.core.health.findings import Pressure
+from headrace.core.jobs.records import Filter, Lease
+from headrace.core.jobs.states import Event, State
+from headrace.engines.sql import retention as sweeper_module
+from headrace.engines.sql.retention import SqlSweeper
 from headrace.engines.sqlite import health
+from headrace.engines.sqlite import maintenance as care_module
+from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.engine import SqliteEngine
-from headrace.engines.sqlite.store import scalar
 from tests.support.builders import NOW, claim_one, new_job
 from tests.support.engines import StoreUnderTest
 
@@ -189,7 +189,7 @@ def test_a_write_that_waits_long_for_another_process_counts_as_late(
 
 
 def test_an_outgrown_file_is_told_with_the_way_out(engine: SqliteEngine) -> None:
-    from headrace.engines.sql import as_json
+    from headrace.engines.shared.sql_files import as_json
     from headrace.engines.sqlite.statements import SQL
 
     engine.prepare()

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines.bell import SocketBell
 from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.wakeup.local import SocketBell
 from headrace.errors import EngineUnavailable
 from tests.support.builders import LEASE, NOW, claim, ids, new_job, states, worker_row
 from tests.support.waiting import PATIENCE

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.model import Changes
-from headrace.core.states import Event
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Changes
+from headrace.core.jobs.states import Event
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from tests.support.builders import (
     EVERYTHING,

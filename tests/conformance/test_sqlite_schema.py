@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core.letters import LetterFilter, Requeue
-from headrace.engines.sql import Migration
+from headrace.core.dead_letters.records import LetterFilter, Requeue
+from headrace.engines.shared.sql_files import Migration
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import EngineUnavailable, SchemaMismatch

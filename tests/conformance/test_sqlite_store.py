@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines.bell import PollBell
 from headrace.engines.sqlite.engine import SqliteEngine
+from headrace.engines.wakeup.local import PollBell
 from headrace.errors import EngineUnavailable
 from tests.support.builders import EVERYTHING, NOW, claim, ids, new_job
 from tests.support.waiting import PATIENCE

@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.care import StoragePart
-from headrace.engines.protocol import Engine
+from headrace.core.health.findings import StoragePart
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.redis.engine import RedisEngine
 from headrace.engines.sqlite import health
 from tests.support.builders import NOW, new_job

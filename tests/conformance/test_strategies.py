@@ -8,8 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from headrace.core.regulation import QueueRules, Strategy
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.queue_rules import QueueRules, Strategy
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import (
     EVERYTHING,
     NOW,

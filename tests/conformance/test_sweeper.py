@@ -6,13 +6,13 @@ from typing import Any
 
 import pytest
 
-from headrace.core.kinship import FlowRow
-from headrace.core.model import Lease
-from headrace.core.retention import Finished, Swept
-from headrace.core.states import FINAL, Event, State
-from headrace.core.steps import Step
-from headrace.core.transfer import Notice, Parcel
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.dependencies import FlowRow
+from headrace.core.jobs.records import Lease
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.retention.retention import Finished, Swept
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.kin import child, plant_chain, the
 from tests.conformance.mail import dead, pending
 from tests.support.builders import (

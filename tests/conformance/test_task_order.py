@@ -6,10 +6,10 @@ from collections import Counter
 
 import pytest
 
-from headrace.core.admission import Candidate
-from headrace.core.model import NewJob
-from headrace.core.regulation import QueueRules, Strategy, TaskRules
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.unique_rules import Candidate
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import NOW, SECOND, keyed, look, new_job, one_by_one, started
 from tests.support.engines import StoreUnderTest
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.lifecycle import Terms, TermsRow
-from headrace.engines.protocol import Engine
+from headrace.core.retention.lifecycle import Terms, TermsRow
+from headrace.engines.protocol.engine import Engine
 from tests.support.engines import StoreUnderTest
 
 SHORT = Terms(max_pending=600_000, on_stale="fail", remove_on_complete=True)

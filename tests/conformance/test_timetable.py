@@ -8,11 +8,11 @@ from contextlib import suppress
 import msgspec
 import pytest
 
-from headrace.core.model import NewJob
-from headrace.core.states import State
-from headrace.core.timetable import Firing, Occurrence, ScheduleRow
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Notice
+from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import StoreMoved
 from tests.support.builders import (
     EVERYTHING,

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 from msgspec import structs
 
-from headrace.core.known_tasks import KnownTasks
-from headrace.core.model import Claim, Want
-from headrace.core.regulation import Strategy, TaskRules
-from headrace.core.states import State
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.known_tasks import KnownTasks
+from headrace.core.jobs.queue_rules import Strategy, TaskRules
+from headrace.core.jobs.records import Claim, Want
+from headrace.core.jobs.states import State
+from headrace.engines.protocol.engine import Engine
 from tests.conformance.news import told
 from tests.support.builders import (
     LEASE,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from msgspec import structs
 
-from headrace.core.model import Want
-from headrace.core.wishes import act_of, log_level_of, with_log_level
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Want
+from headrace.core.worker_commands import act_of, log_level_of, with_log_level
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import LEASE, NOW, SECOND, new_job, worker_row
 from tests.support.engines import StoreUnderTest
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import sys
 
 from headrace import Headrace
-from headrace.runtime.departures import Tally
-from headrace.runtime.sweep import Sweep
+from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.sweep import Sweep
 
 
 def main(what: str) -> None:

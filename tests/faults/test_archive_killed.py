@@ -16,12 +16,13 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import Headrace
-from headrace.core import codec, outcomes
-from headrace.core.archive import row_of
-from headrace.core.model import Filter, Want
-from headrace.core.states import State
-from headrace.core.transfer import Parcel
-from headrace.runtime.job_rows import as_row
+from headrace.core.codec import codec
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import Filter, Want
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.archive import row_of
+from headrace.runtime.jobs.rows import as_row
 from tests.faults.conftest import ROOT
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually

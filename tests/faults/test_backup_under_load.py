@@ -20,9 +20,9 @@ from types import SimpleNamespace
 import pytest
 
 from headrace import Headrace
-from headrace.app import backups
-from headrace.core.model import Filter, JobRow
-from headrace.core.states import FINAL
+from headrace.app.admin import backups
+from headrace.core.jobs.records import Filter, JobRow
+from headrace.core.jobs.states import FINAL
 from tests.faults.conftest import ROOT
 from tests.runtime.cargo import contents, fill
 from tests.support.builders import succeed, want

@@ -18,11 +18,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.app.moving import Move, Step
-from headrace.core.model import Filter
-from headrace.core.states import State
-from headrace.core.transfer import Parcel
-from headrace.engines.protocol import Engine
+from headrace.app.transfer.move import Move, Step
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable, StoreMoved
 from tests.faults.conftest import ROOT
 from tests.runtime.cargo import contents, fill, letters, without_nul

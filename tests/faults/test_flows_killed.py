@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import FlowRun, Headrace, Job
-from headrace.core.kinship import Policy
+from headrace.core.jobs.dependencies import Policy
 from tests.faults.test_kill import _app
 from tests.support.waiting import PATIENCE, eventually
 

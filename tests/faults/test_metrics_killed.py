@@ -12,11 +12,11 @@ import time
 import pytest
 
 from headrace import Headrace
-from headrace.core.buckets import EVER, HOUR, MINUTE, TEN_SECONDS
-from headrace.core.pages import Group
-from headrace.core.tally import total
-from headrace.runtime.folding import Folder
-from headrace.runtime.metric_reading import jobs_in
+from headrace.core.events.log import Group
+from headrace.core.metrics.buckets import EVER, HOUR, MINUTE, TEN_SECONDS
+from headrace.core.metrics.cells import total
+from headrace.runtime.metrics.queries import jobs_in
+from headrace.runtime.metrics.rollup import Folder
 from tests.faults.conftest import ROOT
 from tests.support.waiting import eventually
 
@@ -25,7 +25,7 @@ PAGES, JOBS = 600, 7
 FOLD = """
 import sys
 from headrace import Headrace
-from headrace.runtime.folding import Folder
+from headrace.runtime.metrics.rollup import Folder
 
 app = Headrace(sys.argv[1])
 folder = Folder(app.engine, app.settings)

@@ -17,9 +17,9 @@ from urllib.parse import urlsplit
 import pytest
 
 from headrace import EngineUnavailable, Headrace, Job
-from headrace.engines import breaker
-from headrace.runtime import awaiting
-from headrace.runtime.worker import Worker
+from headrace.engines.shared import circuit_breaker
+from headrace.runtime.worker import wait_for_store
+from headrace.runtime.worker.worker import Worker
 from tests.support.proxy import Proxy
 from tests.support.servers import Mode, PostgresServer, RedisServer
 from tests.support.waiting import PATIENCE, eventually
@@ -124,7 +124,7 @@ def work_goes_on_as_promised(app: Headrace, outage: Callable[[], None], times: i
 
 
 def test_the_longest_pauses_add_up_to_less_than_what_is_promised() -> None:
-    assert breaker._PAUSE_LONGEST + awaiting.OUTAGE_LONGEST < PROMISED
+    assert circuit_breaker._PAUSE_LONGEST + wait_for_store.OUTAGE_LONGEST < PROMISED
 
 
 @pytest.mark.slow

@@ -15,10 +15,10 @@ from contextlib import ExitStack
 import pytest
 
 from headrace import Headrace
-from headrace.core import outcomes
-from headrace.core.letters import LetterFilter
-from headrace.core.model import ErrorInfo, Filter, Want
-from headrace.core.states import Event, State
+from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import ErrorInfo, Filter, Want
+from headrace.core.jobs.states import Event, State
 from tests.faults.conftest import ROOT
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually

@@ -19,8 +19,8 @@ from typing import Any, NoReturn
 import pytest
 
 from headrace import Headrace, Job
-from headrace.runtime.forwarder import Forwarder
-from headrace.runtime.spool_file import SpoolFile
+from headrace.runtime.spool.file import SpoolFile
+from headrace.runtime.spool.forwarder import Forwarder
 from tests.faults.conftest import ROOT
 from tests.support import servers
 from tests.support.waiting import PATIENCE, eventually

@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, State
-from headrace.core.model import Exchanged, Filter, Note, Outcome, Want
+from headrace.core.jobs.records import Exchanged, Filter, Note, Outcome, Want
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.testing import VirtualClock
 from tests.faults.conftest import ROOT, stop
@@ -135,7 +135,7 @@ def test_lost_replies_lose_no_job_and_accept_no_result_twice(url: str, monkeypat
         jobs = app.enqueue_many([double.bind(n) for n in range(300)])
         flaky = _Flaky(app.engine, seed=11)
         monkeypatch.setattr(app.engine, "exchange", flaky)
-        monkeypatch.setattr("headrace.runtime.worker.OUTAGE_LONGEST", 0.2)
+        monkeypatch.setattr("headrace.runtime.worker.worker.OUTAGE_LONGEST", 0.2)
         with app.worker(concurrency=4, prefetch=10), app.worker(concurrency=4, prefetch=10):
             assert [job.result(PATIENCE) for job in jobs] == [2 * n for n in range(300)]
         assert flaky.lost > 0

@@ -7,10 +7,10 @@ from contextlib import contextmanager
 
 import msgspec
 
-from headrace.core.model import Claim, DeadRow, NewJob, Outcome
-from headrace.core.states import State
-from headrace.core.transfer import Parcel
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import Claim, DeadRow, NewJob, Outcome
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import fail, give_up, log, new_job, only, progress, release, retry, succeed, want
 
 HOUR = 3_600_000

@@ -16,12 +16,12 @@ from typing import Any
 import pytest
 
 from headrace import AlertNotFound, ConfigError, Headrace, InvalidAlert
-from headrace.core.alerts import Alert
-from headrace.core.settings import Settings
-from headrace.runtime.alert_desk import CHANNEL, POST, AlertDesk
-from headrace.runtime.channels import Channel, Undelivered, channel, from_setting
-from headrace.runtime.courier import Courier
-from headrace.runtime.notifying import deliver
+from headrace.core.alerts.alert import Alert
+from headrace.core.settings.settings import Settings
+from headrace.runtime.alerts.channels import Channel, Undelivered, channel, from_setting
+from headrace.runtime.alerts.notify import deliver
+from headrace.runtime.alerts.outbox import Courier
+from headrace.runtime.alerts.store import CHANNEL, POST, AlertDesk
 from headrace.testing import VirtualClock
 from tests.runtime.receivers import Hook, Mailbox, mail_server, web_server
 from tests.runtime.test_alerts import chore_of, until_it_rests

@@ -14,19 +14,19 @@ import pytest
 from msgspec import structs
 
 from headrace import AlertNotFound, Headrace, InvalidAlert
-from headrace.core import alerts as core
-from headrace.core import figures
-from headrace.core.happenings import TYPES
-from headrace.core.pages import Group
-from headrace.core.shelf import Paper
-from headrace.core.shipped_rules import SHIPPED
-from headrace.core.states import State
-from headrace.runtime.alert_desk import POST, RULE, AlertDesk
-from headrace.runtime.alerting import Alerting, Round
-from headrace.runtime.chores import chores_of
-from headrace.runtime.meter import Meter
-from headrace.runtime.readings import StoreReadings
-from headrace.runtime.staleness import Staleness, last_survey
+from headrace.core.alerts import alert as core
+from headrace.core.alerts.defaults import SHIPPED
+from headrace.core.documents import Paper
+from headrace.core.events.event import TYPES
+from headrace.core.events.log import Group
+from headrace.core.jobs.states import State
+from headrace.core.metrics import values
+from headrace.runtime.alerts.evaluate import Alerting, Round
+from headrace.runtime.alerts.inputs import StoreReadings
+from headrace.runtime.alerts.store import POST, RULE, AlertDesk
+from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.metrics.reader import Meter
+from headrace.runtime.retention.staleness import Staleness, last_survey
 from headrace.testing import VirtualClock
 from tests.support.builders import new_job
 from tests.support.waiting import PATIENCE, eventually
@@ -416,7 +416,7 @@ def test_an_alert_reads_the_figures_that_the_metrics_tell(app: Headrace, clock: 
         app.engine.events.tell(told)
     meter.catch_up()
     readings = StoreReadings(app.engine, app.settings)
-    for name in figures.TALLIED:
+    for name in values.TALLIED:
         if name != "dead_entered":  # which it counts where they are
             assert readings.value(name, {}, 300_000) == meter.value(name, window=300_000) != 0, name
             assert readings.baseline(name, {}, 3_600_000) == pytest.approx(meter.baseline(name), rel=0.001), name

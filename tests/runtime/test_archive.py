@@ -25,17 +25,17 @@ from headrace import (
     Task,
     current_job,
 )
-from headrace.core.archive import row_of
-from headrace.core.model import Filter, Lease
-from headrace.core.retention import Swept
-from headrace.core.settings import Settings
-from headrace.core.states import Event
-from headrace.core.transfer import Notice
-from headrace.engines.archive import Archive
+from headrace.core.jobs.records import Filter, Lease
+from headrace.core.jobs.states import Event
+from headrace.core.jobs.transfer import Notice
+from headrace.core.retention.archive import row_of
+from headrace.core.retention.retention import Swept
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.archive import Archive
 from headrace.errors import EngineUnavailable, StoreMoved
-from headrace.runtime.departures import Tally
-from headrace.runtime.sweep import Sweep
-from headrace.runtime.sweeping import Sweeping
+from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.sweep import Sweep
+from headrace.runtime.retention.sweep_task import Sweeping
 from headrace.testing import VirtualClock, drain
 from tests.support.waiting import PATIENCE, eventually
 
@@ -686,7 +686,7 @@ def test_after_a_long_walk_for_nothing_all_workers_rest_and_not_only_who_walked(
 ) -> None:
     one, other = (Sweeping(app.engine, app.settings, 60.0, lambda: app.hub.archive) for _ in range(2))
     with monkeypatch.context() as patch:
-        patch.setattr("headrace.runtime.sweeping._FOR_NOTHING", 1e9)  # as if it had taken long
+        patch.setattr("headrace.runtime.retention.sweep_task._FOR_NOTHING", 1e9)  # as if it had taken long
         rest = run_to_end(one)
     assert rest > 600
     clock.advance(rest / 2)

@@ -8,12 +8,12 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace, InvalidJob
-from headrace.app.prometheus import bounded
-from headrace.core.archive import partition_of
-from headrace.core.retention import Swept
-from headrace.core.tally import OTHERS, Cell, total
+from headrace.app.metrics.prometheus import bounded
+from headrace.core.metrics.cells import OTHERS, Cell, total
+from headrace.core.retention.archive import partition_of
+from headrace.core.retention.retention import Swept
 from headrace.engines.postgres.engine import PostgresEngine
-from headrace.runtime.sweeping import Sweeping
+from headrace.runtime.retention.sweep_task import Sweeping
 from headrace.testing import VirtualClock, drain
 from tests.support import servers
 

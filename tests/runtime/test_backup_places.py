@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 from headrace import Headrace
-from headrace.engines.sqlite.care import SqliteCare
-from headrace.engines.sqlite.trouble import explained
+from headrace.engines.sqlite.errors import explained
+from headrace.engines.sqlite.maintenance import SqliteCare
 from headrace.errors import ConfigError, EngineUnavailable
 
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.app import backups
-from headrace.engines.protocol import Engine
+from headrace.app.admin import backups
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, HeadraceError
 from tests.runtime.cargo import contents, fill

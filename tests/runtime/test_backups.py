@@ -15,14 +15,14 @@ import msgspec
 import pytest
 
 from headrace import Headrace, chain
-from headrace.app import backups
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import Filter
-from headrace.core.regulation import QueueRules, TaskRules
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice, Parcel
-from headrace.engines.care import View
-from headrace.engines.protocol import Engine
+from headrace.app.admin import backups
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.protocol.maintenance import View
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, SchemaMismatch
 from tests.runtime.cargo import contents, fill, letters, without_nul
@@ -383,7 +383,7 @@ def test_a_path_that_is_none_is_refused(app: Headrace, path: object) -> None:
 
 def test_a_deep_check_finds_damaged_arguments_and_the_largest_jobs(app: Headrace) -> None:
     app.engine.insert([new_job("bad", payload='{"args":[1]}', checksum=1)])
-    from headrace.core.codec import checksum
+    from headrace.core.codec.codec import checksum
 
     heavy = f'{{"args":["{"x" * 300_000}"]}}'
     app.engine.insert([new_job("heavy", payload=heavy, checksum=checksum(heavy))])

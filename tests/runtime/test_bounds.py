@@ -10,10 +10,10 @@ import pytest
 from msgspec.structs import replace
 
 from headrace import ConfigError, Headrace, Lifecycle, PermanentError
-from headrace.core.settings import Settings
+from headrace.core.settings.settings import Settings
 from headrace.errors import EngineUnavailable
-from headrace.runtime.staleness import Staleness, last_survey
-from headrace.runtime.sweeping import Sweeping
+from headrace.runtime.retention.staleness import Staleness, last_survey
+from headrace.runtime.retention.sweep_task import Sweeping
 from headrace.testing import VirtualClock, drain
 
 DAY = 86_400

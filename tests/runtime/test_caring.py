@@ -5,13 +5,13 @@ from __future__ import annotations
 import pytest
 
 from headrace import Headrace, current_job
-from headrace.core.care import GONE, TENDINGS
-from headrace.core.model import Changes
-from headrace.core.settings import Settings
-from headrace.core.transfer import Notice
+from headrace.core.health.findings import GONE, TENDINGS
+from headrace.core.jobs.records import Changes
+from headrace.core.jobs.transfer import Notice
+from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
-from headrace.runtime.caring import Capping, Caring
-from headrace.runtime.chores import chores_of
+from headrace.runtime.maintenance.housekeeping import Capping, Caring
+from headrace.runtime.maintenance.tasks import chores_of
 from tests.support.builders import new_job, worker_row
 from tests.support.waiting import PATIENCE, eventually
 

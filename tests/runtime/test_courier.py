@@ -9,11 +9,11 @@ from collections.abc import Iterator, Sequence
 import pytest
 
 from headrace import Headrace
-from headrace.core.shelf import Paper
+from headrace.core.documents import Paper
 from headrace.errors import EngineUnavailable
-from headrace.runtime import alert_desk
-from headrace.runtime.alert_desk import POST, AlertDesk
-from headrace.runtime.courier import Courier
+from headrace.runtime.alerts import store
+from headrace.runtime.alerts.outbox import Courier
+from headrace.runtime.alerts.store import POST, AlertDesk
 from headrace.testing import VirtualClock
 from tests.runtime.receivers import Hook, web_server
 from tests.support.waiting import eventually
@@ -81,7 +81,7 @@ def test_that_it_is_over_is_not_told_before_that_it_began(app: Headrace, clock: 
 
 @pytest.mark.engines("sqlite")
 def test_none_is_passed_over_while_others_take_theirs_away(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alert_desk, "_PAGE", 2)
+    monkeypatch.setattr(store, "_PAGE", 2)
     for name in "abcde":
         app.alerts.trigger(name, "x", notify="ops")
     posts = AlertDesk(app.engine, app.settings, None).browse(POST)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace import CorruptPayload, EngineUnavailable, Headrace, JobFailed, current_job
-from headrace.core.regulation import TaskRules
+from headrace.core.jobs.queue_rules import TaskRules
 from headrace.testing import VirtualClock, adrain, drain
 from tests.support.damage import put_field, values_of
 from tests.support.engines import KINDS
@@ -149,7 +149,7 @@ def test_an_outcome_the_store_refuses_fails_its_job_alone(
 def test_a_store_that_goes_away_while_outcomes_are_sorted_out_loses_none_of_them(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.worker.OUTAGE_LONGEST", 0.05)
+    monkeypatch.setattr("headrace.runtime.worker.worker.OUTAGE_LONGEST", 0.05)
     task = app.task(name="run")(lambda: "ran")
     jobs = [task.enqueue() for _ in range(5)]
     exchange, outages = app.engine.exchange, iter(range(6))

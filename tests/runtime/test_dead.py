@@ -25,12 +25,12 @@ from headrace import (
     Task,
     current_job,
 )
-from headrace.core.fingerprint import fingerprint_of_lost
-from headrace.core.letters import STATUSES, LetterFilter, id_at
-from headrace.core.model import Want
-from headrace.core.settings import Settings
-from headrace.runtime.chores import chores_of
-from headrace.runtime.requeuing import Requeuing
+from headrace.core.dead_letters.records import STATUSES, LetterFilter, id_at
+from headrace.core.jobs.fingerprint import fingerprint_of_lost
+from headrace.core.jobs.records import Want
+from headrace.core.settings.settings import Settings
+from headrace.runtime.dead_letters.auto_requeue import Requeuing
+from headrace.runtime.maintenance.tasks import chores_of
 from headrace.testing import drain
 from tests.support.waiting import PATIENCE
 

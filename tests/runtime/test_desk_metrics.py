@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace
-from headrace.runtime.staleness import Staleness
+from headrace.runtime.retention.staleness import Staleness
 from headrace.testing import VirtualClock, drain
 
 DAY = 86_400

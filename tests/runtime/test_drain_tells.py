@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace, current_job
-from headrace.core.happenings import Happening
+from headrace.core.events.event import Happening
 from headrace.testing import VirtualClock, adrain, drain, inline
 
 pytestmark = pytest.mark.engines("sqlite")

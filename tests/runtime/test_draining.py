@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from headrace import Headrace
-from headrace.core.model import Want
-from headrace.runtime.trade import Trade
+from headrace.core.jobs.records import Want
+from headrace.runtime.worker.exchange import Trade
 from tests.support.waiting import eventually
 
 
@@ -18,7 +18,7 @@ def test_a_turn_that_asked_for_nothing_does_not_end_it(app: Headrace, monkeypatc
     def double(n: int) -> int:
         return 2 * n
 
-    monkeypatch.setattr("headrace.runtime.worker._UPKEEP", 0.05)
+    monkeypatch.setattr("headrace.runtime.worker.worker._UPKEEP", 0.05)
     job = double.enqueue(4)
     answers, room = [0, 0], Trade.room
     monkeypatch.setattr(Trade, "room", lambda trade: answers.pop() if answers else room(trade))

@@ -13,12 +13,12 @@ import msgspec
 import pytest
 
 from headrace import Headrace, JobFailed, PermanentError, Unique, current_job
-from headrace.app.moving import Move
-from headrace.core.letters import LetterFilter
-from headrace.core.model import Filter
-from headrace.core.seal import key_of
+from headrace.app.transfer.move import Move
+from headrace.core.codec.encryption import key_of
+from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.jobs.records import Filter
 from headrace.errors import CorruptPayload
-from headrace.runtime.firing import call_of
+from headrace.runtime.schedules.fire import call_of
 from headrace.testing import drain
 from tests.runtime import shop
 from tests.support.engines import KINDS

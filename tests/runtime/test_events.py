@@ -16,12 +16,12 @@ import msgspec
 import pytest
 
 from headrace import Happening, Headrace, InvalidJob, PermanentError, WebhookNotFound, Worker
-from headrace.core.shelf import Paper
-from headrace.core.webhooks import verify
+from headrace.core.documents import Paper
+from headrace.core.events.webhooks import verify
 from headrace.errors import ConfigError, EngineUnavailable, HeadraceError
-from headrace.runtime import listening
-from headrace.runtime.listening import KIND, Place
-from headrace.runtime.pulse import lease_of
+from headrace.runtime.events import handlers as listening
+from headrace.runtime.events.handlers import KIND, Place
+from headrace.runtime.worker.heartbeat import lease_of
 from tests.support.gates import Gate
 from tests.support.waiting import PATIENCE, eventually
 

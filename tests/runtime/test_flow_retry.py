@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from headrace import FlowRun, Headrace, InvalidJob, JobCancelled, JobFailed, Retry, State, Task, chain, group
-from headrace.runtime import flow_run
+from headrace.runtime.jobs import flow_run
 from headrace.testing import drain
 
 AnyTask = Task[..., Any, Any]

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import FlowRun, Headrace, group
-from headrace.app.hub import AppHub
+from headrace.app.services.services import AppHub
 from headrace.testing import drain
 from tests.support.waiting import PATIENCE
 

@@ -30,7 +30,7 @@ from headrace import (
     current_job,
     group,
 )
-from headrace.runtime.fulfilling import Fulfiller
+from headrace.runtime.worker.results import Fulfiller
 from headrace.testing import drain
 from tests.runtime import shop
 from tests.support.gates import Gate, through

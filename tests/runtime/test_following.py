@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace
-from headrace.runtime import following
+from headrace.runtime.events import follow
 
 Outage = Callable[..., list[int]]
 
@@ -51,8 +51,8 @@ def pauses(monkeypatch: pytest.MonkeyPatch) -> list[float]:
     async def asleep(seconds: float) -> None:
         told.append(seconds)
 
-    monkeypatch.setattr(following, "time", SimpleNamespace(sleep=told.append))
-    monkeypatch.setattr(following, "asyncio", SimpleNamespace(sleep=asleep))
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=told.append))
+    monkeypatch.setattr(follow, "asyncio", SimpleNamespace(sleep=asleep))
     return told
 
 
@@ -83,7 +83,7 @@ def test_an_outage_is_waited_out_and_nothing_is_missed(
     enqueue(app, "c")
     told += [event.task for event in itertools.islice(stream, 1)]
     assert told == ["a", "b", "c"]
-    assert pauses == [1.0, following.POLL, 1.0, 1.0], "a second for each outage"
+    assert pauses == [1.0, follow.POLL, 1.0, 1.0], "a second for each outage"
     assert caplog.text.count("the store is not available: no route to the server") == 3
 
 
@@ -122,8 +122,8 @@ def test_at_the_end_a_follower_asks_again_after_a_moment(app: Headrace, monkeypa
     async def asleep(seconds: float) -> None:
         await asyncio.to_thread(sleep, seconds)
 
-    monkeypatch.setattr(following, "time", SimpleNamespace(sleep=sleep))
-    monkeypatch.setattr(following, "asyncio", SimpleNamespace(sleep=asleep))
+    monkeypatch.setattr(follow, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(follow, "asyncio", SimpleNamespace(sleep=asleep))
     assert [event.task for event in itertools.islice(app.events(since), 2)] == ["a", "b"]
     assert asyncio.run(first(app, 2, app.events.last())) == ["c", "d"]
-    assert pauses == [following.POLL] * 4
+    assert pauses == [follow.POLL] * 4

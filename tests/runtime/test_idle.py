@@ -11,12 +11,15 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.happenings import Interest
-from headrace.runtime import alerting, chore_pace, keeper, listening, staleness
-from headrace.runtime.chore_pace import ChorePace
-from headrace.runtime.chores import chores_of
-from headrace.runtime.keeper import Keeper
-from headrace.runtime.listening import Listener, Subscription
+from headrace.core.events.event import Interest
+from headrace.runtime.alerts import evaluate
+from headrace.runtime.events import handlers
+from headrace.runtime.events.handlers import Listener, Subscription
+from headrace.runtime.maintenance import loop, pace
+from headrace.runtime.maintenance.loop import Keeper
+from headrace.runtime.maintenance.pace import ChorePace
+from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.retention import staleness
 from tests.support.builders import worker_row
 from tests.support.counting import operations
 
@@ -65,9 +68,9 @@ class Until(threading.Event):
 @pytest.fixture
 def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
-    for module in (keeper, chore_pace, listening):
+    for module in (loop, pace, handlers):
         monkeypatch.setattr(module, "time", made)
-    for module in (alerting, staleness):
+    for module in (evaluate, staleness):
         monkeypatch.setattr(module, "random", random.Random(1))
     return made
 

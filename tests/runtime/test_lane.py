@@ -9,7 +9,7 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from headrace import EngineUnavailable
-from headrace.runtime.lane import Lane
+from headrace.runtime.submit.async_batch import Lane
 from tests.support.waiting import PATIENCE
 
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.runtime.crew import Run
+from headrace.runtime.worker.state import Run
 from tests.support.waiting import PATIENCE
 
 pytestmark = pytest.mark.engines("sqlite")

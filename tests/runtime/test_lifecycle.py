@@ -6,8 +6,8 @@ import msgspec
 import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, SaidTerms
-from headrace.core.lifecycle import Terms, TermsRow
-from headrace.core.model import JobOptions
+from headrace.core.jobs.records import JobOptions
+from headrace.core.retention.lifecycle import Terms, TermsRow
 
 QUICK = Lifecycle(max_pending=600, keep_failed=3600)
 
@@ -87,6 +87,6 @@ def test_a_lifecycle_is_the_tasks_and_not_a_calls(app: Headrace) -> None:
 
 def test_a_worker_that_only_drains_declares_them_too(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     app.task(name="brief", lifecycle=QUICK)(lambda: None)
-    monkeypatch.setattr("headrace.app.working.run_here", lambda worker: 0)  # it would take over our signals
+    monkeypatch.setattr("headrace.app.run_workers.run_here", lambda worker: 0)  # it would take over our signals
     assert app.run_worker(drain=True) == 0
     assert app.lifecycle.terms(task="brief").max_pending == 600

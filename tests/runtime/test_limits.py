@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Job
-from headrace.core.regulation import TaskRules
+from headrace.core.jobs.queue_rules import TaskRules
 from tests.support.gates import Gate
 from tests.support.waiting import PATIENCE, eventually
 

@@ -9,11 +9,11 @@ import msgspec
 import pytest
 
 from headrace import Happening, Headrace
-from headrace.core.pages import Group
-from headrace.core.shelf import Paper
+from headrace.core.documents import Paper
+from headrace.core.events.log import Group
 from headrace.errors import EngineUnavailable
-from headrace.runtime import listening
-from headrace.runtime.listening import KIND, Place
+from headrace.runtime.events import handlers
+from headrace.runtime.events.handlers import KIND, Place
 from tests.support.gates import Gate
 from tests.support.waiting import eventually
 
@@ -26,7 +26,7 @@ def _begin_at(app: Headrace, name: str, place: Place) -> None:
 def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_before(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(listening, "_PAUSES", (0.01,))
+    monkeypatch.setattr(handlers, "_PAUSES", (0.01,))
     app.task_by_name("old").enqueue()
     gate, seen = Gate(), list[str | None]()
     _begin_at(app, "slow", Place("0"))
@@ -47,8 +47,8 @@ def test_one_that_listens_everywhere_and_fails_at_first_is_not_told_what_was_bef
 
 
 def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_NOTE_EVERY", 0.0)
-    monkeypatch.setattr(listening, "_OUTAGE", 0.01)
+    monkeypatch.setattr(handlers, "_NOTE_EVERY", 0.0)
+    monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
     put, outages, seen = app.engine.shelf.put, ["on purpose"], list[str | None]()
 
     def put_unless_away(papers: Sequence[Paper]) -> bool:
@@ -67,8 +67,8 @@ def test_an_outage_while_a_place_is_noted_loses_no_event(app: Headrace, monkeypa
 
 
 def test_an_outage_while_an_event_is_passed_over_loses_no_other(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_PAUSES", ())
-    monkeypatch.setattr(listening, "_OUTAGE", 0.01)
+    monkeypatch.setattr(handlers, "_PAUSES", ())
+    monkeypatch.setattr(handlers, "_OUTAGE", 0.01)
     tell, outages, seen = app.engine.events.tell, ["on purpose"], list[str | None]()
 
     def tell_unless_away(groups: Sequence[Group]) -> None:
@@ -106,7 +106,7 @@ def _give_up() -> None:
 def test_a_handler_that_wants_to_leave_takes_no_other_with_it(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, how: Callable[[], None], is_coroutine: bool
 ) -> None:
-    monkeypatch.setattr(listening, "_PAUSES", ())
+    monkeypatch.setattr(handlers, "_PAUSES", ())
 
     def plain(event: Happening) -> None:
         how()
@@ -135,7 +135,7 @@ def test_a_clock_that_was_wrong_keeps_nobody_from_a_handler(app: Headrace) -> No
 
 
 def test_a_place_is_noted_on_the_way_through_what_nobody_wants(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_NOTE_EVERY", 0.0)
+    monkeypatch.setattr(handlers, "_NOTE_EVERY", 0.0)
     began = app.events.last()
     _begin_at(app, "audit", Place(began))
     for _ in range(101):  # more than are read at once

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace, PermanentError, Worker, configure_logs, current_job
-from headrace.runtime.logs import JsonLines
+from headrace.runtime.context.logs import JsonLines
 from tests.support.gates import SOON
 from tests.support.waiting import PATIENCE, eventually
 

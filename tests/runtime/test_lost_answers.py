@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace, current_job
-from headrace.core.model import Exchanged, Lease, Outcome, Want
-from headrace.core.states import Event
+from headrace.core.jobs.records import Exchanged, Lease, Outcome, Want
+from headrace.core.jobs.states import Event
 from tests.support.gates import Gate, filings, through
 from tests.support.waiting import PATIENCE, eventually
 

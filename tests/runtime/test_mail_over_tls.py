@@ -12,9 +12,9 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 
-from headrace.core.alerts import Alert
-from headrace.runtime.channels import Channel, Undelivered, channel
-from headrace.runtime.notifying import deliver
+from headrace.core.alerts.alert import Alert
+from headrace.runtime.alerts.channels import Channel, Undelivered, channel
+from headrace.runtime.alerts.notify import deliver
 from tests.runtime.receivers import Mailbox, mail_server
 
 NOW = 1_700_000_000_000

@@ -11,11 +11,11 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import ConfigError, Headrace
-from headrace.core.settings import Settings
-from headrace.core.vitals import MemoryTrace
-from headrace.runtime.chores import chores_of
-from headrace.runtime.memory_tracing import TracingMemory
-from headrace.runtime.vitals import TellingVitals
+from headrace.core.health.process_stats import MemoryTrace
+from headrace.core.settings.settings import Settings
+from headrace.runtime.maintenance.memory_tracing import TracingMemory
+from headrace.runtime.maintenance.process_stats import TellingVitals
+from headrace.runtime.maintenance.tasks import chores_of
 from tests.support.builders import LEASE, worker_row
 
 pytestmark = pytest.mark.engines("sqlite")

@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Headrace, InvalidJob, Lifecycle, Retry, current_job
-from headrace.core.buckets import MARKS
-from headrace.core.pages import Group
-from headrace.runtime.gathering import Gathering
-from headrace.runtime.staleness import Staleness
+from headrace.core.events.log import Group
+from headrace.core.metrics.buckets import MARKS
+from headrace.runtime.metrics.collector import Gathering
+from headrace.runtime.retention.staleness import Staleness
 from headrace.testing import VirtualClock
 from tests.support.waiting import eventually
 
@@ -323,7 +323,7 @@ def test_a_name_that_would_break_the_text_is_escaped(still: Headrace) -> None:
 
 
 def test_without_the_extra_it_says_what_to_install(still: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(__import__("sys").modules, "headrace.app.prometheus", None)
+    monkeypatch.setitem(__import__("sys").modules, "headrace.app.metrics.prometheus", None)
     with pytest.raises(ConfigError, match=r"pip install 'headrace\[web\]'"):
         still.metrics.prometheus()
 

@@ -15,7 +15,7 @@ from tests.support.waiting import PATIENCE, eventually
 
 @pytest.fixture
 def app(url: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Headrace]:
-    monkeypatch.setattr("headrace.runtime.worker._UPKEEP", 0.1)
+    monkeypatch.setattr("headrace.runtime.worker.worker._UPKEEP", 0.1)
     with Headrace(url, shutdown_timeout=5.0) as app:
         yield app
 

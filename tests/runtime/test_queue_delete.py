@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, QueueNotEmpty, QueueRules, Task
-from headrace.runtime.sampling import Sampler
+from headrace.runtime.metrics.gauges import Sampler
 from headrace.testing import drain
 
 

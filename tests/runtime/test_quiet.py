@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.buckets import MINUTE
-from headrace.core.pages import Group
-from headrace.runtime.alerting import Alerting
-from headrace.runtime.gathering import Gathering
-from headrace.runtime.sampling import Sampler, gauges_of
+from headrace.core.events.log import Group
+from headrace.core.metrics.buckets import MINUTE
+from headrace.runtime.alerts.evaluate import Alerting
+from headrace.runtime.metrics.collector import Gathering
+from headrace.runtime.metrics.gauges import Sampler, gauges_of
 from headrace.testing import VirtualClock
 from tests.support.counting import operations
 

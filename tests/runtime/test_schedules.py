@@ -19,9 +19,9 @@ from headrace import (
     ScheduleRun,
     current_job,
 )
-from headrace.core.redact import MASK
-from headrace.core.timetable import Firing, ScheduleRow
-from headrace.core.transfer import Notice
+from headrace.core.codec.redaction import MASK
+from headrace.core.jobs.transfer import Notice
+from headrace.core.schedules.records import Firing, ScheduleRow
 from headrace.errors import HeadraceError, StoreMoved
 from headrace.testing import VirtualClock, adrain, drain, inline
 

@@ -14,15 +14,15 @@ import pytest
 
 from headrace import Headrace
 from headrace.core.clock import SystemClock
-from headrace.core.model import Claim, Want
-from headrace.engines.protocol import Engine
-from headrace.runtime.context import Line
-from headrace.runtime.crew import Crew
-from headrace.runtime.loop import Loop
-from headrace.runtime.plan import Planner
-from headrace.runtime.pulse import Pulse, Reports, lease_of
-from headrace.runtime.sandbox import Sandboxes
-from headrace.runtime.threads import Threads
+from headrace.core.jobs.records import Claim, Want
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.context.current_job import Line
+from headrace.runtime.worker.event_loop import Loop
+from headrace.runtime.worker.execution import Planner
+from headrace.runtime.worker.heartbeat import Pulse, Reports, lease_of
+from headrace.runtime.worker.sandbox import Sandboxes
+from headrace.runtime.worker.state import Crew
+from headrace.runtime.worker.threads import Threads
 from tests.support.gates import Gate, through
 from tests.support.waiting import PATIENCE, eventually
 
@@ -33,7 +33,7 @@ _numbers = itertools.count(1)
 def test_a_backlog_of_one_kind_does_not_keep_a_job_of_the_other_waiting(
     app: Headrace, kind: str, concurrency: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.threads._LATE", PATIENCE)  # a slow machine's loop is not blocked
+    monkeypatch.setattr("headrace.runtime.worker.threads._LATE", PATIENCE)  # a slow machine's loop is not blocked
     order: list[str] = []
 
     @app.task

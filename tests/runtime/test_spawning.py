@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, JobFailed, RetryLater, Task, current_job
-from headrace.runtime import context
-from headrace.runtime.spawning import Spawning
+from headrace.runtime.context import current_job as current_job_module
+from headrace.runtime.context.spawn import Spawning
 from headrace.testing import drain
 from tests.support.waiting import PATIENCE
 
@@ -50,7 +50,7 @@ def test_threads_of_one_job_spawn_a_job_each(
         threading.Event().wait(0.05)  # so that every thread is here before the first is through
         return Spawning(claim)
 
-    monkeypatch.setattr(context, "Spawning", slowly)
+    monkeypatch.setattr(current_job_module, "Spawning", slowly)
 
     @app.task(retry=0)
     def parent() -> list[str]:

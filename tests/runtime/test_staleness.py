@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, JobFailed, Lifecycle
-from headrace.core.model import NewJob
-from headrace.core.settings import Settings
-from headrace.core.staleness import AgedPage, Watch
-from headrace.core.states import State
-from headrace.engines.protocol import Engine
-from headrace.runtime.chores import chores_of
-from headrace.runtime.staleness import Staleness, Survey, apply
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import State
+from headrace.core.retention.staleness import AgedPage, Watch
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.retention.staleness import Staleness, Survey, apply
 from tests.support.builders import new_job
 from tests.support.gates import Gate, through
 from tests.support.waiting import PATIENCE, eventually

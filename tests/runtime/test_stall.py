@@ -9,13 +9,13 @@ import pytest
 
 from headrace import Headrace
 from headrace.core.clock import SystemClock
-from headrace.core.settings import Settings
-from headrace.runtime import pace as pacing
-from headrace.runtime import trade as trading
-from headrace.runtime.context import Line
-from headrace.runtime.crew import Crew
-from headrace.runtime.plan import Planner
-from headrace.runtime.trade import STALLED, Trade
+from headrace.core.settings.settings import Settings
+from headrace.runtime.context.current_job import Line
+from headrace.runtime.worker import exchange as trading
+from headrace.runtime.worker import prefetch as pacing
+from headrace.runtime.worker.exchange import STALLED, Trade
+from headrace.runtime.worker.execution import Planner
+from headrace.runtime.worker.state import Crew
 
 
 def test_a_job_that_comes_after_a_quiet_time_is_not_taken_for_stalled(

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, InvalidJob, Job, JobFailed, LeaseLost, ResultUnavailable, Worker, current_job
-from headrace.core.steps import KINDS
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.steps import KINDS
+from headrace.engines.protocol.engine import Engine
 from tests.support.gates import SOON, Gate
 from tests.support.waiting import PATIENCE, eventually
 

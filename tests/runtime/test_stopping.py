@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from headrace import EngineUnavailable, Headrace, HeadraceError, current_job
-from headrace.runtime.pulse import Pulse
+from headrace.runtime.worker.heartbeat import Pulse
 from tests.runtime import shop
 from tests.support.gates import Gate, filings, running, through
 from tests.support.waiting import PATIENCE, eventually
@@ -147,7 +147,7 @@ def test_a_worker_that_is_stopped_does_not_ask_to_be_replaced(app: Headrace) -> 
 
 
 def test_a_worker_that_uses_too_much_memory_asks_to_be_replaced(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.runtime.wear.resident_megabytes", lambda: 500.0)
+    monkeypatch.setattr("headrace.runtime.process.recycling.resident_megabytes", lambda: 500.0)
     worker = app.worker(max_memory=400).start()
     assert worker.join(PATIENCE)
     assert worker.recycle
@@ -242,7 +242,7 @@ def test_whoever_waits_for_the_end_is_told_even_if_the_end_goes_wrong(
 def test_a_worker_that_starts_while_the_store_is_away_begins_when_it_is_back(
     app: Headrace, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.awaiting.OUTAGE_FIRST", 0.01)
+    monkeypatch.setattr("headrace.runtime.worker.wait_for_store.OUTAGE_FIRST", 0.01)
     refusals = [EngineUnavailable("it is away"), EngineUnavailable("it is away")]
     sign_off = app.engine.sign_off
 

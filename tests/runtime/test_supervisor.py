@@ -13,7 +13,7 @@ from typing import Any, cast
 import pytest
 
 from headrace import Worker
-from headrace.runtime.supervisor import Supervisor
+from headrace.runtime.worker.supervisor import Supervisor
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 

@@ -672,7 +672,7 @@ def test_the_plugin_costs_a_run_that_does_not_use_it_hardly_anything() -> None:
     loaded = set(found.stdout.split())
     assert {"headrace.testing.plugin"} <= loaded
     assert not {name for name in loaded if name.startswith("headrace.testing.") and not name.endswith(".plugin")}
-    assert not loaded & {"headrace.runtime.worker", "headrace.runtime.plan", "asyncio"}
+    assert not loaded & {"headrace.runtime.worker.worker", "headrace.runtime.worker.execution", "asyncio"}
 
 
 def test_every_name_of_the_kit_is_there_and_documented() -> None:

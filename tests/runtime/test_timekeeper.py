@@ -13,9 +13,9 @@ import pytest
 from msgspec import structs
 
 from headrace import EngineUnavailable, Headrace, Job, QueueFull
-from headrace.core.timetable import Firing
-from headrace.runtime.firing import fire_due
-from headrace.runtime.timekeeper import Timekeeper
+from headrace.core.schedules.records import Firing
+from headrace.runtime.schedules.fire import fire_due
+from headrace.runtime.schedules.scheduler import Timekeeper
 from tests.support.waiting import PATIENCE, eventually
 
 LATEST = 2.0  # seconds; a few milliseconds where nothing else runs

@@ -15,7 +15,7 @@ from opentelemetry.trace import SpanKind
 
 from headrace import Headrace, chain, current_job
 from headrace.contrib.otel import instrument
-from headrace.core.model import Claim, Outcome
+from headrace.core.jobs.records import Claim, Outcome
 from tests.support.gates import SOON
 from tests.support.waiting import PATIENCE
 

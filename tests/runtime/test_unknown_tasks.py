@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job
-from headrace.core.known_tasks import KnownTasks
-from headrace.runtime import task_knowledge
-from headrace.runtime.task_knowledge import TaskKnowledge
+from headrace.core.jobs.known_tasks import KnownTasks
+from headrace.runtime.worker import task_lookup
+from headrace.runtime.worker.task_lookup import TaskKnowledge
 from tests.support.waiting import PATIENCE
 
 
@@ -88,7 +88,7 @@ def test_a_task_is_asked_for_by_name_and_imported_only_between_claims() -> None:
 
 def test_what_was_not_known_is_looked_for_again(monkeypatch: pytest.MonkeyPatch) -> None:
     now = 1000.0
-    monkeypatch.setattr(task_knowledge, "time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr(task_lookup, "time", SimpleNamespace(monotonic=lambda: now))
     names = ["add"]
     tasks = TaskKnowledge(lambda: names, lambda task: False).tasks
     assert "sub" not in tasks

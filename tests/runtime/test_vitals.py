@@ -5,8 +5,8 @@ from __future__ import annotations
 import os
 
 from headrace import Headrace
-from headrace.core.vitals import KIND, Vitals, paper_of
-from headrace.runtime.vitals import TellingVitals
+from headrace.core.health.process_stats import KIND, Vitals, paper_of
+from headrace.runtime.maintenance.process_stats import TellingVitals
 
 
 def test_a_worker_tells_how_its_process_does(app: Headrace) -> None:

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace
-from headrace.runtime.waiter import Waiter
+from headrace.runtime.jobs.waiter import Waiter
 from tests.support.waiting import PATIENCE, eventually
 
 

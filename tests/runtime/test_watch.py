@@ -11,10 +11,10 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.stalls import KIND
-from headrace.runtime import watch as watching
-from headrace.runtime.readings import StoreReadings
-from headrace.runtime.watch import Sign, Watch
+from headrace.core.health.stalls import KIND
+from headrace.runtime.alerts.inputs import StoreReadings
+from headrace.runtime.process import liveness as watching
+from headrace.runtime.process.liveness import Sign, Watch
 from tests.support.waiting import PATIENCE, eventually
 
 

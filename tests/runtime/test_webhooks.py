@@ -12,11 +12,11 @@ from typing import Any
 import pytest
 
 from headrace import ConfigError, Happening, Headrace, RetryableError
-from headrace.app import webhooks
+from headrace.app.events import webhooks
 from headrace.core.clock import instant_ms
-from headrace.core.shelf import Paper
-from headrace.runtime import listening
-from headrace.runtime.posting import NotTaken, post
+from headrace.core.documents import Paper
+from headrace.runtime.events import handlers
+from headrace.runtime.http_client import NotTaken, post
 from tests.support.waiting import PATIENCE, eventually
 
 URL = "https://example.com/hooks"
@@ -75,7 +75,7 @@ def test_of_two_who_change_a_webhook_none_undoes_what_the_other_did(
 
 @pytest.mark.engines("sqlite")
 def test_a_message_waits_for_room_in_its_queue(app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listening, "_PAUSES", (0.01, 0.01))
+    monkeypatch.setattr(handlers, "_PAUSES", (0.01, 0.01))
     tried, hand_on = [], app.webhooks._hand_on
 
     def hand_on_and_count(event: Happening) -> None:

@@ -14,11 +14,11 @@ import msgspec
 import psycopg
 from psycopg import sql
 
-from headrace.core.model import Lease, Note
+from headrace.core.jobs.records import Lease, Note
 from headrace.engines.postgres.engine import PostgresEngine
 from headrace.engines.postgres.statements import qualified
-from headrace.engines.relational.records import Burial, Completion, Told
-from headrace.engines.sql import as_json
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql.records import Burial, Completion, Told
 from tests.support import servers
 from tests.support.builders import NOW, fail, new_job
 

@@ -15,13 +15,13 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model import Filter, NewJob
-from headrace.core.states import OPEN, Event, State
-from headrace.engines.relational import finding
-from headrace.engines.sqlite import ledger as ledger_module
+from headrace.core.jobs.records import Filter, NewJob
+from headrace.core.jobs.states import OPEN, Event, State
+from headrace.engines.sql import search
+from headrace.engines.sqlite import transaction as ledger_module
+from headrace.engines.sqlite.database import scalar
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.store import scalar
 from tests.support.builders import NOW, new_job
 from tests.support.cases import check_each
 
@@ -389,7 +389,7 @@ FEW += [Filter(states=(State.FAILED,), queue="q2"), Filter(states=(State.RETRYIN
 def test_few_jobs_are_looked_up_by_their_numbers(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(case: tuple[Filter, str | None]) -> None:
         which, cursor = case
-        monkeypatch.setattr(finding, "FEW", 5000)
+        monkeypatch.setattr(search, "FEW", 5000)
         steps = page(store, monkeypatch, which, cursor)
         assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
         assert SORTS not in steps
@@ -407,7 +407,7 @@ def test_a_page_without_a_better_index_is_read_from_the_newest_end(
 ) -> None:
     def check(case: tuple[Filter, str | None]) -> None:
         which, cursor = case
-        monkeypatch.setattr(finding, "FEW", 10)
+        monkeypatch.setattr(search, "FEW", 10)
         steps = page(store, monkeypatch, which, cursor)
         assert looks_at_jobs(steps) == ["SEARCH job USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)"]
         assert SORTS not in steps
@@ -417,7 +417,7 @@ def test_a_page_without_a_better_index_is_read_from_the_newest_end(
 
 def test_jobs_of_a_tag_are_found_by_the_tag(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(which: Filter) -> None:
-        monkeypatch.setattr(finding, "FEW", 10)
+        monkeypatch.setattr(search, "FEW", 10)
         steps = page(store, monkeypatch, which)
         assert looks_at_jobs(steps) == [f"SEARCH job {BY_SEQ}"]
         assert any(step.startswith("SEARCH tags USING PRIMARY KEY (tag=? AND job>? AND job<?)") for step in steps)
@@ -428,7 +428,7 @@ def test_jobs_of_a_tag_are_found_by_the_tag(store: SqliteEngine, monkeypatch: py
 
 def test_jobs_of_a_flow_are_found_by_the_flow(store: SqliteEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(which: Filter) -> None:
-        monkeypatch.setattr(finding, "FEW", -1)
+        monkeypatch.setattr(search, "FEW", -1)
         steps = page(store, monkeypatch, which)
         (look,) = looks_at_jobs(steps)
         assert re.fullmatch(r"SEARCH job USING INDEX headrace_jobs_flow \(flow=\? AND (seq|rowid)>\? AND .*\)", look)

@@ -15,14 +15,14 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model import Filter
-from headrace.core.staleness import Watch
-from headrace.core.states import FINAL, OPEN, State
-from headrace.engines.relational import finding
-from headrace.engines.relational.desk import SqlDesk
-from headrace.engines.relational.leads import lead_of
-from headrace.engines.relational.upkeep import SqlUpkeep
-from headrace.engines.sql import as_json
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import FINAL, OPEN, State
+from headrace.core.retention.staleness import Watch
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import search
+from headrace.engines.sql.queries import SqlDesk
+from headrace.engines.sql.search_plan import lead_of
+from headrace.engines.sql.staleness import SqlUpkeep
 from tests.speed.explaining import Explaining, Plan, Store, explained, values_of
 from tests.support.builders import NOW, only, settle, succeed
 from tests.support.cases import check_each
@@ -321,7 +321,7 @@ def asked(store: Store, which: Filter, cursor: str | None = None, reach: int | N
 def test_a_page_of_many_is_read_along_one_index(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     def check(case: tuple[str | None, str]) -> None:
         cursor, which = case
-        monkeypatch.setattr(finding, "FEW", -1)
+        monkeypatch.setattr(search, "FEW", -1)
         plan = asked(store, PAGES[which][0], cursor)[-1]
         assert PAGES[which][1] <= plan.indexes() <= PAGES[which][1] | {"tags_pkey", "tags_job"}  # a job has few tags
         assert not plan.kinds() & {"Seq Scan", "Bitmap Heap Scan", "Hash Join", "Merge Join"}

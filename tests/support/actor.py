@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from multiprocessing.connection import Connection
 
-from headrace.engines.protocol import Engine
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import NOW, claim, worker_row
 from tests.support.engines import KINDS
 from tests.support.waiting import PATIENCE

@@ -12,9 +12,8 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from headrace.core.admission import Act, Candidate, Condition, Rule
-from headrace.core.limits import Gate, lane_of
-from headrace.core.model import (
+from headrace.core.jobs.queue_rules import Rate, Strategy
+from headrace.core.jobs.records import (
     Claim,
     Exchanged,
     Filter,
@@ -27,10 +26,11 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
-from headrace.core.regulation import Rate, Strategy
-from headrace.core.states import OPEN, Event, State
-from headrace.core.timetable import Firing, Occurrence, ScheduleRow
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.states import OPEN, Event, State
+from headrace.core.jobs.unique_rules import Act, Candidate, Condition, Rule
+from headrace.core.queues.limits import Gate, lane_of
+from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.engines.protocol.engine import Engine
 
 NOW = 1_700_000_000_000
 LEASE = 30_000

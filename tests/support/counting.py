@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from headrace.engines.postgres.server import Server
-from headrace.engines.redis.wire import Wire
-from headrace.engines.relational.events import SqlEvents
-from headrace.engines.sqlite.store import Store
+from headrace.engines.postgres.connections import Server
+from headrace.engines.redis.connections import Wire
+from headrace.engines.sql.events import SqlEvents
+from headrace.engines.sqlite.database import Store
 
 
 class Count:

@@ -19,11 +19,11 @@ from urllib.parse import parse_qs, urlsplit
 
 import msgspec
 
-from headrace.engines.protocol import Engine
-from headrace.engines.relational.events import SqlEvents
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.sql.events import SqlEvents
 from headrace.engines.sqlite import engine as sqlite_engine
 from headrace.engines.sqlite.engine import SqliteEngine
-from headrace.engines.sqlite.scratch import Scratch
+from headrace.engines.sqlite.temporary_store import Scratch
 from tests.support.processes import Actor
 from tests.support.waiting import PATIENCE
 

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from headrace import Headrace, Retry, Worker
-from headrace.core.model import Filing
+from headrace.core.jobs.records import Filing
 from tests.support.waiting import PATIENCE
 
 SOON = Retry(limit=3, backoff="fixed", base=0.001, floor=0.001, jitter=0)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.vitals import MemoryTrace, Vitals, key_of, paper_of
-from headrace.engines.protocol import Engine
+from headrace.core.health.process_stats import MemoryTrace, Vitals, key_of, paper_of
+from headrace.engines.protocol.engine import Engine
 from tests.support.builders import LEASE, worker_row
 
 

@@ -9,8 +9,8 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace
-from headrace.core.shelf import Paper
-from headrace.runtime.alert_desk import RULE
+from headrace.core.documents import Paper
+from headrace.runtime.alerts.store import RULE
 from tests.runtime.receivers import web_server
 from tests.support.builders import new_job
 from tests.support.command_line import Shell

@@ -115,6 +115,6 @@ def test_options_of_the_group_do_not_get_lost(shell: Shell, app: Headrace) -> No
 
 def test_a_store_without_an_archive_says_so(shell: Shell, app: Headrace, monkeypatch: pytest.MonkeyPatch) -> None:
     app.admin.migrate()
-    monkeypatch.setattr("headrace.app.lifecycle.Lifecycles.has_archive", False)
+    monkeypatch.setattr("headrace.app.retention.lifecycle.Lifecycles.has_archive", False)
     for command in (["jobs", "list", "--archived"], ["partitions"], ["archive", "durations"]):
         assert "this store has no archive; name one in SQL with `archive_url`" in shell(*command).err

@@ -10,12 +10,12 @@ from typing import Any
 import pytest
 
 from headrace.app.config import find_settings, open_engine
-from headrace.app.moving import Move
-from headrace.core.model import Filter
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
-from headrace.engines.relational.porter import SqlPorter
+from headrace.app.transfer.move import Move
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.sql.transfer import SqlPorter
 from headrace.errors import EngineUnavailable
 from tests.runtime.cargo import by_force, claim_from, contents, fill, without_nul
 from tests.support.builders import new_job, schedule, states, succeed

@@ -56,7 +56,7 @@ def test_a_demo_that_is_kept_can_be_looked_at_as_it_says(shell: Shell) -> None:
 def test_a_step_that_turns_out_otherwise_ends_the_demo_with_1(shell: Shell) -> None:
     broken = shell.folder / "sitecustomize.py"
     broken.write_text(
-        "import headrace.cli.demo as demo\n"
+        "import headrace.cli.demo.demo as demo\n"
         "demo._PAGES = 20\n"
         "demo._expect = lambda found, promised, what: (_ for _ in ()).throw(demo.DemoFailed(f'{what}: bad'))\n"
     )

@@ -9,9 +9,9 @@ from datetime import UTC, datetime, timedelta
 import msgspec
 import pytest
 
-from headrace.core.retention import Swept
-from headrace.core.stalls import Stall, paper_of
-from headrace.core.transfer import Notice
+from headrace.core.health.stalls import Stall, paper_of
+from headrace.core.jobs.transfer import Notice
+from headrace.core.retention.retention import Swept
 from tests.support.command_line import Shell
 from tests.support.waiting import eventually
 

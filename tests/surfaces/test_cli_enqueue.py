@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime, timedelta
 import pytest
 
 from headrace import State
-from headrace.core.limits import Gate, gates_of
+from headrace.core.queues.limits import Gate, gates_of
 from tests.support.command_line import Shell
 
 

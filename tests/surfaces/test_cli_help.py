@@ -178,7 +178,7 @@ def test_completion_knows_commands_and_states(shell: Shell) -> None:
 def test_looking_at_jobs_loads_neither_rich_nor_the_machinery_that_runs_them() -> None:
     check = (
         "import sys; sys.path[:0] = sys.argv[1:]; import headrace.cli; "
-        "print([name for name in ('rich', 'asyncio', 'multiprocessing', 'headrace.runtime.worker') "
+        "print([name for name in ('rich', 'asyncio', 'multiprocessing', 'headrace.runtime.worker.worker') "
         "if name in sys.modules])"
     )
     source = str(Path(__file__).parents[2] / "src")

@@ -9,7 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace
-from headrace.core.pages import Group
+from headrace.core.events.log import Group
 from tests.support.command_line import Shell
 
 

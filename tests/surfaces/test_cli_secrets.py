@@ -12,8 +12,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from headrace import Headrace, InvalidJob, PermanentError, current_job
-from headrace.cli import portrait
-from headrace.cli.dead import _facts, _record
+from headrace.cli import job_view
+from headrace.cli.commands.dead import _facts, _record
 from headrace.errors import ConfigError
 from headrace.testing import drain
 from tests.support.command_line import Shell
@@ -136,12 +136,12 @@ def test_no_rendered_record_has_a_secret_whatever_its_shape(value: Any, more: An
         drain(app)
         job.refresh()
         shown: list[Any] = [
-            portrait.full_record(job),
-            [*portrait.facts(job)],
-            portrait.row(job, job.created_at),
+            job_view.full_record(job),
+            [*job_view.facts(job)],
+            job_view.row(job, job.created_at),
             job.why(),
         ]
-        shown += [(portrait.log_record(line, job), portrait.log_text(line, job)) for line in job.logs()]
+        shown += [(job_view.log_record(line, job), job_view.log_text(line, job)) for line in job.logs()]
         shown += [(_record(letter), [*_facts(letter)]) for letter in app.dead.list(status=None)]
         assert SECRET not in repr(shown)
 

@@ -20,7 +20,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace.cli.options import parse_moment, parse_seconds
-from headrace.cli.show import Column, ago, clean, fit, one_line, span, stamp
+from headrace.cli.output import Column, ago, clean, fit, one_line, span, stamp
 from tests.support.command_line import Shell, _environment, finish
 from tests.support.waiting import PATIENCE
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 
 from headrace import Headrace
-from headrace.core.regulation import QueueRules, Rate, TaskRules
+from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
 from tests.support.command_line import Shell, end
 from tests.support.waiting import PATIENCE, eventually
 

@@ -23,9 +23,9 @@ import pytest
 from rich.console import Console
 
 from headrace import Headrace, HeadraceError, PermanentError
-from headrace.cli.top import Looker
-from headrace.cli.top_sights import AlertSight, FailureSight, Lookout, QueueSight, Sight, WorkerSight
-from headrace.cli.top_view import Look, screen
+from headrace.cli.top.data import AlertSight, FailureSight, Lookout, QueueSight, Sight, WorkerSight
+from headrace.cli.top.top import Looker
+from headrace.cli.top.view import Look, screen
 from headrace.testing import VirtualClock, drain
 from tests.support.command_line import Shell, _environment
 from tests.support.servers import RedisServer

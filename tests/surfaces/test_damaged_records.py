@@ -15,9 +15,9 @@ import httpx
 import pytest
 
 from headrace import Headrace, HeadraceError, Retry, chain, current_job
-from headrace.app.moving_kin import flow_pages
+from headrace.app.transfer.dependencies import flow_pages
 from headrace.testing import drain
-from headrace.web.api.tables import ENDPOINTS, PREFIX
+from headrace.web.api.router import ENDPOINTS, PREFIX
 from tests.support.builders import worker_row
 from tests.support.damage import spoil, values_of
 from tests.support.engines import KINDS

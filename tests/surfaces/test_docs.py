@@ -36,25 +36,25 @@ from docs.tools.page import ROOT, Block, Page, anchor, pages, table_rows
 from docs.tools.run import run
 from docs.tools.stand_ins import engines_in, on_real_servers
 from headrace import Headrace, Retry, errors
-from headrace.app.admin import Admin
+from headrace.app.admin.admin import Admin
 from headrace.app.config import open_engine
-from headrace.app.dead import Dead
+from headrace.app.dead_letters.dead import Dead
 from headrace.app.flows import Flows
-from headrace.app.jobs import _NAMES as FILTERS
-from headrace.app.jobs import Jobs
-from headrace.app.metrics import Metrics
+from headrace.app.jobs.jobs import _NAMES as FILTERS
+from headrace.app.jobs.jobs import Jobs
+from headrace.app.metrics.metrics import Metrics
 from headrace.cli.root import root
 from headrace.cli.session import Session
-from headrace.core.options import OPTION_NAMES
-from headrace.core.settings import Settings, resolve
-from headrace.core.states import Event, State, diagram
-from headrace.core.tags import _READ
-from headrace.core.transfer import Notice
-from headrace.engines.redis.address import parse as parse_redis
+from headrace.core.codec.decode import _READ
+from headrace.core.jobs.states import Event, State, diagram
+from headrace.core.jobs.transfer import Notice
+from headrace.core.settings.settings import Settings, resolve
+from headrace.core.tasks.options import OPTION_NAMES
 from headrace.engines.redis.schema import MIGRATIONS as REDIS_MIGRATIONS
-from headrace.engines.sqlite.store import Store
+from headrace.engines.redis.store_url import parse as parse_redis
+from headrace.engines.sqlite.database import Store
 from headrace.errors import ConfigError
-from headrace.runtime.twin import twin
+from headrace.runtime.jobs.async_twin import twin
 from tests.support.cases import check_each
 from tests.support.engines import KINDS
 
@@ -645,7 +645,7 @@ def parameters_in(page: Page) -> dict[str, str]:
 
 
 def test_every_parameter_of_a_postgresql_url_is_listed_with_its_default() -> None:
-    source = (ROOT / "src/headrace/engines/postgres/address.py").read_text("utf-8")
+    source = (ROOT / "src/headrace/engines/postgres/store_url.py").read_text("utf-8")
     assert parameters_in(POSTGRES) == dict(re.findall(r'given\.pop\("(\w+)", "(\w+)"\)', source))
 
 
@@ -664,7 +664,7 @@ def test_every_parameter_of_a_redis_url_is_listed_with_its_default() -> None:
 
 @pytest.mark.parametrize(("page", "engine"), [(POSTGRES, "postgres"), (REDIS, "redis")], ids=["postgres", "redis"])
 def test_the_doctor_says_what_the_pages_say_it_does(page: Page, engine: str) -> None:
-    places = (f"engines/{engine}/health.py", f"engines/{engine}/care.py", "core/care.py")
+    places = (f"engines/{engine}/health.py", f"engines/{engine}/care.py", "core/health/findings.py")
     source = "".join((ROOT / "src/headrace" / place).read_text("utf-8") for place in places)
     joined = re.sub(r'"\s+f?"', "", source)  # sentences that are spread over lines
     told = [words for row in table_rows(page.prose) for words in re.findall(r'^"([^"]+)"', row[0])]

@@ -9,12 +9,12 @@ import pytest
 
 import headrace
 from docs.tools.page import pages, table_rows
-from headrace.app.alert_channels import AlertChannels
-from headrace.app.alert_rules import AlertRules
-from headrace.app.alerts import Alerts
-from headrace.core.measures import MEASURES
-from headrace.core.shipped_rules import SHIPPED
-from headrace.runtime.twin import twin
+from headrace.app.alerts.alerts import Alerts
+from headrace.app.alerts.channels import AlertChannels
+from headrace.app.alerts.rules import AlertRules
+from headrace.core.alerts.defaults import SHIPPED
+from headrace.core.alerts.metrics import MEASURES
+from headrace.runtime.jobs.async_twin import twin
 
 PAGES = {page.name: page for page in pages()}
 ALERTS, API = PAGES["docs/reference/alerts.md"], PAGES["docs/reference/api.md"]

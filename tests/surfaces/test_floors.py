@@ -129,13 +129,13 @@ def test_the_contracts_keep_a_sound_house(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("file", "text", "contract"),
     [
-        ("core/states.py", "import headrace.engines\n", "A floor imports only the floors below it"),
+        ("core/jobs/states.py", "import headrace.engines\n", "A floor imports only the floors below it"),
         ("errors.py", "from headrace import core\n", "A floor imports only the floors below it"),
         ("app/late.py", "def go():\n    import headrace.cli\n", "A floor imports only the floors below it"),
         ("cli/main.py", "import headrace.testing\n", "A floor imports only the floors below it"),
         ("cellar.py", "", "A floor imports only the floors below it"),
-        ("core/states.py", "import time\n", "The core does no I/O and never reads a clock"),
-        ("core/states.py", "import os.path\n", "The core does no I/O and never reads a clock"),
+        ("core/jobs/states.py", "import time\n", "The core does no I/O and never reads a clock"),
+        ("core/jobs/states.py", "import os.path\n", "The core does no I/O and never reads a clock"),
         ("core/clock.py", "import sqlite3\nimport time\n", "The core does no I/O and never reads a clock"),
     ],
 )

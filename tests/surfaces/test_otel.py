@@ -19,8 +19,8 @@ from opentelemetry.trace import SpanKind, StatusCode
 
 from headrace import ConfigError, EngineUnavailable, Headrace, InvalidJob, Retry, Snooze, chain, current_job
 from headrace.contrib.otel import context_of, instrument, uninstrument
-from headrace.runtime.departures import Tally
-from headrace.runtime.sweep_news import tell_sweep
+from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.sweep_event import tell_sweep
 from headrace.testing import drain
 from tests.support.gates import SOON, Gate
 from tests.support.waiting import PATIENCE, eventually

@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from msgspec import json
 
-from headrace.core import figures
-from headrace.core.alert_rules import rule
-from headrace.core.alerts import (
+from headrace.core.alerts.alert import (
     Alert,
     Rule,
     Silence,
@@ -23,10 +21,12 @@ from headrace.core.alerts import (
     step,
     trigger,
 )
-from headrace.core.conditions import Answer
-from headrace.core.expressions import parsed
-from headrace.core.measures import MEASURES
-from headrace.core.shipped_rules import SHIPPED
+from headrace.core.alerts.conditions import Answer
+from headrace.core.alerts.defaults import SHIPPED
+from headrace.core.alerts.expressions import parsed
+from headrace.core.alerts.metrics import MEASURES
+from headrace.core.alerts.rules import rule
+from headrace.core.metrics import values
 from tests.unit.test_expressions import Figures
 
 MINUTE, HOUR = 60_000, 3_600_000
@@ -226,7 +226,7 @@ def test_a_condition_in_parts_is_as_exact_as_it_was_given(threshold: Any, window
 
 
 def test_every_metric_can_be_asked_for() -> None:
-    assert set(figures.NAMES) - set(MEASURES) == set()
+    assert set(values.NAMES) - set(MEASURES) == set()
 
 
 @pytest.mark.parametrize("name", SHIPPED)

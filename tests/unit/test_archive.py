@@ -10,7 +10,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from headrace.core.archive import (
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Filing, JobRow, LogLine
+from headrace.core.jobs.states import State
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.archive import (
     SUMMARY,
     Interval,
     Keepsake,
@@ -24,11 +29,6 @@ from headrace.core.archive import (
     span_of,
     was_archived_before,
 )
-from headrace.core.kinship import Bond
-from headrace.core.model import Filing, JobRow, LogLine
-from headrace.core.states import State
-from headrace.core.steps import Step
-from headrace.core.transfer import Parcel
 from headrace.errors import CorruptPayload, InvalidJob
 
 INTERVALS: list[Interval] = ["weekly", "daily", "monthly"]

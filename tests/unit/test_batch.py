@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from headrace.engines.batch import Batch, flush_each
+from headrace.engines.shared.group_commit import Batch, flush_each
 from headrace.errors import EngineUnavailable
 from tests.support.waiting import PATIENCE
 

@@ -16,8 +16,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engines import bell as module
-from headrace.engines.bell import Belfry, PollBell, SocketBell
+from headrace.engines.wakeup import local as module
+from headrace.engines.wakeup.local import Belfry, PollBell, SocketBell
 from tests.support.waiting import PATIENCE
 
 
@@ -218,7 +218,7 @@ def test_a_known_folder_is_not_listed_again_until_it_changes(
 
 def test_the_socket_of_a_dead_listener_is_cleared_away_and_the_living_hear(belfry: Belfry, folder: Path) -> None:
     program = (
-        "import sys; from pathlib import Path; from headrace.engines.bell import Belfry; "
+        "import sys; from pathlib import Path; from headrace.engines.wakeup.local import Belfry; "
         "bell = Belfry(Path(sys.argv[1])).listen('work', lambda: False); print('ready', flush=True); bell.wait(60)"
     )
     source = Path(module.__file__).parents[2]

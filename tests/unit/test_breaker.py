@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engines import breaker as module
-from headrace.engines.breaker import Breaker
+from headrace.engines.shared import circuit_breaker as module
+from headrace.engines.shared.circuit_breaker import Breaker
 from headrace.errors import EngineUnavailable
 
 
@@ -27,7 +27,7 @@ def time(monkeypatch: pytest.MonkeyPatch) -> Time:
     made = Time()
     monkeypatch.setattr(module, "time", made)
     monkeypatch.setattr(
-        "headrace.engines.breaker.random.uniform", lambda _, most: most
+        "headrace.engines.shared.circuit_breaker.random.uniform", lambda _, most: most
     )  # no jitter, but where it is what is tested
     return made
 
@@ -165,7 +165,7 @@ def test_processes_do_not_come_back_at_the_same_moment(time: Time, monkeypatch: 
         asked.append((least, most))
         return least
 
-    monkeypatch.setattr("headrace.engines.breaker.random.uniform", uniform)
+    monkeypatch.setattr("headrace.engines.shared.circuit_breaker.random.uniform", uniform)
     breaker = Breaker()
     fail(breaker, 5)
     assert pause_of(breaker, time) == pytest.approx(0.125, abs=0.02)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.care import (
+from headrace.core.health.findings import (
     GONE,
     LATE,
     Census,

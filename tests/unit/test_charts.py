@@ -8,7 +8,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from headrace.core.states import State
+from headrace.core.jobs.states import State
 from headrace.web.pages import charts
 from headrace.web.pages.charts import Line, Piece, Point
 

@@ -7,11 +7,11 @@ from typing import Any
 
 import pytest
 
-from headrace.core.model import WorkerRow
+from headrace.core.jobs.records import WorkerRow
 from headrace.errors import EngineUnavailable
-from headrace.runtime.chore_pace import ChorePace
-from headrace.runtime.keeper import Keeper
-from headrace.runtime.vitals import TellingVitals
+from headrace.runtime.maintenance.loop import Keeper
+from headrace.runtime.maintenance.pace import ChorePace
+from headrace.runtime.maintenance.process_stats import TellingVitals
 from tests.support.builders import worker_row
 
 NOW = 1_700_000_000_000
@@ -45,7 +45,7 @@ class Now:
 @pytest.fixture
 def now(monkeypatch: pytest.MonkeyPatch) -> Now:
     now = Now()
-    monkeypatch.setattr("headrace.runtime.chore_pace.time", now)
+    monkeypatch.setattr("headrace.runtime.maintenance.pace.time", now)
     return now
 
 
@@ -143,7 +143,7 @@ def test_a_keeper_goes_by_a_pace_that_changes_while_it_sleeps(monkeypatch: pytes
             done.append(clock.seconds)
             return 10.0
 
-    monkeypatch.setattr("headrace.runtime.keeper.time", clock)
+    monkeypatch.setattr("headrace.runtime.maintenance.loop.time", clock)
     keeper = Keeper([Noting()], pace=lambda chore: factor)
     keeper._stopping = Stopping()  # type: ignore[assignment]
     keeper._keep()

@@ -24,7 +24,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.core.codec import (
+from headrace.core.codec.codec import (
     checksum,
     decode,
     decode_call,
@@ -184,7 +184,7 @@ def test_an_integer_of_any_length_survives_whatever_python_allows_to_print(digit
 
 
 def test_equal_sets_have_equal_texts_in_every_process() -> None:
-    program = "from headrace.core.codec import encode; print(encode({*'abcdefgh', 1, None, (2,)}))"
+    program = "from headrace.core.codec.codec import encode; print(encode({*'abcdefgh', 1, None, (2,)}))"
     texts = {
         subprocess.run(
             [sys.executable, "-c", program],

@@ -10,7 +10,7 @@ import pytest
 
 from headrace.app.config import open_engine
 from headrace.core.clock import SystemClock
-from headrace.core.settings import Settings
+from headrace.core.settings.settings import Settings
 from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError
 from tests.support.waiting import PATIENCE
@@ -71,7 +71,7 @@ import sys
 sys.modules[{driver!r}] = None
 from headrace import HeadraceError
 from headrace.app.config import open_engine
-from headrace.core.settings import Settings
+from headrace.core.settings.settings import Settings
 try:
     open_engine(Settings(url={url!r}))
 except HeadraceError as error:

@@ -8,11 +8,11 @@ from typing import cast
 import pytest
 
 from headrace.core.clock import SystemClock
-from headrace.core.model import Claim, Isolation
-from headrace.core.outcomes import succeed
-from headrace.runtime.context import Line
-from headrace.runtime.crew import Crew
-from headrace.runtime.plan import Plan
+from headrace.core.jobs.outcomes import succeed
+from headrace.core.jobs.records import Claim, Isolation
+from headrace.runtime.context.current_job import Line
+from headrace.runtime.worker.execution import Plan
+from headrace.runtime.worker.state import Crew
 
 
 def claim(number: int) -> Claim:

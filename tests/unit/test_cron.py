@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.cron import ALIASES, LONGEST_TEXT, parsed
+from headrace.core.schedules.cron import ALIASES, LONGEST_TEXT, parsed
 from headrace.errors import InvalidSchedule
 from tests.unit.cron_oracle import expressions, matches
 

@@ -7,18 +7,18 @@ from datetime import UTC, datetime
 import msgspec
 import pytest
 
-from headrace.core.archive import ArchiveRow, keepsake_of, shown
 from headrace.core.clock import to_datetime
-from headrace.core.damage import items_of, read, read_or, readable
-from headrace.core.letters import DAMAGED, remarks_of, snapshot_of
-from headrace.core.limits import Gate, gates_of, needs_of
-from headrace.core.model import DeadRow, Filing
-from headrace.core.pages import read as read_page
-from headrace.core.regulation import QueueRules, TaskRules, queue_rules, task_rules
-from headrace.core.states import State
-from headrace.core.timetable import damaged
-from headrace.engines.redis.damage import Salvage
-from headrace.engines.salvage import Rows
+from headrace.core.damaged_records import items_of, read, read_or, readable
+from headrace.core.dead_letters.records import DAMAGED, remarks_of, snapshot_of
+from headrace.core.events.log import read as read_page
+from headrace.core.jobs.queue_rules import QueueRules, TaskRules, queue_rules, task_rules
+from headrace.core.jobs.records import DeadRow, Filing
+from headrace.core.jobs.states import State
+from headrace.core.queues.limits import Gate, gates_of, needs_of
+from headrace.core.retention.archive import ArchiveRow, keepsake_of, shown
+from headrace.core.schedules.records import damaged
+from headrace.engines.redis.damaged_records import Salvage
+from headrace.engines.shared.damaged_records import Rows
 from headrace.errors import CorruptPayload
 from tests.support.builders import worker_row
 

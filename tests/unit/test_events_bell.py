@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.engines.postgres import line
-from headrace.engines.postgres.line import EventsBell
+from headrace.engines.postgres import notify_listener
+from headrace.engines.postgres.notify_listener import EventsBell
 
 
 class Bell:
@@ -32,7 +32,7 @@ class Bell:
 @pytest.fixture
 def bell(monkeypatch: pytest.MonkeyPatch) -> Bell:
     bell = Bell()
-    monkeypatch.setattr(line, "time", SimpleNamespace(monotonic=lambda: bell.seconds))
+    monkeypatch.setattr(notify_listener, "time", SimpleNamespace(monotonic=lambda: bell.seconds))
     return bell
 
 

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from headrace import InvalidAlert
-from headrace.core.expressions import parsed
-from headrace.core.measures import MEASURES
+from headrace.core.alerts.expressions import parsed
+from headrace.core.alerts.metrics import MEASURES
 
 
 class Figures:

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.filed import happened, run_of
-from headrace.core.happenings import TYPES
-from headrace.core.states import TRANSITIONS, Event
+from headrace.core.events.event import TYPES
+from headrace.core.events.from_history import happened, run_of
+from headrace.core.jobs.states import TRANSITIONS, Event
 
 # These are told by others, with more than the history knows of them.
 TOLD_ELSEWHERE = {Event.SUBMIT, Event.PROMOTE, Event.CLAIM, Event.SUCCEED, Event.DELETE}

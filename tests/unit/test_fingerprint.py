@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.fingerprint import fingerprint, fingerprint_of_lost, own_frame, steady
-from headrace.core.model import ErrorInfo
+from headrace.core.jobs.fingerprint import fingerprint, fingerprint_of_lost, own_frame, steady
+from headrace.core.jobs.records import ErrorInfo
 
 TRACE = """Traceback (most recent call last):
   File "/srv/{release}/shop/jobs.py", line {line}, in send

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.drawing import Box, Picture, layers_of, mermaid, svg
-from headrace.core.flow import Graph, Node
-from headrace.core.kinship import Bond
+from headrace.core.flows.drawing import Box, Picture, layers_of, mermaid, svg
+from headrace.core.flows.graph import Graph, Node
+from headrace.core.jobs.dependencies import Bond
 from headrace.errors import InvalidJob
 
 

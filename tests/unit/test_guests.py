@@ -19,8 +19,13 @@ from sqlalchemy.dialects import postgresql
 from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session, create_async_engine
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
 
-from headrace.engines import guests
-from headrace.engines.guests import SqliteDriver, async_postgres_guest, postgres_guest, sqlite_guest
+from headrace.engines.shared import borrowed_connections
+from headrace.engines.shared.borrowed_connections import (
+    SqliteDriver,
+    async_postgres_guest,
+    postgres_guest,
+    sqlite_guest,
+)
 from headrace.errors import InvalidJob
 
 STORE = "sqlite:///q.db"
@@ -59,7 +64,7 @@ try:
 except guests.InvalidJob:
     print(*sorted({"sqlalchemy", "django", "psycopg", "asyncio"} & set(sys.modules)), "nothing more")
 """
-    source = str(Path(guests.__file__).parents[2])
+    source = str(Path(borrowed_connections.__file__).parents[2])
     command = [sys.executable, "-c", script]
     told = subprocess.run(command, env={"PYTHONPATH": source}, capture_output=True, text=True, check=False)
     assert told.stdout == "nothing more\n", told.stderr
@@ -208,7 +213,7 @@ def test_a_session_calls_after_every_commit_however_often_it_was_asked(engine: s
 
 
 def test_a_statement_is_rewritten_for_sqlalchemy_and_only_its_parameters() -> None:
-    text = guests._as_text("SELECT %(ids)s::jsonb, 'work:' || %(a_b)s, x::text")
+    text = borrowed_connections._as_text("SELECT %(ids)s::jsonb, 'work:' || %(a_b)s, x::text")
     compiled = text.compile(dialect=postgresql.psycopg.dialect())
     assert str(compiled) == "SELECT %(ids)s::jsonb, 'work:' || %(a_b)s, x::text"
     numbered = str(text.compile(dialect=postgresql.asyncpg.dialect()))
@@ -219,6 +224,6 @@ def test_a_statement_is_rewritten_for_sqlalchemy_and_only_its_parameters() -> No
 
 
 def test_a_blocking_connection_is_used_by_a_coroutine_in_its_own_thread(db: sqlite3.Connection) -> None:
-    guest = guests.async_sqlite_guest(db, STORE)  # sqlite3 itself refuses to be used in another thread
+    guest = borrowed_connections.async_sqlite_guest(db, STORE)  # sqlite3 itself refuses to be used in another thread
     found = asyncio.run(guest.share(lambda inner: inner.driver().execute("SELECT 7").fetchone()))
     assert found == (7,)

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.histogram import BOUNDS, NOTHING, Histogram
+from headrace.core.metrics.histogram import BOUNDS, NOTHING, Histogram
 
 WITHIN = 0.05
 durations = st.lists(

@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core import ids
-from headrace.core.ids import check_id, new_id, new_ids, time_of
+from headrace.core.jobs import ids
+from headrace.core.jobs.ids import check_id, new_id, new_ids, time_of
 from headrace.errors import InvalidJob
 
 NOW = 1_800_000_000_000

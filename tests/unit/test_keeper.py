@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import pytest
 
 from headrace.errors import EngineUnavailable
-from headrace.runtime.keeper import Chore, Keeper
+from headrace.runtime.maintenance.loop import Chore, Keeper
 from tests.support.waiting import PATIENCE
 
 
@@ -57,7 +57,7 @@ def test_each_chore_gets_its_turn_though_one_always_wants_more(keepers: list[Kee
 def test_a_chore_that_fails_is_tried_again_and_keeps_nobody_from_his_own(
     keepers: list[Keeper], error: Exception, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.runtime.keeper._OUTAGE_FIRST", 0.01)
+    monkeypatch.setattr("headrace.runtime.maintenance.loop._OUTAGE_FIRST", 0.01)
     failing, other = Counting(2, first=error), Counting(3, pause=0.01)
     start(keepers, failing, other)
     assert other.is_enough.wait(PATIENCE)
@@ -97,7 +97,7 @@ def rests(monkeypatch: pytest.MonkeyPatch, pieces: int, *, takes: float, pause: 
                 self.set()
             return self.is_set()
 
-    monkeypatch.setattr("headrace.runtime.keeper.time", SimpleNamespace(monotonic=lambda: now))
+    monkeypatch.setattr("headrace.runtime.maintenance.loop.time", SimpleNamespace(monotonic=lambda: now))
     keeper = Keeper([Piece()], lambda: jobs)
     keeper._stopping = Stopping()
     keeper._keep()

@@ -6,9 +6,9 @@ import itertools
 
 import pytest
 
-from headrace.core.model import Filter
-from headrace.core.states import State
-from headrace.engines.relational.leads import Source, is_of_places, lead_of, looks_of, places_of
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import State
+from headrace.engines.sql.search_plan import Source, is_of_places, lead_of, looks_of, places_of
 
 FAILED, CANCELLED, PENDING = (State.FAILED,), (State.CANCELLED,), (State.PENDING,)
 NOTHING = Filter()

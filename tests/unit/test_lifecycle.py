@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from msgspec import UNSET, structs
 
-from headrace.core.lifecycle import (
+from headrace.core.retention.lifecycle import (
     Lifecycle,
     Terms,
     TermsBook,
@@ -18,7 +18,7 @@ from headrace.core.lifecycle import (
     effective,
     usual_terms,
 )
-from headrace.core.settings import Settings
+from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, InvalidJob
 
 HOUR, DAY = 3_600_000, 86_400_000

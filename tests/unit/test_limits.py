@@ -11,7 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.limits import (
+from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy, TaskRules
+from headrace.core.jobs.records import Want
+from headrace.core.queues.limits import (
     STRATEGIES,
     Doorkeeper,
     Gate,
@@ -28,10 +30,8 @@ from headrace.core.limits import (
     spent,
     weight_of,
 )
-from headrace.core.model import Want
-from headrace.core.regulation import QueueRules, Rate, Strategy, TaskRules
-from headrace.engines.relational.gatekeeper import earlier, rulebook
-from headrace.engines.relational.turns import Turns
+from headrace.engines.sql.lane_rotation import Turns
+from headrace.engines.sql.limited_claim import earlier, rulebook
 from headrace.errors import ConfigError
 
 NOW = 1_700_000_000_000_000  # microseconds

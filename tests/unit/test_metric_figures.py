@@ -6,15 +6,15 @@ from datetime import timedelta
 
 import pytest
 
-from headrace.core import buckets, figures
-from headrace.core.buckets import DAY, HOUR, MINUTE, TEN_SECONDS
-from headrace.core.gauges import STORE, Gauge, Gauges, as_gauges, sample_of_jobs, then
-from headrace.core.histogram import Histogram
-from headrace.core.model import Depth
-from headrace.core.settings import Settings
-from headrace.core.states import State
-from headrace.core.tally import EMPTY, Cell, total
-from headrace.core.windows import window_ms
+from headrace.core.durations import window_ms
+from headrace.core.jobs.records import Depth
+from headrace.core.jobs.states import State
+from headrace.core.metrics import buckets, values
+from headrace.core.metrics.buckets import DAY, HOUR, MINUTE, TEN_SECONDS
+from headrace.core.metrics.cells import EMPTY, Cell, total
+from headrace.core.metrics.gauges import STORE, Gauge, Gauges, as_gauges, sample_of_jobs, then
+from headrace.core.metrics.histogram import Histogram
+from headrace.core.settings.settings import Settings
 from headrace.errors import InvalidJob
 from tests.support.builders import worker_row
 from tests.support.cases import check_each
@@ -58,25 +58,25 @@ SOME = Cell(
     ],
 )
 def test_each_is_made_of_what_was_counted(name: str, value: float) -> None:
-    assert figures.tallied(name, SOME, 10.0) == pytest.approx(value)
+    assert values.tallied(name, SOME, 10.0) == pytest.approx(value)
 
 
 def test_a_share_or_a_duration_of_nothing_is_none_and_a_count_is_zero() -> None:
-    for name in ("error_rate", "attempts_avg", "retry_success", "schedule_misses", *figures.DURATIONS):
-        assert figures.tallied(name, EMPTY, 10.0) is None
+    for name in ("error_rate", "attempts_avg", "retry_success", "schedule_misses", *values.DURATIONS):
+        assert values.tallied(name, EMPTY, 10.0) is None
     for name in ("completed", "throughput", "dead_entered"):
-        assert figures.tallied(name, EMPTY, 10.0) == 0
+        assert values.tallied(name, EMPTY, 10.0) == 0
 
 
 def test_every_name_can_be_told() -> None:
     def check(name: str) -> None:
-        figures.check_metric(name, queue=None, task=None, worker=None)
-        if name in figures.GAUGED:
-            assert figures.gauged(name, None, []) is None
+        values.check_metric(name, queue=None, task=None, worker=None)
+        if name in values.GAUGED:
+            assert values.gauged(name, None, []) is None
         else:
-            figures.tallied(name, SOME, 60.0)
+            values.tallied(name, SOME, 60.0)
 
-    check_each(figures.NAMES, check)
+    check_each(values.NAMES, check)
 
 
 @pytest.mark.parametrize(
@@ -91,7 +91,7 @@ def test_every_name_can_be_told() -> None:
 )
 def test_what_is_not_counted_so_is_refused(asked: dict[str, str], told: str) -> None:
     with pytest.raises(InvalidJob, match=told):
-        figures.check_metric(**{"queue": None, "task": None, "worker": None, **asked})
+        values.check_metric(**{"queue": None, "task": None, "worker": None, **asked})
 
 
 # -- gauges
@@ -104,12 +104,12 @@ def gauges(pending: int, queue: str = "mail", oldest: int = NOW - 5000) -> Gauge
 
 def test_a_sample_is_of_each_queue_and_of_all() -> None:
     found = gauges(7)
-    assert figures.gauged("depth", None, [found]) == figures.gauged("depth", "mail", [found]) == 7
-    assert figures.gauged("depth", "other", [found]) == figures.gauged("depth", "never", [found]) == 0
-    assert figures.gauged("depth.running", "other", [found]) == 2
-    assert figures.gauged("oldest", "mail", [found]) == 5
-    assert figures.gauged("workers", None, [found]) == figures.gauged("workers", "default", [found]) == 1
-    assert figures.gauged("workers", "mail", [found]) == 0
+    assert values.gauged("depth", None, [found]) == values.gauged("depth", "mail", [found]) == 7
+    assert values.gauged("depth", "other", [found]) == values.gauged("depth", "never", [found]) == 0
+    assert values.gauged("depth.running", "other", [found]) == 2
+    assert values.gauged("oldest", "mail", [found]) == 5
+    assert values.gauged("workers", None, [found]) == values.gauged("workers", "default", [found]) == 1
+    assert values.gauged("workers", "mail", [found]) == 0
 
 
 def test_jobs_that_are_over_and_workers_that_are_silent_are_not_in_it() -> None:
@@ -121,23 +121,23 @@ def test_jobs_that_are_over_and_workers_that_are_silent_are_not_in_it() -> None:
 
 def test_of_a_bucket_the_last_reading_counts_and_the_highest_is_kept() -> None:
     both = then(then(gauges(3), gauges(9)), gauges(5))
-    assert figures.gauged("depth", "mail", [both]) == 5
-    assert figures.gauged("depth_max", "mail", [both]) == 9
-    assert figures.mean_of(both, "depth", "mail") == pytest.approx(17 / 3)
+    assert values.gauged("depth", "mail", [both]) == 5
+    assert values.gauged("depth_max", "mail", [both]) == 9
+    assert values.mean_of(both, "depth", "mail") == pytest.approx(17 / 3)
 
 
 def test_a_queue_that_was_emptied_has_nothing_left_in_it() -> None:
     both = then(gauges(3), gauges(4, queue="fresh"))
-    assert figures.gauged("depth", "mail", [both]) == 0
-    assert figures.gauged("depth", "fresh", [both]) == 4
-    assert figures.gauged("depth_max", "mail", [both]) == 3
-    assert figures.mean_of(both, "depth", "fresh") == 2, "it had nothing in it before"
+    assert values.gauged("depth", "mail", [both]) == 0
+    assert values.gauged("depth", "fresh", [both]) == 4
+    assert values.gauged("depth_max", "mail", [both]) == 3
+    assert values.mean_of(both, "depth", "fresh") == 2, "it had nothing in it before"
 
 
 def test_metrics_of_many_cells_are_those_of_their_sum() -> None:
     cells = [SOME, EMPTY, SOME, Cell(completed=3, run=Histogram.of([999]), other={"schedule.fired": 1})]
-    for name in figures.TALLIED:
-        assert figures.summed(name, cells, 30.0) == figures.tallied(name, total(cells), 30.0)
+    for name in values.TALLIED:
+        assert values.summed(name, cells, 30.0) == values.tallied(name, total(cells), 30.0)
 
 
 def test_what_is_nothing_takes_no_room() -> None:
@@ -146,17 +146,17 @@ def test_what_is_nothing_takes_no_room() -> None:
 
 
 def test_a_server_does_not_tell_how_busy_it_is() -> None:
-    assert figures.gauged("busy", None, [gauges(1)]) is None
-    assert figures.gauged("stale", None, [gauges(1)]) is None
+    assert values.gauged("busy", None, [gauges(1)]) is None
+    assert values.gauged("stale", None, [gauges(1)]) is None
 
 
 # -- times
 
 
 def test_a_queue_drains_only_if_more_goes_than_comes() -> None:
-    assert figures.seconds_to_drain(100, coming=1.0, going=3.0) == 50
-    assert figures.seconds_to_drain(100, coming=3.0, going=3.0) is None
-    assert figures.seconds_to_drain(0, coming=3.0, going=0.0) == 0
+    assert values.seconds_to_drain(100, coming=1.0, going=3.0) == 50
+    assert values.seconds_to_drain(100, coming=3.0, going=3.0) is None
+    assert values.seconds_to_drain(0, coming=3.0, going=0.0) == 0
 
 
 @pytest.mark.parametrize(

@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.buckets import ALL, EVER, HOUR, MINUTE, TEN_SECONDS
-from headrace.core.folding import Folded, fold, widened
-from headrace.core.pages import Group
-from headrace.core.tally import EMPTY, MOST, OTHERS, SUM, Cell, added, total
+from headrace.core.events.log import Group
+from headrace.core.metrics.buckets import ALL, EVER, HOUR, MINUTE, TEN_SECONDS
+from headrace.core.metrics.cells import EMPTY, MOST, OTHERS, SUM, Cell, added, total
+from headrace.core.metrics.rollup import Folded, fold, widened
 
 NOON = 1_700_006_400_000
 

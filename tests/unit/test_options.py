@@ -13,8 +13,8 @@ from msgspec import UNSET
 
 from headrace.core.clock import to_datetime
 from headrace.core.option_times import check_patience
-from headrace.core.options import OPTION_NAMES, Options, check_task_name, checked, ensure_agreement
-from headrace.core.unique import Cache, Unique
+from headrace.core.tasks.options import OPTION_NAMES, Options, check_task_name, checked, ensure_agreement
+from headrace.core.tasks.unique import Cache, Unique
 from headrace.errors import InvalidJob
 
 A_CENTURY = 100 * 365 * 86_400

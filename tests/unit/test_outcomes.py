@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core import outcomes
-from headrace.core.model import Claim, ErrorInfo, Outcome
-from headrace.core.states import FINAL, Event, State, is_legal
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import Claim, ErrorInfo, Outcome
+from headrace.core.jobs.states import FINAL, Event, State, is_legal
 
 NOW = 1_000_000
 CLAIM = Claim("job", 7, "task", "default", 0, 5, 2, 4, "{}", 0, 0, 0, 0, 0, None, None)

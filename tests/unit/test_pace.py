@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.runtime.pace import Pace
+from headrace.runtime.worker.prefetch import Pace
 
 
 class Watch:
@@ -22,7 +22,7 @@ class Watch:
 @pytest.fixture
 def watch(monkeypatch: pytest.MonkeyPatch) -> Watch:
     watch = Watch()
-    monkeypatch.setattr("headrace.runtime.pace.time", SimpleNamespace(monotonic=watch.monotonic))
+    monkeypatch.setattr("headrace.runtime.worker.prefetch.time", SimpleNamespace(monotonic=watch.monotonic))
     return watch
 
 

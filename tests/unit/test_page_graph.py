@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from headrace.core.drawing import Box, Picture
-from headrace.web.pages.graph import Node, graph, svg
+from headrace.core.flows.drawing import Box, Picture
+from headrace.web.pages.flow_graph import Node, graph, svg
 
 HOSTILE = "<script>alert(1)</script>"
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from headrace.web.pages import wording
+from headrace.web.pages import formatting
 
 NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
 
@@ -29,7 +29,7 @@ NOW = datetime(2025, 6, 1, 12, tzinfo=UTC)
     ],
 )
 def test_a_count_is_brief(number: float | None, text: str) -> None:
-    assert wording.brief(number) == text
+    assert formatting.brief(number) == text
 
 
 @pytest.mark.parametrize(
@@ -49,7 +49,7 @@ def test_a_count_is_brief(number: float | None, text: str) -> None:
     ],
 )
 def test_a_span_is_told_in_two_units(seconds: float | None, text: str) -> None:
-    assert wording.span(seconds) == text
+    assert formatting.span(seconds) == text
 
 
 @pytest.mark.parametrize(
@@ -57,11 +57,11 @@ def test_a_span_is_told_in_two_units(seconds: float | None, text: str) -> None:
     [(0.4, "now"), (-5, "in 5 s"), (59, "59 s ago"), (61, "1 min ago"), (-7200, "in 2 h"), (200_000, "2 d ago")],
 )
 def test_a_moment_is_told_from_now(seconds: float, text: str) -> None:
-    assert wording.distance(NOW - timedelta(seconds=seconds), NOW) == text
+    assert formatting.distance(NOW - timedelta(seconds=seconds), NOW) == text
 
 
 def test_shares_and_sizes() -> None:
-    assert [wording.share(part) for part in (None, 0, 0.004, 0.01, 0.123, 1)] == [
+    assert [formatting.share(part) for part in (None, 0, 0.004, 0.01, 0.123, 1)] == [
         "–",
         "0%",
         "0.4%",
@@ -69,14 +69,14 @@ def test_shares_and_sizes() -> None:
         "12%",
         "100%",
     ]
-    assert [wording.size(count) for count in (None, 10, 2048, 150_000_000)] == ["–", "10 B", "2.0 KB", "143 MB"]
+    assert [formatting.size(count) for count in (None, 10, 2048, 150_000_000)] == ["–", "10 B", "2.0 KB", "143 MB"]
 
 
 def test_values_are_json_that_the_form_takes_again() -> None:
-    assert wording.plain_json((1, "two")) == '[\n  1,\n  "two"\n]'
-    assert "$" in wording.plain_json([NOW])  # tagged: JSON has no word for it
+    assert formatting.plain_json((1, "two")) == '[\n  1,\n  "two"\n]'
+    assert "$" in formatting.plain_json([NOW])  # tagged: JSON has no word for it
 
 
 def test_an_exact_moment_says_its_zone() -> None:
-    assert wording.stamp(NOW) == "2025-06-01 12:00:00.000 UTC"
-    assert wording.iso(NOW) == "2025-06-01T12:00:00.000Z"
+    assert formatting.stamp(NOW) == "2025-06-01 12:00:00.000 UTC"
+    assert formatting.iso(NOW) == "2025-06-01T12:00:00.000Z"

@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 
 import pytest
 
-from headrace.core.happenings import TYPES, Interest, interest, page_of
-from headrace.core.model import NewJob
-from headrace.core.pages import Group, arrivals, endings, events_of, narrowed, page, read
-from headrace.core.states import State
+from headrace.core.events.event import TYPES, Interest, interest, page_of
+from headrace.core.events.log import Group, arrivals, endings, events_of, narrowed, page, read
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import State
 from headrace.errors import InvalidJob
 
 NOW = 1_700_000_000_000

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from headrace.app.parcels import pages
+from headrace.app.transfer.pages import pages
 
 
 class Row:

@@ -8,7 +8,7 @@ from typing import Any
 import psycopg
 import pytest
 
-from headrace.engines.postgres.address import Address
+from headrace.engines.postgres.store_url import Address
 from headrace.errors import ConfigError
 
 

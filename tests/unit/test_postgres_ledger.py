@@ -7,8 +7,8 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from headrace.engines.postgres.ledger import storable
-from headrace.engines.sql import as_json
+from headrace.engines.postgres.transaction import storable
+from headrace.engines.shared.sql_files import as_json
 
 TEXT = st.text(st.sampled_from(["\x00", "\\", "u", "0", '"', "a", "\ufffd", "🐘"]), max_size=24)
 

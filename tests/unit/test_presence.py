@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines import presence
-from headrace.engines.presence import LockedPresence, bury, find_dead, local_folder
+from headrace.engines.shared import liveness_file
+from headrace.engines.shared.liveness_file import LockedPresence, bury, find_dead, local_folder
 from headrace.errors import ConfigError
 from tests.support.processes import Child
 
@@ -155,5 +155,5 @@ def test_where_there_are_no_locks_nobody_is_declared_dead(monkeypatch: pytest.Mo
     LockedPresence(folder, "w1").close()
     (folder / "w2.alive").write_bytes(b"\0" * 8)
     assert find_dead(folder) == {"w2": set()}
-    monkeypatch.setattr(presence, "locks", None)
+    monkeypatch.setattr(liveness_file, "locks", None)
     assert find_dead(folder) == {}

@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core import codec
-from headrace.core.promises import MARK, ParentFailure, Promise, failure_text, filled, ids_in, promises_in
-from headrace.core.signature import Signature
-from headrace.core.states import State
+from headrace.core.codec import codec
+from headrace.core.codec.result_refs import MARK, ParentFailure, Promise, failure_text, filled, ids_in, promises_in
+from headrace.core.jobs.states import State
+from headrace.core.tasks.signature import Signature
 from headrace.errors import InvalidJob
 
 ONE, OTHER = Promise("job-1"), Promise("0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from headrace.core.recovery import Recovery
+from headrace.core.queues.slow_start import Recovery
 
 
 def asked(recovery: Recovery, turns: int, room: int) -> list[int]:

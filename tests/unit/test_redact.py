@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.redact import MASK, redact, redact_call, unmasked
+from headrace.core.codec.redaction import MASK, redact, redact_call, unmasked
 from headrace.errors import InvalidJob
 
 SECRET = frozenset({"Password", "token"})

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from headrace.engines.redis.address import Address, parse
 from headrace.engines.redis.engine import RedisEngine
+from headrace.engines.redis.store_url import Address, parse
 from headrace.errors import ConfigError
 
 

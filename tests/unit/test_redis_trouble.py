@@ -9,9 +9,9 @@ import redis
 from redis import exceptions
 
 from headrace.engines.redis import health
-from headrace.engines.redis.address import parse
-from headrace.engines.redis.trouble import translated
-from headrace.engines.redis.wire import Wire
+from headrace.engines.redis.connections import Wire
+from headrace.engines.redis.errors import translated
+from headrace.engines.redis.store_url import parse
 from headrace.errors import ConfigError, EngineUnavailable
 
 SCRIPT = "Error running script (call to f_12ab): @user_script:9: @user_script: 9: "

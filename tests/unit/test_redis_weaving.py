@@ -8,18 +8,18 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines.redis import scripts
-from headrace.engines.redis.weaving import Chamber, Piece, chamber_if, chamber_when_called, statements, weave
+from headrace.engines.redis import script_loader
+from headrace.engines.redis.script_linker import Chamber, Piece, chamber_if, chamber_when_called, statements, weave
 from tests.support.cases import check_each
 
 _GIVEN = re.compile(r"local (?:function )?(\w+(?:, \w+)*)")
 _DEFINED = re.compile(r"^local function (\w+)", re.MULTILINE)
 _OWN = re.compile(r"function \w*\(([^)]*)\)|local (?!function)([\w, ]+)|for ([\w, ]+) in")
 _CALLED = re.compile(r"(?<![\w.:])(\w+)\(")
-_FILES = {path.stem: path.read_text() for path in Path(scripts.__file__).with_name("scripts").glob("*.lua")}
-_PARTS = {part for parts in scripts._PARTS.values() for part in parts}
-_PARTS |= {part for parts, _ in scripts._IF_NEEDED.values() for part in parts}
-_PARTS |= {part for parts in scripts._WHEN_CALLED.values() for part in parts}
+_FILES = {path.stem: path.read_text() for path in Path(script_loader.__file__).with_name("scripts").glob("*.lua")}
+_PARTS = {part for parts in script_loader._PARTS.values() for part in parts}
+_PARTS |= {part for parts, _ in script_loader._IF_NEEDED.values() for part in parts}
+_PARTS |= {part for parts in script_loader._WHEN_CALLED.values() for part in parts}
 _FUNCTIONS = {name for text in _FILES.values() for name in _DEFINED.findall(text)}
 
 
@@ -80,8 +80,10 @@ def test_a_chamber_that_is_never_called_is_left_out() -> None:
 
 
 def test_a_part_that_is_there_is_not_taken_in_again() -> None:
-    assert scripts.load("admit").text.count("local own_orders") == 1
-    assert scripts.load("exchange").text.count("local own_orders") == 2  # of the nursery and of the gatekeeper, apart
+    assert script_loader.load("admit").text.count("local own_orders") == 1
+    assert (
+        script_loader.load("exchange").text.count("local own_orders") == 2
+    )  # of the nursery and of the gatekeeper, apart
 
 
 def test_a_call_of_one_job_makes_few_functions() -> None:
@@ -134,4 +136,4 @@ def _out_of_sight(pieces: Sequence[Piece], seen: set[str]) -> list[str]:
 
 
 def _pieces_of(name: str) -> list[Piece]:
-    return scripts._pieces(("library", *scripts._PARTS.get(name, ()), name), frozenset())
+    return script_loader._pieces(("library", *script_loader._PARTS.get(name, ()), name), frozenset())

@@ -6,15 +6,15 @@ from types import SimpleNamespace
 
 import pytest
 
-from headrace.runtime import rest
-from headrace.runtime.rest import Rest
+from headrace.runtime.worker import idle
+from headrace.runtime.worker.idle import Rest
 from headrace.testing import VirtualClock
 
 
 @pytest.fixture
 def moment(monkeypatch: pytest.MonkeyPatch) -> SimpleNamespace:
     moment = SimpleNamespace(now=1000.0)
-    monkeypatch.setattr(rest, "time", SimpleNamespace(monotonic=lambda: moment.now))
+    monkeypatch.setattr(idle, "time", SimpleNamespace(monotonic=lambda: moment.now))
     return moment
 
 

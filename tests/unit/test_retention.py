@@ -6,8 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.lifecycle import Terms
-from headrace.core.retention import (
+from headrace.core.jobs.states import State
+from headrace.core.retention.lifecycle import Terms
+from headrace.core.retention.retention import (
     GRACE,
     KEYS_HOLD,
     Fate,
@@ -18,7 +19,6 @@ from headrace.core.retention import (
     removal_of,
     shortest,
 )
-from headrace.core.states import State
 
 END = 1_000_000_000_000
 DAY = 86_400_000

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.model import RetryPolicy
-from headrace.core.retry import PERMANENT_BY_DEFAULT, Retry, as_retry, from_policy, name_of
+from headrace.core.jobs.records import RetryPolicy
+from headrace.core.tasks.retry import PERMANENT_BY_DEFAULT, Retry, as_retry, from_policy, name_of
 from headrace.errors import ConfigError, JobTimeout, PermanentError, RetryableError, RetryLater
 
 ERROR = OSError("away")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.rota import Rota
+from headrace.core.queues.fair_share import Rota
 
 weights_of = st.dictionaries(st.text("abcdefgh", min_size=1, max_size=2), st.integers(1, 50), min_size=1, max_size=8)
 

@@ -9,9 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.limits import as_rate
-from headrace.core.regulation import QueueRules, Rate, TaskRules
-from headrace.core.rules import QUEUE_RULES, TASK_RULES, changed, check_rule, in_words, rate_in_words
+from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRules
+from headrace.core.queues.limits import as_rate
+from headrace.core.queues.rules_text import QUEUE_RULES, TASK_RULES, changed, check_rule, in_words, rate_in_words
 from headrace.errors import InvalidJob
 
 TEN = Rate(100_000, 10)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core.model import Filter
-from headrace.core.states import OPEN, Event, State, is_legal, sources
-from headrace.engines.rulings import movable, position, signed, state_after, topics_of
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import OPEN, Event, State, is_legal, sources
+from headrace.engines.shared.decisions import movable, position, signed, state_after, topics_of
 from headrace.errors import InvalidJob
 
 NOW = 1_700_000_000_000

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.cron import Cron
-from headrace.core.ids import check_id
-from headrace.core.schedule import Timing, due_at, next_after, occurrence_id, timing, upcoming
+from headrace.core.jobs.ids import check_id
+from headrace.core.schedules.cron import Cron
+from headrace.core.schedules.schedule import Timing, due_at, next_after, occurrence_id, timing, upcoming
 from headrace.errors import HeadraceError, InvalidSchedule
 from tests.unit.cron_oracle import expressions
 

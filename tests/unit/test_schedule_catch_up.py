@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.cron import Cron
-from headrace.core.schedule import GRACE, CatchUp, Due, Timing, due, due_at, next_after, upcoming
+from headrace.core.schedules.cron import Cron
+from headrace.core.schedules.schedule import GRACE, CatchUp, Due, Timing, due, due_at, next_after, upcoming
 
 NOW = 1_794_765_600_000  # 2026-11-15 18:00 UTC
 SECOND, MINUTE, HOUR, DAY = 1000, 60_000, 3_600_000, 86_400_000

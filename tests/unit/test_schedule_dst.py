@@ -16,10 +16,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from headrace.core.cron import parsed
-from headrace.core.schedule import Timing, next_after, next_dst_transition, upcoming
-from headrace.core.wallclock import Gap, Overlap, WallClock
-from headrace.core.zones import stretch_at
+from headrace.core.schedules.cron import parsed
+from headrace.core.schedules.dst import Gap, Overlap, WallClock
+from headrace.core.schedules.schedule import Timing, next_after, next_dst_transition, upcoming
+from headrace.core.schedules.zones import stretch_at
 from headrace.errors import InvalidSchedule
 from tests.unit.cron_oracle import expressions, matches
 

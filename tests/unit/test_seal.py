@@ -13,11 +13,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core import codec
-from headrace.core.promises import ids_in
-from headrace.core.seal import Seal, key_of
-from headrace.core.settings import Settings, resolve
-from headrace.core.unique import Key
+from headrace.core.codec import codec
+from headrace.core.codec.encryption import Seal, key_of
+from headrace.core.codec.result_refs import ids_in
+from headrace.core.settings.settings import Settings, resolve
+from headrace.core.tasks.unique import Key
 from headrace.errors import ConfigError, CorruptPayload
 from tests.support.waiting import PATIENCE
 
@@ -119,8 +119,8 @@ def test_a_forked_process_never_seals_as_its_parent_does() -> None:
 
 
 def test_no_derived_key_is_used_for_ever(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.core.seal._OF_ONE_SALT", 10)
-    monkeypatch.setattr("headrace.core.seal._KNOWN_SALTS", 3)
+    monkeypatch.setattr("headrace.core.codec.encryption._OF_ONE_SALT", 10)
+    monkeypatch.setattr("headrace.core.codec.encryption._KNOWN_SALTS", 3)
     fresh = Seal([NEW])
     sealed = [fresh.sealed(str(n), "call", "pay") for n in range(100)]
     salts = [base64.b64decode(json.loads(text)["$sealed"][1])[:16] for text in sealed]

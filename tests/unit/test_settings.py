@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from headrace.core.queue_weights import parse_queues
-from headrace.core.retry import Retry
-from headrace.core.settings import NAMES, Settings, resolve
+from headrace.core.settings.queue_weights import parse_queues
+from headrace.core.settings.settings import NAMES, Settings, resolve
+from headrace.core.tasks.retry import Retry
 from headrace.errors import ConfigError
 
 FILE = "headrace.toml"

@@ -11,7 +11,7 @@ from typing import Annotated, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import pytest
 
-from headrace.core.shape import Misfit, shape_of
+from headrace.core.codec.annotations import Misfit, shape_of
 
 if typing.TYPE_CHECKING:
     from somewhere_else import Unknown  # type: ignore[import-not-found]

@@ -22,9 +22,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.codec import decode, decode_call, encode
-from headrace.core.fields import same
-from headrace.core.signature import Signature
+from headrace.core.codec.codec import decode, decode_call, encode
+from headrace.core.codec.models import same
+from headrace.core.tasks.signature import Signature
 from headrace.errors import CorruptPayload, InvalidJob, PayloadTooLarge
 
 if typing.TYPE_CHECKING:

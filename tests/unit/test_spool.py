@@ -18,20 +18,20 @@ import msgspec
 import pytest
 from msgspec.structs import replace
 
-from headrace.app.diagnosis.spool import findings
-from headrace.app.why import explain_spooled
-from headrace.core.archive import ArchiveRow, row_of
+from headrace.app.doctor.spool import findings
+from headrace.app.services.why import explain_spooled
 from headrace.core.clock import SystemClock
-from headrace.core.model import JobRow, NewJob
-from headrace.core.settings import Settings, resolve
-from headrace.core.states import State
-from headrace.core.transfer import Parcel
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.records import JobRow, NewJob
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.archive import ArchiveRow, row_of
+from headrace.core.settings.settings import Settings, resolve
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError, DuplicateJob, EngineUnavailable, QueueFull, SchemaMismatch, StoreMoved
-from headrace.runtime import forwarder, spool_marks
-from headrace.runtime.job_rows import as_row
-from headrace.runtime.spool import Spool
-from headrace.runtime.spool_file import SpoolFile, address_of
+from headrace.runtime.jobs.rows import as_row
+from headrace.runtime.spool import forwarder, markers
+from headrace.runtime.spool.file import SpoolFile, address_of
+from headrace.runtime.spool.spool import Spool
 from tests.support.waiting import PATIENCE, eventually
 
 URL = "postgresql://app@db/shop"
@@ -210,14 +210,14 @@ def test_a_server_that_hangs_with_the_last_jobs_holds_up_nobody_for_long(
     clock = SimpleNamespace(
         time=lambda: time.time() + sum(slept), monotonic=lambda: time.monotonic() + sum(slept), sleep=slept.append
     )
-    monkeypatch.setattr(spool_marks, "time", clock)
+    monkeypatch.setattr(markers, "time", clock)
     spool._file.prepare()
     spool._file._set_mark()
     spool._file.marks.set_closing()
     with server._lock:
         for name in "abcdefgh":
             assert spool.insert(jobs(name)) == ["spooled"]
-    assert sum(slept) < 2 * spool_marks._MOMENT, "one of them waited, not all"
+    assert sum(slept) < 2 * markers._MOMENT, "one of them waited, not all"
 
 
 def test_another_process_stays_behind_as_well(opened: Callable[..., Spool], server: Server) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from headrace.engines.sql import Migration, load_migrations, load_statements
+from headrace.engines.shared.sql_files import Migration, load_migrations, load_statements
 from headrace.engines.sqlite import schema
 from headrace.engines.sqlite.statements import SQL
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from headrace.core.lifecycle import OnStale, Terms, TermsBook, TermsRow
-from headrace.core.settings import Settings
-from headrace.core.staleness import Aged, Ages, Finding, Watch, in_words, judgment, verdict, watch
-from headrace.core.states import OPEN, State
+from headrace.core.jobs.states import OPEN, State
+from headrace.core.retention.lifecycle import OnStale, Terms, TermsBook, TermsRow
+from headrace.core.retention.staleness import Aged, Ages, Finding, Watch, in_words, judgment, verdict, watch
+from headrace.core.settings.settings import Settings
 
 NOW = 1_700_000_000_000
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
-from headrace.core import states as module
-from headrace.core.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, Event, State, diagram, is_legal, sources
+from headrace.core.jobs import states as module
+from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, TRANSITIONS, Event, State, diagram, is_legal, sources
 from tests.support.waiting import PATIENCE
 
 MOVES_NOTHING = {Event.LEASE_LOST, Event.REVIEW, Event.STEP, Event.SLEEP, Event.EVENT}
@@ -150,7 +150,7 @@ def test_the_diagram_is_the_same_each_time() -> None:
 
 def test_the_module_prints_its_diagram() -> None:
     root = Path(module.__file__).parents[2]
-    command = [sys.executable, "-c", "import runpy; runpy.run_module('headrace.core.states', run_name='__main__')"]
+    command = [sys.executable, "-c", "import runpy; runpy.run_module('headrace.core.jobs.states', run_name='__main__')"]
     printed = subprocess.run(
         command,
         capture_output=True,

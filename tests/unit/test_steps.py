@@ -6,14 +6,14 @@ from typing import cast
 
 import pytest
 
-from headrace.core.model import Claim, Lease
-from headrace.core.outcomes import suspend
-from headrace.core.states import Event, State, is_legal
-from headrace.core.steps import Step, asleep, awaiting, is_asleep, is_awaiting
-from headrace.engines.protocol import Engine
+from headrace.core.jobs.outcomes import suspend
+from headrace.core.jobs.records import Claim, Lease
+from headrace.core.jobs.states import Event, State, is_legal
+from headrace.core.jobs.steps import Step, asleep, awaiting, is_asleep, is_awaiting
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import EngineUnavailable
-from headrace.runtime.remembering import Remembering
-from headrace.runtime.steps import Suspended, suspension_in
+from headrace.runtime.context.step_store import Remembering
+from headrace.runtime.context.steps import Suspended, suspension_in
 
 CLAIM = Claim("job", 1, "add", "default", 0, 4, 2, 4, "{}", 0, 1000, 1000, 0, 0, None, None)
 

@@ -8,8 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.engines import clock as module
-from headrace.engines.clock import StoreClock
+from headrace.engines.shared import server_clock as module
+from headrace.engines.shared.server_clock import StoreClock
 from headrace.errors import EngineUnavailable
 
 NOW = 1_700_000_000_000  # the server's time at the first moment of a test
@@ -55,7 +55,7 @@ class Server:
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine()
     monkeypatch.setattr(module, "_elapsed", lambda: made.counter)
-    monkeypatch.setattr("headrace.engines.clock.time.time_ns", lambda: made.wall_ms * 1_000_000)
+    monkeypatch.setattr("headrace.engines.shared.server_clock.time.time_ns", lambda: made.wall_ms * 1_000_000)
     return made
 
 

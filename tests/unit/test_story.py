@@ -8,9 +8,9 @@ from typing import Any
 import msgspec
 import pytest
 
-from headrace.core.model import Filing, JobRow
-from headrace.core.states import Event, State
-from headrace.core.story import Entry, errors_of, tell
+from headrace.core.events.history import Entry, errors_of, tell
+from headrace.core.jobs.records import Filing, JobRow
+from headrace.core.jobs.states import Event, State
 
 S, E = State, Event
 

@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.redact import MASK, redact, redact_call
-from headrace.core.settings import resolve
-from headrace.core.suspicion import WORDS, is_suspicious, mentions, words_of
+from headrace.core.codec.redaction import MASK, redact, redact_call
+from headrace.core.codec.secret_names import WORDS, is_suspicious, mentions, words_of
+from headrace.core.settings.settings import resolve
 from tests.support.cases import check_each
 
 NONE: frozenset[str] = frozenset()

@@ -13,8 +13,8 @@ from multiprocessing.connection import Connection
 
 import pytest
 
-from headrace.engines import tower as module
-from headrace.engines.tower import Tower, TowerBell
+from headrace.engines.wakeup import server as module
+from headrace.engines.wakeup.server import Tower, TowerBell
 from tests.support.processes import Child
 from tests.support.waiting import PATIENCE, eventually
 
@@ -338,7 +338,7 @@ class Pauses:
             wait(tower, limit, *sources)  # type: ignore[arg-type]
 
         monkeypatch.setattr(Tower, "_wait", record)
-        monkeypatch.setattr("headrace.engines.tower.random.uniform", lambda _, most: most)
+        monkeypatch.setattr("headrace.engines.wakeup.server.random.uniform", lambda _, most: most)
 
 
 def test_a_line_that_fails_again_and_again_is_called_less_and_less_by_one_thread(
@@ -439,7 +439,9 @@ def test_a_tower_closed_while_its_line_is_opened_ends_as_soon_as_it_is(tower: To
 def test_a_tower_closed_while_it_pauses_ends_at_once(
     tower: Tower, exchange: Exchange, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.engines.tower.random.uniform", lambda *_: 2 * PATIENCE)  # longer than it is awaited
+    monkeypatch.setattr(
+        "headrace.engines.wakeup.server.random.uniform", lambda *_: 2 * PATIENCE
+    )  # longer than it is awaited
     exchange.down = True
     for _ in range(3):
         tower.listen("work", ())

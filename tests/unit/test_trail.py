@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from headrace.core import codec
-from headrace.core.trail import NO_TRAIL, Trail, correlation_of, decoded, marked, plain, trail_of
+from headrace.core.codec import codec
+from headrace.core.tasks.trace_context import NO_TRAIL, Trail, correlation_of, decoded, marked, plain, trail_of
 
 PARENT = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
 TRAIL = Trail(correlation='a "quoted" {id}', traceparent=PARENT, kin=True)

@@ -12,9 +12,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from headrace.core.admission import Condition, Rule
-from headrace.core.states import FINAL, NOT_STARTED, OPEN, State
-from headrace.core.unique import (
+from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, State
+from headrace.core.jobs.unique_rules import Condition, Rule
+from headrace.core.tasks.unique import (
     Cache,
     Key,
     OnConflict,

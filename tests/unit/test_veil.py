@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from headrace.core.redact import redact_call
-from headrace.core.suspicion import WORDS
-from headrace.core.veil import veil_of
+from headrace.core.codec.error_redaction import veil_of
+from headrace.core.codec.redaction import redact_call
+from headrace.core.codec.secret_names import WORDS
 
 
 def over(text: str, *args: object, names: tuple[str, ...] = (), **kwargs: object) -> str:

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from headrace import Headrace
-from headrace.core.webhooks import key_of, secret_of, signature, verify
+from headrace.core.events.webhooks import key_of, secret_of, signature, verify
 from headrace.errors import InvalidJob
-from headrace.runtime.posting import check_url
+from headrace.runtime.http_client import check_url
 
 # The example of the Standard Webhooks specification.
 SECRET = "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw"

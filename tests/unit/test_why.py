@@ -8,14 +8,14 @@ from typing import Any, cast
 import msgspec
 import pytest
 
-from headrace.app.why import explain
-from headrace.core.kinship import Bond
-from headrace.core.limits import Gate, lane_of
-from headrace.core.model import Filter, JobRow, QueueRow, WorkerRow
-from headrace.core.regulation import TaskRow
-from headrace.core.states import State
-from headrace.core.steps import NO_DEADLINE
-from headrace.engines.parts import Desk
+from headrace.app.services.why import explain
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.queue_rules import TaskRow
+from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
+from headrace.core.jobs.states import State
+from headrace.core.jobs.steps import NO_DEADLINE
+from headrace.core.queues.limits import Gate, lane_of
+from headrace.engines.protocol.queries import Desk
 from tests.unit.test_story import row
 
 NOW = 1_000_000

@@ -11,35 +11,35 @@ from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar, cast, overload
 
 from msgspec import structs
 
-from headrace.app import facades
+from headrace.app import parts
 from headrace.app.config import find_settings, open_archive, open_engine, open_spool
 from headrace.app.extensions import extend
 from headrace.app.forking import start_afresh_after_fork
-from headrace.app.hub import AppHub
-from headrace.app.jobs import Jobs
-from headrace.app.queues import Queue, QueueStats, all_stats
+from headrace.app.jobs.jobs import Jobs
+from headrace.app.queues.queues import Queue, QueueStats, all_stats
+from headrace.app.queues.task_rules import rule_task, rules_of_tasks
 from headrace.app.registry import Decorator, Registry, task_options
-from headrace.app.surfaces import ASGI, asgi_of
-from headrace.app.task_rules import rule_task, rules_of_tasks
+from headrace.app.services.services import AppHub
+from headrace.app.web_entry import ASGI, asgi_of
 from headrace.app.workers import WorkerInfo, all_workers
 from headrace.core.clock import Clock
-from headrace.core.options import check_name, check_text
-from headrace.core.regulation import TaskRules
-from headrace.core.rules import changed
-from headrace.core.settings import Settings
-from headrace.engines.protocol import Engine
-from headrace.runtime.job import Job
-from headrace.runtime.submit import Submitter
-from headrace.runtime.task import Call, Task
-from headrace.runtime.tracing import Tracer
-from headrace.runtime.trails import correlated
-from headrace.runtime.twin import in_thread, twin
+from headrace.core.jobs.queue_rules import TaskRules
+from headrace.core.queues.rules_text import changed
+from headrace.core.settings.settings import Settings
+from headrace.core.tasks.options import check_name, check_text
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.context.trace import correlated
+from headrace.runtime.jobs.async_twin import in_thread, twin
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.task import Call, Task
+from headrace.runtime.jobs.tracing import Tracer
+from headrace.runtime.submit.submitter import Submitter
 
 if TYPE_CHECKING:
-    from headrace.core.happenings import Happening
-    from headrace.runtime.flow import Flow
-    from headrace.runtime.spool import Spool
-    from headrace.runtime.worker import Worker
+    from headrace.core.events.event import Happening
+    from headrace.runtime.flows.flow import Flow
+    from headrace.runtime.spool.spool import Spool
+    from headrace.runtime.worker.worker import Worker
 
 P = ParamSpec("P")
 H = TypeVar("H", bound=Callable[..., Any])
@@ -79,16 +79,16 @@ class Headrace:
 
     # -- its parts, each made when it is first asked for
 
-    schedules = functools.cached_property(facades.schedules)
-    flows = functools.cached_property(facades.flows)
-    dead = functools.cached_property(facades.dead)
-    lifecycle = functools.cached_property(facades.lifecycle)
-    events = functools.cached_property(facades.events)
-    webhooks = functools.cached_property(facades.webhooks)
-    metrics = functools.cached_property(facades.metrics)
-    alerts = functools.cached_property(facades.alerts)
-    audit = functools.cached_property(facades.audit)
-    admin = functools.cached_property(facades.admin)
+    schedules = functools.cached_property(parts.schedules)
+    flows = functools.cached_property(parts.flows)
+    dead = functools.cached_property(parts.dead)
+    lifecycle = functools.cached_property(parts.lifecycle)
+    events = functools.cached_property(parts.events)
+    webhooks = functools.cached_property(parts.webhooks)
+    metrics = functools.cached_property(parts.metrics)
+    alerts = functools.cached_property(parts.alerts)
+    audit = functools.cached_property(parts.audit)
+    admin = functools.cached_property(parts.admin)
 
     # -- tasks
 
@@ -119,7 +119,7 @@ class Headrace:
 
     def flow(self, name: str) -> Flow:
         """A new flow: jobs that wait for each other, to be enqueued together."""
-        from headrace.runtime.flow import Flow  # deferred: many programs have none
+        from headrace.runtime.flows.flow import Flow  # deferred: many programs have none
 
         return Flow(name, self.submitter)
 
@@ -263,7 +263,7 @@ class Headrace:
 
     def run_worker(self, *, drain: bool = False, at_most: int | None = None, **settings: Any) -> int:
         """Run workers and block until SIGTERM or SIGINT; a second one hurries."""
-        from headrace.app.working import run_until_empty, run_until_stopped  # deferred: see _make_worker
+        from headrace.app.run_workers import run_until_empty, run_until_stopped  # deferred: see _make_worker
 
         chosen = self._with(settings)
         make = functools.partial(self._make_worker, chosen, drain=drain, at_most=at_most)
@@ -282,7 +282,7 @@ class Headrace:
 
     def _make_worker(self, settings: Settings, **how: Any) -> Worker:
         # Deferred: a program that only enqueues need not load the machinery that runs jobs.
-        from headrace.runtime.worker import Worker
+        from headrace.runtime.worker.worker import Worker
 
         if self.spool is not None:
             self.spool.watch()

@@ -13,14 +13,14 @@ from urllib.parse import unquote
 from msgspec import structs
 
 from headrace.core.clock import Clock
-from headrace.core.settings import Found, Settings, resolve
+from headrace.core.settings.settings import Found, Settings, resolve
 from headrace.core.urls import redacted_url
-from headrace.engines.protocol import Engine
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace.runtime.spool import Spool
+    from headrace.runtime.spool.spool import Spool
 
 
 def find_settings(arguments: Mapping[str, Any], folder: Path | None = None) -> Found:
@@ -98,7 +98,7 @@ def open_spool(settings: Settings, engine: Engine, archive: Engine | None = None
     if settings.spool is None:
         return None
     # Deferred, with logging and the file's own needs: most programs have none.
-    from headrace.runtime.spool import Spool
+    from headrace.runtime.spool.spool import Spool
 
     return Spool(Path(settings.spool).absolute(), engine, settings.spool_limit, archive)
 

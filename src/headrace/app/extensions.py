@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 
-from headrace.core.settings import Settings
+from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError
 
 # By the setting that asks for it, which is also the extra that brings what it needs: its module, with a function

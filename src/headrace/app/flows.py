@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import builtins
 
-from headrace.app.hub import AppHub
-from headrace.core.options import check_limit, check_text
-from headrace.runtime.flow_run import FlowRun
-from headrace.runtime.twin import twin
+from headrace.app.services.services import AppHub
+from headrace.core.tasks.options import check_limit, check_text
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.flow_run import FlowRun
 
 
 class Flows:

@@ -7,11 +7,11 @@ from collections.abc import Callable, Collection, Coroutine, Iterable, Iterator,
 from types import BuiltinFunctionType, FunctionType
 from typing import Any, ParamSpec, TypeVar, overload
 
-from headrace.core.known_tasks import RESERVED, is_reserved
-from headrace.core.options import Options, check_task_name, checked
-from headrace.core.words import short, why
+from headrace.core.jobs.known_tasks import RESERVED, is_reserved
+from headrace.core.tasks.options import Options, check_task_name, checked
+from headrace.core.text import short, why
 from headrace.errors import ConfigError, InvalidJob
-from headrace.runtime.task import Call, Submits, Task, default_name
+from headrace.runtime.jobs.task import Call, Submits, Task, default_name
 
 P = ParamSpec("P")
 T = TypeVar("T")

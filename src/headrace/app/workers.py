@@ -8,13 +8,13 @@ from datetime import datetime
 import msgspec
 from msgspec import Struct
 
-from headrace.core import stalls
 from headrace.core.clock import to_datetime
-from headrace.core.damage import items_of
-from headrace.core.known_tasks import knows
-from headrace.core.model import WorkerRow
-from headrace.core.vitals import KIND, MemoryTrace, Vitals, key_of, told
-from headrace.engines.protocol import Engine
+from headrace.core.damaged_records import items_of
+from headrace.core.health import stalls
+from headrace.core.health.process_stats import KIND, MemoryTrace, Vitals, key_of, told
+from headrace.core.jobs.known_tasks import knows
+from headrace.core.jobs.records import WorkerRow
+from headrace.engines.protocol.engine import Engine
 
 
 class WorkerInfo(Struct, frozen=True, kw_only=True):

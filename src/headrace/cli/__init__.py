@@ -15,9 +15,9 @@ from collections.abc import Sequence
 
 import click
 
+from headrace.cli.output import clean
 from headrace.cli.root import root
 from headrace.cli.session import Session
-from headrace.cli.show import clean
 from headrace.errors import ConfigError, HeadraceError, InvalidAlert, InvalidJob, SchemaMismatch
 
 DONE, FAILED, WRONG_USE = 0, 1, 2

@@ -13,10 +13,10 @@ from typing import Any, TypeVar
 
 import click
 
-from headrace.core.settings import choices_of
-from headrace.core.states import State
+from headrace.core.jobs.states import State
+from headrace.core.settings.settings import choices_of
 from headrace.errors import ConfigError
-from headrace.runtime.logs import levels_in
+from headrace.runtime.context.logs import levels_in
 
 F = TypeVar("F", bound=Callable[..., Any])
 _UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0, "d": 86_400.0, "w": 604_800.0}

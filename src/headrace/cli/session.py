@@ -11,7 +11,7 @@ from pathlib import Path
 
 from headrace.app.app import Headrace
 from headrace.app.config import find_settings
-from headrace.cli.apps import HOW_TO_NAME, load_app
+from headrace.cli.app_loader import HOW_TO_NAME, load_app
 from headrace.core.urls import redacted_url
 from headrace.errors import ConfigError
 

@@ -10,7 +10,7 @@ import msgspec
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
-from headrace.core.shelf import Paper
+from headrace.core.documents import Paper
 
 KIND = "audit"
 _DIGITS = 16

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Any
 
 from headrace.core.clock import instant_ms, to_ms
-from headrace.core.words import short
+from headrace.core.text import short
 from headrace.errors import InvalidJob
 
 SHORTEST, LONGEST_WAIT = 0.001, 100 * 365 * 86_400

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from headrace.testing.assertions import assert_enqueued, assert_not_enqueued, enqueued
     from headrace.testing.clock import VirtualClock
+    from headrace.testing.contexts import inline, isolated
     from headrace.testing.draining import adrain, drain
-    from headrace.testing.stage import inline, isolated
 
 __all__ = [
     "VirtualClock",
@@ -33,8 +33,8 @@ _HOMES = {
     "assert_not_enqueued": "assertions",
     "drain": "draining",
     "enqueued": "assertions",
-    "inline": "stage",
-    "isolated": "stage",
+    "inline": "contexts",
+    "isolated": "contexts",
 }
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 from headrace import Headrace, Job, Task
-from headrace.core.words import short
+from headrace.core.text import short
 from headrace.errors import CorruptPayload
 
 AnyTask = Task[..., Any, Any] | Callable[..., Any] | str

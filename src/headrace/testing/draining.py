@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from headrace import Headrace
-from headrace.core.model import Claim
+from headrace.core.jobs.records import Claim
 from headrace.errors import HeadraceError
-from headrace.testing.attempts import Attempt, Shift
 from headrace.testing.clock import VirtualClock
+from headrace.testing.runner import Attempt, Shift
 
 
 def drain(app: Headrace, *, limit: int = 10_000) -> int:

@@ -16,16 +16,16 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from headrace.app.app import Headrace
 from headrace.app.config import find_settings
-from headrace.core.settings import NAMES, Settings
-from headrace.core.words import nearest
+from headrace.core.settings.settings import NAMES, Settings
+from headrace.core.text import nearest
 from headrace.errors import ConfigError
-from headrace.web import health, scraping
-from headrace.web.api import tables
-from headrace.web.doors import Door
-from headrace.web.guard import Guard, visit_of
-from headrace.web.live import Changes, Stream
-from headrace.web.pages import entrance
+from headrace.web import health, prometheus
+from headrace.web.api import router
+from headrace.web.pages import login
 from headrace.web.problems import Refused, answer, refusal_of
+from headrace.web.security.credentials import Door
+from headrace.web.security.middleware import Guard, visit_of
+from headrace.web.sse import Changes, Stream
 
 _PREFIX = "web_"
 
@@ -34,14 +34,14 @@ def make(app: Headrace, *, prefix: str = "", **options: Any) -> Web:
     """The web surface of an app. `prefix` is where it is mounted, for frameworks that do not tell (root_path)."""
     settings = settings_with(app, options)
     door = Door(settings.credentials("web_auth"), settings.credentials("web_tokens"))
-    dashboard = entrance.dashboard(app)
+    dashboard = login.dashboard(app)
     # The dashboard's come last: the last of them takes whatever nobody else has.
     routes: list[BaseRoute] = [
         *health.ROUTES,
-        *scraping.ROUTES,
+        *prometheus.ROUTES,
         Route("/live", _changes),
-        Mount(tables.PREFIX, tables.router()),
-        *entrance.routes(dashboard),
+        Mount(router.PREFIX, router.router()),
+        *login.routes(dashboard),
     ]
     inner = Starlette(
         routes=routes, exception_handlers={HTTPException: _told, Refused: _refused, ClientDisconnect: _refused}

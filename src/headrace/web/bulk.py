@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Literal, get_args
 
 from headrace.app.app import Headrace
-from headrace.core.states import Event, State, sources
+from headrace.core.jobs.states import Event, State, sources
 
 Act = Literal["cancel", "retry", "promote", "delete"]
 ACTS: tuple[Act, ...] = get_args(Act)

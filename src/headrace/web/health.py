@@ -10,7 +10,7 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from headrace.errors import HeadraceError
-from headrace.web.guard import visit_of
+from headrace.web.security.middleware import visit_of
 
 log = logging.getLogger("headrace.web")
 

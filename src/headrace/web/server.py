@@ -14,11 +14,11 @@ import uvicorn
 
 from headrace.app.app import Headrace
 from headrace.core import networks
-from headrace.core.settings import Settings
+from headrace.core.settings.settings import Settings
 from headrace.errors import ConfigError, HeadraceError
-from headrace.runtime.alerting import Alerting
-from headrace.runtime.gathering import Gathering
-from headrace.runtime.keeper import Chore, Keeper
+from headrace.runtime.alerts.evaluate import Alerting
+from headrace.runtime.maintenance.loop import Chore, Keeper
+from headrace.runtime.metrics.collector import Gathering
 from headrace.web.asgi import Web, make, settings_with
 
 log = logging.getLogger("headrace.web")

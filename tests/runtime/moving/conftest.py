@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from headrace.engines.protocol import Engine
+from headrace.engines.protocol.engine import Engine
 from tests.support.engines import KINDS, StoreUnderTest
 
 

@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.app.moving import Move, Step
-from headrace.engines.protocol import Engine
+from headrace.app.transfer.move import Move, Step
+from headrace.engines.protocol.engine import Engine
 
 JOBS = 700  # more than two pages
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.app.moving import Move, Step, reopen
-from headrace.core.model import Filter
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice, Parcel
-from headrace.engines.protocol import Engine
+from headrace.app.transfer.move import Move, Step, reopen
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul
 from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, finish, move, unchanged

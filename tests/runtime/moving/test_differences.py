@@ -8,12 +8,12 @@ from collections.abc import Callable
 import msgspec
 import pytest
 
-from headrace.app.moving import Move
-from headrace.app.why import explain
-from headrace.core.model import Changes, Filter
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.app.services.why import explain
+from headrace.app.transfer.move import Move
+from headrace.core.jobs.records import Changes, Filter
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.protocol.engine import Engine
 from tests.runtime.cargo import by_force, claim_from, contents, fill, letters, without_nul
 from tests.runtime.moving.kit import ELSEWHERE, JOBS, cut_off, move
 from tests.support.builders import (

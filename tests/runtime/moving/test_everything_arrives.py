@@ -7,16 +7,16 @@ from collections.abc import Callable, Sequence
 import msgspec
 import pytest
 
-from headrace.app.moving import Move, Step
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.lifecycle import Terms, TermsRow
-from headrace.core.model import Claim, Filter, Outcome
-from headrace.core.regulation import QueueRules, Rate, TaskRow, TaskRules
-from headrace.core.shelf import Paper
-from headrace.core.states import State
-from headrace.core.timetable import Occurrence
-from headrace.core.transfer import Notice, Parcel
-from headrace.engines.protocol import Engine
+from headrace.app.transfer.move import Move, Step
+from headrace.core.documents import Paper
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules
+from headrace.core.jobs.records import Claim, Filter, Outcome
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Notice, Parcel
+from headrace.core.retention.lifecycle import Terms, TermsRow
+from headrace.core.schedules.records import Occurrence
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import StoreMoved
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, letters, without_nul
 from tests.runtime.moving.kit import JOBS, cut_off, finish, move

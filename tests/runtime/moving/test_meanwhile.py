@@ -6,12 +6,12 @@ from collections.abc import Callable
 
 import pytest
 
-from headrace.app.moving import Move, Step, reopen
-from headrace.core.admission import Act, Candidate, Condition, Rule
-from headrace.core.kinship import Bond
-from headrace.core.states import State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.app.transfer.move import Move, Step, reopen
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.unique_rules import Act, Candidate, Condition, Rule
+from headrace.engines.protocol.engine import Engine
 from headrace.errors import ConfigError
 from tests.runtime.cargo import HOUR, claim_from, contents, fill, without_nul
 from tests.runtime.moving.kit import JOBS, cut_off, move

@@ -9,11 +9,11 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from headrace.app.moving import Move, reopen
-from headrace.core.model import Filter
-from headrace.core.states import Event, State
-from headrace.core.transfer import Notice
-from headrace.engines.protocol import Engine
+from headrace.app.transfer.move import Move, reopen
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.protocol.engine import Engine
 from headrace.engines.sqlite.engine import SqliteEngine
 from headrace.errors import ConfigError, EngineUnavailable, SchemaMismatch
 from tests.runtime.cargo import claim_from, contents, fill, letters, without_nul

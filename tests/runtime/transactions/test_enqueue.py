@@ -26,9 +26,9 @@ from headrace import (
     JobNotFound,
     Task,
 )
-from headrace.core.transfer import Notice
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.sqlite.database import Store
 from headrace.engines.sqlite.engine import SqliteEngine
-from headrace.engines.sqlite.store import Store
 from headrace.errors import SchemaMismatch, StoreMoved, UnsupportedByEngine
 from headrace.testing import drain, inline, isolated
 from tests.runtime.transactions import lenders
@@ -154,7 +154,7 @@ def test_a_taken_id_is_refused_and_the_transaction_goes_on(
 def test_workers_are_rung_after_the_commit(
     app: Headrace, add: Any, lender: Lender, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.engines.bell._BACKSTOP", 2 * PATIENCE)
+    monkeypatch.setattr("headrace.engines.wakeup.local._BACKSTOP", 2 * PATIENCE)
     with closing(app.engine.listen("work")) as bell:
         while bell.wait(0.05):
             pass
@@ -497,7 +497,7 @@ def test_closing_the_app_ends_the_wait(app: Headrace, add: Any, url: str) -> Non
 
 @on("sqlite")
 def test_nobody_waits_for_ever(app: Headrace, add: Any, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("headrace.engines.sqlite.vigil._PATIENCE", 0.05)
+    monkeypatch.setattr("headrace.engines.sqlite.commit_watcher._PATIENCE", 0.05)
     with lenders.by_sqlite3(url) as lender:
         add.using(connection=lender.connection).enqueue(1, 1)
         lender.rollback()

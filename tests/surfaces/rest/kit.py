@@ -6,7 +6,7 @@ from typing import Any
 
 import httpx
 
-from headrace.web.api.tables import PREFIX
+from headrace.web.api.router import PREFIX
 from tests.surfaces.web.client import Client
 
 

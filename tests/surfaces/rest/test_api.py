@@ -9,8 +9,8 @@ import pytest
 from headrace import Headrace, Job
 from headrace.core.access import Role
 from headrace.testing import drain
-from headrace.web.api.table import Endpoint
-from headrace.web.api.tables import ENDPOINTS
+from headrace.web.api.router import ENDPOINTS
+from headrace.web.api.routes import Endpoint
 from tests.support.cases import check_each
 from tests.support.traced_worker import sign_on_tracing
 from tests.support.waiting import PATIENCE
@@ -173,7 +173,7 @@ def test_pages_follow_each_other_and_name_each_job_once(app: Headrace, api: Api)
 def test_a_search_that_no_index_helps_goes_on_behind_its_cursor(
     app: Headrace, api: Api, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.api.jobs._REACH_OF_TEXT", 10)
+    monkeypatch.setattr("headrace.web.api.resources.jobs._REACH_OF_TEXT", 10)
     app.enqueue_many([{"task": "add", "args": [n, n]} for n in (424242, *range(25))])
     page = api.ask("GET", "/jobs?text=424242&total=true")
     assert (page["jobs"], page["total"], page["total_is_exact"]) == ([], 0, False)

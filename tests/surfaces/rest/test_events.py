@@ -13,9 +13,9 @@ from typing import cast
 import pytest
 
 from headrace import Headrace, Job
-from headrace.core.happenings import Interest
-from headrace.core.pages import Group
-from headrace.web.live import Changes, EachEvent, Listener, Live, Page, Telling, position
+from headrace.core.events.event import Interest
+from headrace.core.events.log import Group
+from headrace.web.sse import Changes, EachEvent, Listener, Live, Page, Telling, position
 from tests.support.site import serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.listening import Listening

@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, ResultUnavailable, Task
-from headrace.engines.redis.wire import Wire
-from headrace.engines.salvage import Rows
+from headrace.engines.redis.connections import Wire
+from headrace.engines.shared.damaged_records import Rows
 from headrace.testing import drain
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import Client

@@ -7,7 +7,7 @@ import re
 import pytest
 
 from headrace import Headrace
-from headrace.web.api.tables import ENDPOINTS
+from headrace.web.api.router import ENDPOINTS
 from tests.surfaces.rest.kit import Api
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, Job, Retry
-from headrace.web.remote import Handed, Remote
+from headrace.web.remote_workers import Handed, Remote
 from tests.support.site import serve
 from tests.support.waiting import PATIENCE
 from tests.surfaces.rest.kit import Api

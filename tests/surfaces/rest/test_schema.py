@@ -22,7 +22,7 @@ from schemathesis.specs.openapi.checks import (
 from headrace import Headrace
 from headrace.testing import drain
 from headrace.web.api.openapi import document
-from headrace.web.api.tables import ENDPOINTS, PREFIX, TABLES
+from headrace.web.api.router import ENDPOINTS, PREFIX, TABLES
 from tests.surfaces.rest.kit import Api
 from tests.surfaces.web.client import bearer
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from headrace import Headrace
 from headrace.web.api.openapi import document
-from headrace.web.api.tables import PREFIX, TABLES
+from headrace.web.api.router import PREFIX, TABLES
 from headrace.web.problems import STATUSES
 from tests.surfaces.rest.kit import Api
 

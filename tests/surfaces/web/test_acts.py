@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, JobNotFound, State, current_job
-from headrace.core.kinship import FlowRow
-from headrace.core.redact import MASK
+from headrace.core.codec.redaction import MASK
+from headrace.core.jobs.dependencies import FlowRow
 from headrace.testing import VirtualClock, drain
-from headrace.web.pages import patience
+from headrace.web.pages import background
 from tests.runtime.receivers import web_server
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.acting import app, ask, client, clock, do, refused
@@ -335,7 +335,7 @@ def test_what_takes_long_is_told_to_go_on_and_does(
         done.set()
         return {}
 
-    monkeypatch.setattr(patience, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_PATIENCE", 0.0)
     monkeypatch.setattr(type(getattr(app, facade)), name, slow)
     assert do(client, path) == f"{told}; this goes on in the background."
     assert not done.is_set()

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from headrace import Headrace, State, current_job
-from headrace.core.redact import MASK
+from headrace.core.codec.redaction import MASK
 from headrace.testing import VirtualClock, drain
-from headrace.web.pages import patience
+from headrace.web.pages import background
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.acting import app, ask, client, clock, do, refused
 from tests.surfaces.web.client import Client
@@ -141,7 +141,7 @@ def test_picked_ones_have_no_pace(app: Headrace, client: Client, died: Dying) ->
 
 def test_a_store_that_is_away_is_not_told_as_done(client: Client, died: Dying, monkeypatch: pytest.MonkeyPatch) -> None:
     letter = died()
-    monkeypatch.setattr("headrace.app.dead.Dead.requeue", away)
+    monkeypatch.setattr("headrace.app.dead_letters.dead.Dead.requeue", away)
     assert "no route to the server" in refused(client, "/dead/requeue", 503, id=[letter])
 
 
@@ -162,7 +162,7 @@ def test_what_takes_long_goes_on_behind(
         gate.wait(PATIENCE)
         return find(*args)
 
-    monkeypatch.setattr(patience, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_PATIENCE", 0.0)
     monkeypatch.setattr(type(app.engine.letters), "find", slow)
     said = do(client, f"/dead/{act}", query="queue=orders")
     assert said == f"They are being {told}; this goes on in the background."

@@ -10,11 +10,11 @@ from urllib.parse import urlencode
 import pytest
 
 from headrace import EngineUnavailable, Headrace
-from headrace.app.diagnosis import diagnose
-from headrace.core.letters import STATUSES, Status
-from headrace.runtime.meter import Meter
+from headrace.app.doctor import diagnose
+from headrace.core.dead_letters.records import STATUSES, Status
+from headrace.runtime.metrics.reader import Meter
 from headrace.testing import drain
-from headrace.web.pages.glance import Glance
+from headrace.web.pages.page_cache import Glance
 from headrace.web.pages.templating import coded
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client, basic

@@ -11,8 +11,8 @@ import pytest
 
 from headrace import Headrace
 from headrace.web.asgi import make
-from headrace.web.pages import glance
-from headrace.web.pages.glance import Glance, Look
+from headrace.web.pages import page_cache
+from headrace.web.pages.page_cache import Glance, Look
 from headrace.web.pages.templating import compile_all, environment
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client
@@ -60,7 +60,7 @@ def test_a_visit_waits_once_for_all_figures_while_a_backlog_is_counted(
     finally:
         gate.set()
     assert len(patience) > 3
-    assert sum(patience) < 2 * glance._PATIENCE
+    assert sum(patience) < 2 * page_cache._PATIENCE
 
 
 @pytest.mark.engines("sqlite")
@@ -129,7 +129,7 @@ def test_after_a_rest_old_numbers_are_shown_as_such_while_new_ones_are_counted(
         return count()
 
     monkeypatch.setattr(app, "queues", count_when_allowed)
-    monkeypatch.setattr(glance, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
+    monkeypatch.setattr(page_cache, "time", SimpleNamespace(monotonic=lambda: time.monotonic() + passed))
     client = Client(app.asgi())
     assert NUMBERS_OF not in client.get("/queues").text
     app.queue("orders").pause()

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace
-from headrace.app.audit import Audit
-from headrace.web.pages import patience
+from headrace.app.admin.audit import Audit
+from headrace.web.pages import background
 from tests.support.waiting import PATIENCE, eventually
 from tests.surfaces.web.client import Client
 from tests.surfaces.web.test_pages import FORM
@@ -49,17 +49,17 @@ def test_what_is_done_is_told_though_it_can_t_be_written_down(
 
 def test_a_store_that_is_away_is_told_so_to_who_acts(client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Audit, "record", away)
-    monkeypatch.setattr("headrace.app.queues.Queue.pause", away)
+    monkeypatch.setattr("headrace.app.queues.queues.Queue.pause", away)
     told = client.post("/queues/mail/pause")
     assert (told.status_code, told.json()["text"]) == (503, "no route to the server")
-    monkeypatch.setattr("headrace.web.pages.palette.find", away)
+    monkeypatch.setattr("headrace.web.pages.command_palette.find", away)
     assert client.get("/palette?q=mail").status_code == 503
 
 
 def test_an_error_that_nobody_foresaw_is_logged_written_down_and_not_shown(
     app: Headrace, client: Client, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("headrace.app.queues.Queue.pause", broken)
+    monkeypatch.setattr("headrace.app.queues.queues.Queue.pause", broken)
     told = client.post("/queues/mail/pause")
     assert (told.status_code, told.json()["ok"]) == (500, False)
     assert "secret" not in told.text
@@ -106,19 +106,19 @@ def test_a_cookie_of_any_shape_is_no_reason_to_fail(client: Client) -> None:
 
 def test_a_bulk_action_that_fails_is_not_told_to_go_on() -> None:
     with pytest.raises(ZeroDivisionError):
-        patience.patiently(broken)
+        background.patiently(broken)
 
 
 def test_one_that_fails_after_nobody_waited_any_more_is_logged(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(patience, "_PATIENCE", 0.0)
+    monkeypatch.setattr(background, "_PATIENCE", 0.0)
     left = threading.Event()
 
     def act() -> None:
         left.wait(PATIENCE)
         raise EngineUnavailable("no route to the server")
 
-    assert patience.patiently(act) is None
+    assert background.patiently(act) is None
     left.set()
     eventually(lambda: "no route to the server" in caplog.text, "the log")

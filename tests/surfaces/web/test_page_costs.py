@@ -113,8 +113,8 @@ def costs(app: Headrace, spy: Spy, names: dict[str, str]) -> dict[str, Counter[s
 def test_a_page_asks_as_little_of_a_full_store_as_of_a_small_one(
     app: Headrace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("headrace.web.pages.glance._PATIENCE", 60.0)  # whatever is asked is asked before the answer
-    monkeypatch.setattr("headrace.web.pages.glance.time", SimpleNamespace(monotonic=lambda: 1.0))  # and only once
+    monkeypatch.setattr("headrace.web.pages.page_cache._PATIENCE", 60.0)  # whatever is asked is asked before the answer
+    monkeypatch.setattr("headrace.web.pages.page_cache.time", SimpleNamespace(monotonic=lambda: 1.0))  # and only once
     names, spy = stock(app, register(app)), Spy(app, monkeypatch)
     grow(app, range(1))
     few = costs(app, spy, names)

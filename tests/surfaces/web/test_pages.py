@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from headrace import EngineUnavailable, Headrace
-from headrace.runtime.meter import Meter
+from headrace.runtime.metrics.reader import Meter
 from headrace.web.pages.templating import STATIC
 from tests.support.engines import KINDS
 from tests.support.traced_worker import sign_on_tracing

@@ -16,7 +16,9 @@ from typing import Any, NamedTuple, Protocol
 import psycopg
 from psycopg import sql
 
-from headrace.core.archive import (
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import State
+from headrace.core.retention.archive import (
     ArchivePage,
     ArchiveRow,
     Durations,
@@ -30,11 +32,9 @@ from headrace.core.archive import (
     place_of,
     span_of,
 )
-from headrace.core.model import Filter
-from headrace.core.states import State
-from headrace.engines.postgres.ledger import storable
-from headrace.engines.postgres.server import Connection, Server
-from headrace.engines.sql import as_json
+from headrace.engines.postgres.connections import Connection, Server
+from headrace.engines.postgres.transaction import storable
+from headrace.engines.shared.sql_files import as_json
 from headrace.errors import EngineUnavailable
 
 log = logging.getLogger("headrace.archive")

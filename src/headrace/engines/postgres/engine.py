@@ -14,41 +14,41 @@ import msgspec
 import psycopg
 from msgspec import structs
 
-from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
-from headrace.core.pages import Group, arrivals, page
-from headrace.core.steps import Step
-from headrace.engines import presence
-from headrace.engines.clock import StoreClock
-from headrace.engines.parts import Joined
+from headrace.core.events.log import Group, arrivals, page
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.records import Exchanged, Lease, NewJob, Note, Outcome, Reaped, Renewal, Want, WorkerRow
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.unique_rules import Candidate, Verdict
 from headrace.engines.postgres import health, schema
-from headrace.engines.postgres.address import Address
 from headrace.engines.postgres.archive import PostgresArchive
-from headrace.engines.postgres.care import PostgresCare
+from headrace.engines.postgres.connections import Connection, ConnectionLost, Server
 from headrace.engines.postgres.exchange import Exchange
 from headrace.engines.postgres.joined import PostgresJoined, Reception
-from headrace.engines.postgres.ledger import PostgresLedger, first_of_each, storable, told, without_nul
-from headrace.engines.postgres.line import EventsBell, NotifyLine
-from headrace.engines.postgres.server import Connection, ConnectionLost, Server
+from headrace.engines.postgres.maintenance import PostgresCare
+from headrace.engines.postgres.notify_listener import EventsBell, NotifyLine
 from headrace.engines.postgres.statements import statements_in
-from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, kinship, reaper, steps
-from headrace.engines.relational.desk import SqlDesk
-from headrace.engines.relational.events import SqlEvents
-from headrace.engines.relational.kinship import Effects
-from headrace.engines.relational.ledger import Ledger
-from headrace.engines.relational.letters import SqlLetters
-from headrace.engines.relational.porter import SqlPorter
-from headrace.engines.relational.regulations import Regulations
-from headrace.engines.relational.shelf import SqlShelf
-from headrace.engines.relational.sweeper import SqlSweeper
-from headrace.engines.relational.timetable import SqlTimetable
-from headrace.engines.relational.upkeep import SqlUpkeep
-from headrace.engines.sql import as_json
-from headrace.engines.timing import timed_engine
-from headrace.engines.tower import EVENTS, Tower
+from headrace.engines.postgres.store_url import Address
+from headrace.engines.postgres.transaction import PostgresLedger, first_of_each, storable, told, without_nul
+from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.queries import Joined
+from headrace.engines.shared import liveness_file
+from headrace.engines.shared.operation_timing import timed_engine
+from headrace.engines.shared.server_clock import StoreClock
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import dependencies, lease_recovery, steps, unique_insert
+from headrace.engines.sql.dead_letters import SqlLetters
+from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.documents import SqlShelf
+from headrace.engines.sql.events import SqlEvents
+from headrace.engines.sql.queries import SqlDesk
+from headrace.engines.sql.retention import SqlSweeper
+from headrace.engines.sql.rules_cache import Regulations
+from headrace.engines.sql.schedules import SqlTimetable
+from headrace.engines.sql.staleness import SqlUpkeep
+from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.transfer import SqlPorter
+from headrace.engines.wakeup.server import EVENTS, Tower
 from headrace.errors import DuplicateJob, SchemaMismatch, StoreMoved
 
 T = TypeVar("T")
@@ -144,7 +144,7 @@ class PostgresEngine:
     ) -> Any:
         names = storable(as_json(sorted({job.queue for job in jobs})))
         db.execute(self.sql["add_queues"], {"names": names, "now": jobs[0].created_at})
-        admission.run(admission.make_room(jobs, lengths), PostgresLedger(db, self.sql, self._channel))
+        unique_insert.run(unique_insert.make_room(jobs, lengths), PostgresLedger(db, self.sql, self._channel))
         return _scalar(db, sql, values)
 
     def rules_for_inserts(self) -> Regulations:
@@ -161,7 +161,7 @@ class PostgresEngine:
         lengths, received = rules.lengths_of(queues), rules.received(candidates)
 
         def store(ledger: Ledger) -> list[Verdict]:
-            verdicts = admission.run(admission.admit(received, whole, lengths, at), ledger)
+            verdicts = unique_insert.run(unique_insert.admit(received, whole, lengths, at), ledger)
             if any(verdict.kind in ("replaced", "rescheduled") for verdict in verdicts):
                 ledger.ask("ring", channel=self._channel, messages=as_json(["work"]))
             return verdicts
@@ -186,9 +186,9 @@ class PostgresEngine:
         lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
 
         def store(ledger: Ledger) -> Effects:
-            if kinship.names_others(jobs, bonds):  # what is all new is in nobody's way
+            if dependencies.names_others(jobs, bonds):  # what is all new is in nobody's way
                 ledger.ask("alone_with_kin")
-            effects = admission.run(kinship.plant(placed, bonds, flow, lengths, at), ledger)
+            effects = unique_insert.run(dependencies.plant(placed, bonds, flow, lengths, at), ledger)
             if topics := effects.topics():
                 ledger.ask("ring", channel=self._channel, messages=as_json(topics))
             return effects
@@ -270,19 +270,19 @@ class PostgresEngine:
         letters: bool | Collection[str] = True,
     ) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self._folder(), limit, max_crashes, self.at(now), alive, letters)
+        return lease_recovery.reap(self, self._folder(), limit, max_crashes, self.at(now), alive, letters)
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
-        return reaper.disown(self, worker, held, self.at(now))
+        return lease_recovery.disown(self, worker, held, self.at(now))
 
     def joined(self, connection: Any) -> Joined:
         return PostgresJoined(self._reception, self.url, connection)
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> presence.LockedPresence:
+    def attend(self, worker: WorkerRow) -> liveness_file.LockedPresence:
         self.prepare()
-        held = presence.LockedPresence(self._folder(), worker.id)
+        held = liveness_file.LockedPresence(self._folder(), worker.id)
         self.renew(worker, (), 0)
         return held
 
@@ -346,7 +346,7 @@ class PostgresEngine:
 
     def _folder(self) -> Path:
         """Where the workers of this host that serve this store meet."""
-        return presence.local_folder(self._identity)
+        return liveness_file.local_folder(self._identity)
 
     def _refuse_if_moved(self) -> None:
         notice = self.porter.notice()

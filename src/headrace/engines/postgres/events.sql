@@ -1,4 +1,4 @@
--- Events. See core/pages.py for what a page is. The number of a page is taken before its commit, so a later one may be
+-- Events. See core/events/log.py for what a page is. The number of a page is taken before its commit, so a later one may be
 -- there earlier: nothing is read as long as a transaction is open that began to write before.
 
 -- What rings for nothing else rings for the event itself.

@@ -12,16 +12,16 @@ from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future
 from typing import TypeVar
 
-from headrace.core.model import Exchanged, Note, Outcome, Want
-from headrace.core.pages import Group
-from headrace.core.states import Event
-from headrace.engines.postgres import turn
-from headrace.engines.postgres.ledger import PostgresLedger
-from headrace.engines.postgres.server import Connection, Server
-from headrace.engines.postgres.turn import Settled, Taken
-from headrace.engines.relational import reaper
-from headrace.engines.relational.kinship import Effects, HasToWait
-from headrace.engines.sql import as_json
+from headrace.core.events.log import Group
+from headrace.core.jobs.records import Exchanged, Note, Outcome, Want
+from headrace.core.jobs.states import Event
+from headrace.engines.postgres import settle_and_claim
+from headrace.engines.postgres.connections import Connection, Server
+from headrace.engines.postgres.settle_and_claim import Settled, Taken
+from headrace.engines.postgres.transaction import PostgresLedger
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import lease_recovery
+from headrace.engines.sql.dependencies import Effects, HasToWait
 
 T = TypeVar("T")
 _MANY = 50  # jobs both ways that are worth a thread
@@ -63,7 +63,7 @@ class Exchange:
             return Exchanged(settled.refused, []), self._told(outcomes, settled)
 
         def claim(db: Connection) -> Taken:
-            return turn.claim(db, self._sql, self._channel, want, now)
+            return settle_and_claim.claim(db, self._sql, self._channel, want, now)
 
         if min(len(outcomes), want.limit) >= _MANY:
             settled, taken = _side_by_side(settle_alone, lambda: self._server.run(claim))
@@ -96,22 +96,22 @@ class Exchange:
         ledger = PostgresLedger(db, self._sql, self._channel)
         if self._meets_kin:
             ledger.ask("beside_others_with_kin")
-        turn.note(ledger, notes)
+        settle_and_claim.note(ledger, notes)
         if self._frees_a_place(outcomes):
             ledger.ask("ring", messages=as_json(["work"]), channel=self._channel)
-        hastily = self._meets_kin and outcomes and not careful and all(map(turn.is_plain, outcomes))
-        settle = turn.settle_hastily if hastily else turn.settle
+        hastily = self._meets_kin and outcomes and not careful and all(map(settle_and_claim.is_plain, outcomes))
+        settle = settle_and_claim.settle_hastily if hastily else settle_and_claim.settle
         return settle(ledger, outcomes, worker, self._channel, now, groups)
 
     def _claimed(self, want: Want, taken: Taken, settled: Settled, now: int) -> Exchanged:
         """The answer to a claim, when time and rules have had their say."""
-        if turn.is_past(taken.lapses, now):
+        if settle_and_claim.is_past(taken.lapses, now):
             lapsed, effects = self._server.transact(lambda db: self._lapse(db, now))
             settled.effects.add(effects)
-            if lapsed == turn.BATCH_OF_TIME:
+            if lapsed == settle_and_claim.BATCH_OF_TIME:
                 # More than one commit should hold: come again for the rest.
                 return Exchanged(settled.refused, [], now, taken.queues, taken.book.weights)
-            again = functools.partial(turn.claim, sql=self._sql, channel=self._channel, want=want, now=now)
+            again = functools.partial(settle_and_claim.claim, sql=self._sql, channel=self._channel, want=want, now=now)
             taken = self._server.run(lambda db: again(db, after_lapses=True))
         taken = self._mind_rules(want, taken, now)
         return Exchanged(settled.refused, taken.claims, taken.due, taken.queues, taken.book.weights)
@@ -122,13 +122,15 @@ class Exchange:
         def ledger(db: Connection) -> PostgresLedger:
             return PostgresLedger(db, self._sql, self._channel)
 
-        left, effects = self._server.run(lambda db: turn.complete(ledger(db), outcomes, self._channel, groups))
+        left, effects = self._server.run(
+            lambda db: settle_and_claim.complete(ledger(db), outcomes, self._channel, groups)
+        )
         if not left:
             return Settled([], effects)
 
         def settle_rest(db: Connection) -> Settled:
             ledger(db).ask("beside_others_with_kin")
-            return turn.settle_rest(ledger(db), left, worker, self._channel, now, groups)
+            return settle_and_claim.settle_rest(ledger(db), left, worker, self._channel, now, groups)
 
         rest = self._server.transact(settle_rest)
         rest.effects.add(effects)
@@ -136,7 +138,7 @@ class Exchange:
 
     def _told(self, outcomes: Sequence[Outcome], settled: Settled) -> set[str]:
         """Whom this concerns."""
-        topics = {*turn.topics_of(outcomes), *settled.effects.topics()}
+        topics = {*settle_and_claim.topics_of(outcomes), *settled.effects.topics()}
         if outcomes:
             self._meets_kin, self._some_wait = settled.met_kin, settled.some_wait
         return topics | {"work"} if self._frees_a_place(outcomes) else topics
@@ -148,22 +150,24 @@ class Exchange:
     def _mind_rules(self, want: Want, taken: Taken, now: int) -> Taken:
         """Claim what has to be claimed with care; what room is left then, others may have."""
         self._minds_rules = taken.book.is_minded
-        if not turn.asks_care(want, taken):
+        if not settle_and_claim.asks_care(want, taken):
             return taken
         taken = self._server.transact(lambda db: self._carefully(db, want, taken, now))
         if len(taken.claims) == want.limit:
             return taken
-        return self._server.run(lambda db: turn.claim_the_rest(db, self._sql, want, taken, now))
+        return self._server.run(lambda db: settle_and_claim.claim_the_rest(db, self._sql, want, taken, now))
 
     def _carefully(self, db: Connection, want: Want, taken: Taken, now: int) -> Taken:
         ledger = PostgresLedger(db, self._sql, self._channel)
         # What it adds must be gone if it has to be done anew.
-        return turn.claim_carefully(ledger, want, taken._replace(claims=[*taken.claims]), self._cursors, now)
+        return settle_and_claim.claim_carefully(
+            ledger, want, taken._replace(claims=[*taken.claims]), self._cursors, now
+        )
 
     def _lapse(self, db: Connection, now: int) -> tuple[int, Effects]:
         ledger = PostgresLedger(db, self._sql, self._channel)
         ledger.ask("alone_with_kin")
-        lapsed, effects = reaper.lapse(ledger, now, turn.BATCH_OF_TIME)
+        lapsed, effects = lease_recovery.lapse(ledger, now, settle_and_claim.BATCH_OF_TIME)
         if topics := effects.topics():
             ledger.run("ring", messages=as_json(topics), channel=self._channel)
         return lapsed, effects

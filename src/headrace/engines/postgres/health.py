@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from headrace.core.care import Finding
-from headrace.engines.postgres.address import Address
+from headrace.core.health.findings import Finding
+from headrace.engines.postgres.connections import Connection
 from headrace.engines.postgres.schema import CURRENT, version_of
-from headrace.engines.postgres.server import Connection
 from headrace.engines.postgres.statements import qualified
+from headrace.engines.postgres.store_url import Address
 
 _LONG_MS = 600_000
 _MANY_DEAD = 100_000

@@ -12,20 +12,20 @@ from weakref import WeakSet
 
 import msgspec
 
-from headrace.core.admission import Candidate, Verdict
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import NewJob
-from headrace.core.pages import arrivals, page
-from headrace.core.transfer import Notice
-from headrace.engines.guests import Row, async_postgres_guest, postgres_guest
-from headrace.engines.postgres.address import Address
-from headrace.engines.postgres.ledger import storable, told
+from headrace.core.events.log import arrivals, page
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.unique_rules import Candidate, Verdict
 from headrace.engines.postgres.statements import qualified
-from headrace.engines.relational import admission, kinship
-from headrace.engines.relational.kinship import Effects
-from headrace.engines.relational.ledger import Ledger
-from headrace.engines.relational.regulations import Regulations
-from headrace.engines.sql import as_json
+from headrace.engines.postgres.store_url import Address
+from headrace.engines.postgres.transaction import storable, told
+from headrace.engines.shared.borrowed_connections import Row, async_postgres_guest, postgres_guest
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import dependencies, unique_insert
+from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.rules_cache import Regulations
+from headrace.engines.sql.transaction import Ledger
 from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
 
 T = TypeVar("T")
@@ -93,7 +93,7 @@ class Reception:
         lengths, received = rules.lengths_of({job.queue for job in jobs}), rules.received(candidates)
         if lengths or any(candidate.rule for candidate in candidates):
             yield from self._ensure_locks_hold()
-        return (yield from self._take_all(admission.admit(received, True, lengths, self._host.at(None))))
+        return (yield from self._take_all(unique_insert.admit(received, True, lengths, self._host.at(None))))
 
     def plant(self, line: Any, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None) -> Steps[Effects]:
         """The same for jobs with their bonds."""
@@ -101,7 +101,7 @@ class Reception:
         yield from self._ensure_locks_hold()
         rules = self._host.rules_for_inserts()
         lengths, placed = rules.lengths_of({job.queue for job in jobs}), rules.placed(jobs)
-        return (yield from self._take_all(kinship.plant(placed, bonds, flow, lengths, self._host.at(None))))
+        return (yield from self._take_all(dependencies.plant(placed, bonds, flow, lengths, self._host.at(None))))
 
     def _receive(self, line: Any, jobs: Sequence[NewJob]) -> Steps[None]:
         _refuse_twins(jobs)
@@ -112,7 +112,7 @@ class Reception:
             (taken,) = yield self._host.sql["taken"], {"ids": storable(as_json([job.id for job in jobs]))}
             _refuse_taken(jobs, set(_names.decode(taken)))
 
-    def _take_all(self, steps: admission.Steps[R]) -> Steps[R]:
+    def _take_all(self, steps: unique_insert.Steps[R]) -> Steps[R]:
         answer: Any = None
         while True:
             try:
@@ -137,8 +137,8 @@ class Reception:
                 "stored meanwhile; use READ COMMITTED, or enqueue without connection"
             )
 
-    def _take(self, step: admission.Step) -> Steps[Any]:
-        if isinstance(step, admission.Store):
+    def _take(self, step: unique_insert.Step) -> Steps[Any]:
+        if isinstance(step, unique_insert.Store):
             return (yield from self._insert(step.jobs))
         values = {name: storable(value) if isinstance(value, str) else value for name, value in step.values.items()}
         (answer,) = yield self._host.sql[step.statement], values

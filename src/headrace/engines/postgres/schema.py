@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import zlib
 
-from headrace.engines.postgres.server import Connection
+from headrace.engines.postgres.connections import Connection
 from headrace.engines.postgres.statements import qualified
-from headrace.engines.sql import Migration, load_migrations
+from headrace.engines.shared.sql_files import Migration, load_migrations
 from headrace.errors import SchemaMismatch
 
 MIGRATIONS: list[Migration] = load_migrations("headrace.engines.postgres", ("0001_foundation",))

@@ -1,4 +1,4 @@
--- The shelf: see engines/shelf.py.
+-- The shelf: see engines/protocol/documents.py.
 
 -- name: papers
 SELECT coalesce(json_agg(json_build_array({Paper}) ORDER BY key), '[]')::text FROM headrace_shelf

@@ -5,8 +5,8 @@ from __future__ import annotations
 import functools
 import re
 
-from headrace.engines.relational.records import FILES, RECORDS
-from headrace.engines.sql import load_statements
+from headrace.engines.shared.sql_files import load_statements
+from headrace.engines.sql.records import FILES, RECORDS
 
 _TABLE = re.compile(
     r"\bheadrace_(?:jobs|tags|history|logs|dead|queues|workers|store|schema|schedules|occurrences|tasks|buckets|flows|bonds"

@@ -1,4 +1,4 @@
--- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/sql.py): arrays of
+-- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/shared/sql_files.py): arrays of
 -- the driver cost its side fifteen times as much for each job. Statements that others' writes could overtake lock
 -- the rows first (`lock_…`, FOR UPDATE): from then on nobody else moves these jobs.
 --

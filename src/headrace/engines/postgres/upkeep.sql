@@ -86,7 +86,7 @@ SELECT json_build_array(
     (SELECT coalesce(json_agg(seq), '[]') FROM looked
      WHERE started_at <= :running::bigint OR created_at <= :due::bigint))::text;
 
--- As core/staleness.py tells it, one array for each field: json_build_array would look up the types of its arguments
+-- As core/retention/staleness.py tells it, one array for each field: json_build_array would look up the types of its arguments
 -- anew for every job. Most jobs have no history, and only for those that have it is looked at.
 -- name: aged
 SELECT json_build_array(

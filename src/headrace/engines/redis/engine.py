@@ -13,11 +13,12 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock
-from headrace.core.fingerprint import CRASH_LOOP, WORKER_LOST
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import (
+from headrace.core.events.log import Group, page
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.fingerprint import CRASH_LOOP, WORKER_LOST
+from headrace.core.jobs.outcomes import opens_letter
+from headrace.core.jobs.records import (
     Exchanged,
     Lease,
     NewJob,
@@ -28,34 +29,34 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
-from headrace.core.outcomes import opens_letter
-from headrace.core.pages import Group, page
-from headrace.core.states import Event
-from headrace.core.steps import Step
-from headrace.engines import presence
-from headrace.engines.archive import Archive
-from headrace.engines.clock import StoreClock
-from headrace.engines.parts import Joined
-from headrace.engines.protocol import Bell
-from headrace.engines.redis import address, health, intake, records, schema
-from headrace.engines.redis.care import RedisCare
-from headrace.engines.redis.damage import Damaged
-from headrace.engines.redis.desk import RedisDesk
+from headrace.core.jobs.states import Event
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.queries import Joined
+from headrace.engines.redis import health, schema, serialization, store_url
+from headrace.engines.redis import insert as inserts
+from headrace.engines.redis.damaged_records import Damaged
+from headrace.engines.redis.dead_letters import RedisLetters
+from headrace.engines.redis.documents import RedisShelf
 from headrace.engines.redis.events import RedisEvents
-from headrace.engines.redis.letters import RedisLetters
-from headrace.engines.redis.line import Sender, SubscribedLine
-from headrace.engines.redis.porter import RedisPorter
-from headrace.engines.redis.scripts import load
-from headrace.engines.redis.shelf import RedisShelf
-from headrace.engines.redis.sweeper import RedisSweeper
-from headrace.engines.redis.timetable import RedisTimetable
-from headrace.engines.redis.upkeep import RedisUpkeep
-from headrace.engines.timing import timed_engine
-from headrace.engines.tower import Tower
+from headrace.engines.redis.maintenance import RedisCare
+from headrace.engines.redis.pubsub_listener import Sender, SubscribedLine
+from headrace.engines.redis.queries import RedisDesk
+from headrace.engines.redis.retention import RedisSweeper
+from headrace.engines.redis.schedules import RedisTimetable
+from headrace.engines.redis.script_loader import load
+from headrace.engines.redis.staleness import RedisUpkeep
+from headrace.engines.redis.transfer import RedisPorter
+from headrace.engines.shared import liveness_file
+from headrace.engines.shared.operation_timing import timed_engine
+from headrace.engines.shared.server_clock import StoreClock
+from headrace.engines.wakeup.server import Tower
 from headrace.errors import ConfigError, EngineUnavailable, UnsupportedByEngine
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.wire import Wire
+    from headrace.engines.redis.connections import Wire
 
 _exchange, _remember, _renew = load("exchange"), load("remember"), load("renew")
 _reap, _disown = load("reap"), load("disown")
@@ -68,7 +69,7 @@ class RedisEngine:
     """Jobs in a Redis or Valkey server."""
 
     def __init__(self, url: str, *, clock: Clock | None = None, tells: bool = True) -> None:
-        where = address.parse(url)
+        where = store_url.parse(url)
         self.url = where.shown
         self.prefix = where.prefix
         self.wire: Wire = _open_wire(where)
@@ -96,22 +97,22 @@ class RedisEngine:
 
     def insert(self, jobs: Sequence[NewJob], *, whole: bool = False, now: int | None = None) -> list[bool]:
         self.prepare()
-        return intake.insert(self.wire, jobs, whole, self.at(now), self._tells) if jobs else []
+        return inserts.insert(self.wire, jobs, whole, self.at(now), self._tells) if jobs else []
 
     def admit(self, candidates: Sequence[Candidate], *, whole: bool = False, now: int | None = None) -> list[Verdict]:
         self.prepare()
-        return intake.admit(self.wire, candidates, whole, self.at(now)) if candidates else []
+        return inserts.admit(self.wire, candidates, whole, self.at(now)) if candidates else []
 
     def plant(
         self, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None = None, now: int | None = None
     ) -> None:
         self.prepare()
-        intake.plant(self.wire, jobs, bonds, flow, self.at(now))
+        inserts.plant(self.wire, jobs, bonds, flow, self.at(now))
 
     def remember(self, lease: Lease, step: Step, now: int | None = None) -> bool:
         self.prepare()
         names = (lease.id, lease.version, step.kind, step.name, step.number)
-        args = (self.at(now), *names, records.encode(step))
+        args = (self.at(now), *names, serialization.encode(step))
         return bool(self.wire.run(_remember, *args, repeat=args))
 
     def exchange(
@@ -157,29 +158,29 @@ class RedisEngine:
             secrets.token_hex(8),
             *_wanted(want),
             len(outcomes),
-            records.encode([outcome.id for outcome in outcomes]),
-            records.encode_batch(outcomes),
+            serialization.encode([outcome.id for outcome in outcomes]),
+            serialization.encode_batch(outcomes),
             len(notes),
-            records.encode(notes),
+            serialization.encode(notes),
             *self._asked(want, unknown_in),
             int(any(outcome.spawned or outcome.bonds for outcome in outcomes)),
             *_told(groups, outcomes),
             want.known.familiar if want and want.known is not None else "",
         )
         refused, taken, next_at, queues, weights, memories, spoiled, strange = answer
-        claims, damaged = records.claims(taken)
+        claims, damaged = serialization.claims(taken)
         if spoiled or damaged:
             self.damaged.fail((*spoiled, *damaged), now)
-        for queue, memory in records.named(memories, records.text).items():
+        for queue, memory in serialization.named(memories, serialization.text).items():
             self._remember(queue, memory)
         exchanged = Exchanged(
             [outcomes[position - 1] for position in refused],
             claims,
             now if spoiled else None if next_at is None else int(next_at),
-            tuple([records.text(name) for name in queues]),
-            records.named(weights, int),
+            tuple([serialization.text(name) for name in queues]),
+            serialization.named(weights, int),
         )
-        names = iter([records.text(name) for name in strange])
+        names = iter([serialization.text(name) for name in strange])
         return exchanged, list(zip(names, names, strict=True))
 
     def _remember(self, queue: str, memory: str) -> None:
@@ -194,13 +195,13 @@ class RedisEngine:
         memories = [part for memory in tuple(self._memories.items()) for part in memory]
         known = want.known
         unknown = () if known is None else tuple(name for name in sorted(known.unknown) if known.excludes(name))
-        asked = records.encode((want.capabilities, want.strategy, memories, unknown, unknown_in))
+        asked = serialization.encode((want.capabilities, want.strategy, memories, unknown, unknown_in))
         return asked, int(bool(memories or unknown_in) or want.strategy is not None)
 
     def renew(self, worker: WorkerRow, leases: Sequence[Lease], ttl: int, now: int | None = None) -> Renewal:
         self.prepare()
         at = self.at(now)
-        args = (at, at + ttl, records.encode(worker), len(leases), *_parts(leases))
+        args = (at, at + ttl, serialization.encode(worker), len(leases), *_parts(leases))
         wish, lost, expiry = self.wire.run(_renew, *args, repeat=args)
         next_expiry = None if expiry is None else int(expiry)
         return Renewal(frozenset(leases[position - 1] for position in lost), wish.decode(), next_expiry)
@@ -217,20 +218,20 @@ class RedisEngine:
         self.prepare()
         at = self.at(now)
         folder = self._folder()
-        dead = presence.find_dead(folder)
-        told = records.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
+        dead = liveness_file.find_dead(folder)
+        told = serialization.encode([part for worker, begun in dead.items() for part in (worker, list(begun))])
         as_of = _END if alive else at
         opening = [reason for reason in (WORKER_LOST, CRASH_LOOP) if opens_letter(letters, reason)]
         answer = self.wire.run(_reap, at, limit, secrets.token_hex(8), told, max_crashes or 0, as_of, *opening)
         if answer is None:  # not before all is there; until then the signs of life tell what the dead had begun
             return []
         told, spoiled = answer
-        reaped = records.reaped.decode_all(told)
+        reaped = serialization.reaped.decode_all(told)
         if spoiled:
             self.damaged.fail(spoiled, now)
         if len(reaped) < limit:
             for worker_id in dead:
-                presence.bury(folder, worker_id)
+                liveness_file.bury(folder, worker_id)
         return reaped
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
@@ -240,11 +241,11 @@ class RedisEngine:
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> presence.LockedPresence:
+    def attend(self, worker: WorkerRow) -> liveness_file.LockedPresence:
         self.prepare()
         folder = self._folder()
         try:
-            held = presence.LockedPresence(folder, worker.id)
+            held = liveness_file.LockedPresence(folder, worker.id)
         except OSError as error:
             raise EngineUnavailable(f"{folder}: {error}; workers leave their signs of life there") from error
         try:
@@ -309,7 +310,7 @@ class RedisEngine:
         self._store = None  # it may be another one when it is opened again
 
     def _folder(self) -> Path:
-        return presence.local_folder(f"redis {self._store}")
+        return liveness_file.local_folder(f"redis {self._store}")
 
     def _ask_time(self) -> int:
         seconds, micros = self.wire.ask("TIME")
@@ -324,9 +325,9 @@ def _told(groups: Sequence[Group], outcomes: Sequence[Outcome]) -> tuple[str, in
     return told.text, told.size, told.at, sum(1 for outcome in outcomes if outcome.event is Event.SUCCEED)
 
 
-def _open_wire(where: address.Address) -> Wire:
+def _open_wire(where: store_url.Address) -> Wire:
     try:  # deferred: only who uses Redis needs its client
-        from headrace.engines.redis.wire import Wire
+        from headrace.engines.redis.connections import Wire
     except ImportError as error:
         raise ConfigError(
             f"url {where.shown}: it needs a driver ({error}); install it: pip install 'headrace[redis]'"
@@ -336,10 +337,12 @@ def _open_wire(where: address.Address) -> Wire:
 
 def _wanted(want: Want | None) -> tuple[int, int, int, bytes]:
     if want is None:
-        return 0, 0, 0, records.encode(())
+        return 0, 0, 0, serialization.encode(())
     shares = [part for share in want.shares for part in (share.queue, share.quota)]
-    return want.limit, want.lease, int(want.others), records.encode(shares)
+    return want.limit, want.lease, int(want.others), serialization.encode(shares)
 
 
 def _parts(leases: Sequence[Lease]) -> tuple[bytes, bytes]:
-    return records.encode([lease.id for lease in leases]), records.encode([lease.version for lease in leases])
+    return serialization.encode([lease.id for lease in leases]), serialization.encode(
+        [lease.version for lease in leases]
+    )

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from headrace.core.happenings import page_of
-from headrace.core.pages import Group, page, read
-from headrace.engines.redis.scripts import load
-from headrace.engines.timing import timed_part
+from headrace.core.events.event import page_of
+from headrace.core.events.log import Group, page, read
+from headrace.engines.redis.script_loader import load
+from headrace.engines.shared.operation_timing import timed_part
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.desk import Office
+    from headrace.engines.redis.queries import Office
 
 _tell, _trim = load("events_tell"), load("events_trim")
 

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from headrace.core.care import CRITICAL, WARNED, Finding
+from headrace.core.health.findings import CRITICAL, WARNED, Finding
 from headrace.engines.redis import schema
 from headrace.errors import ConfigError
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.wire import Wire
+    from headrace.engines.redis.connections import Wire
 
 _OLDEST = (6, 2)
 

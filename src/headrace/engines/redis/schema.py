@@ -5,11 +5,11 @@ from __future__ import annotations
 import secrets
 from typing import TYPE_CHECKING
 
-from headrace.engines.redis.scripts import load
+from headrace.engines.redis.script_loader import load
 from headrace.errors import SchemaMismatch
 
 if TYPE_CHECKING:
-    from headrace.engines.redis.wire import Wire
+    from headrace.engines.redis.connections import Wire
 
 MIGRATIONS = ("0001_foundation",)
 CURRENT = len(MIGRATIONS)

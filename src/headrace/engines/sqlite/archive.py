@@ -19,7 +19,10 @@ from urllib.parse import quote
 
 import msgspec
 
-from headrace.core.archive import (
+from headrace.core.jobs.ids import time_of
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import State
+from headrace.core.retention.archive import (
     ArchivePage,
     ArchiveRow,
     Durations,
@@ -35,13 +38,10 @@ from headrace.core.archive import (
     place_of,
     span_of,
 )
-from headrace.core.ids import time_of
-from headrace.core.model import Filter
-from headrace.core.states import State
-from headrace.engines.relational.records import RECORDS
-from headrace.engines.sql import as_json, load_statements
-from headrace.engines.sqlite.store import Store, guard_through_forks, scalar
-from headrace.engines.sqlite.trouble import explained
+from headrace.engines.shared.sql_files import as_json, load_statements
+from headrace.engines.sql.records import RECORDS
+from headrace.engines.sqlite.database import Store, guard_through_forks, scalar
+from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.turnstile import Turnstile
 
 SQL: dict[str, str] = load_statements("headrace.engines.sqlite", RECORDS, files=("archive.sql",))

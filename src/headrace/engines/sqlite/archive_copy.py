@@ -9,12 +9,12 @@ from pathlib import Path
 
 import msgspec
 
-from headrace.core.archive import ArchiveRow
+from headrace.core.retention.archive import ArchiveRow
 from headrace.engines.sqlite.archive import SQL, insert_of, rows_in
-from headrace.engines.sqlite.files import reading
+from headrace.engines.sqlite.copy_files import reading
+from headrace.engines.sqlite.database import scalar
+from headrace.engines.sqlite.errors import explained
 from headrace.engines.sqlite.statements import SQL as FILE
-from headrace.engines.sqlite.store import scalar
-from headrace.engines.sqlite.trouble import explained
 
 _AT_ONCE = 200
 

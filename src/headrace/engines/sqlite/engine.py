@@ -15,10 +15,11 @@ from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 
-from headrace.core.admission import Candidate, Verdict
 from headrace.core.clock import Clock, SystemClock
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import (
+from headrace.core.events.log import Group
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.outcomes import starts_again
+from headrace.core.jobs.records import (
     Exchanged,
     Lease,
     NewJob,
@@ -29,42 +30,42 @@ from headrace.core.model import (
     Want,
     WorkerRow,
 )
-from headrace.core.outcomes import starts_again
-from headrace.core.pages import Group
-from headrace.core.steps import Step
-from headrace.engines import presence
-from headrace.engines.bell import Belfry
-from headrace.engines.parts import Joined
-from headrace.engines.protocol import Bell
-from headrace.engines.relational import admission, kinship, reaper, steps
-from headrace.engines.relational.desk import SqlDesk
-from headrace.engines.relational.events import SqlEvents
-from headrace.engines.relational.gatekeeper import earlier, rulebook
-from headrace.engines.relational.kinship import Effects
-from headrace.engines.relational.ledger import Ledger
-from headrace.engines.relational.letters import SqlLetters
-from headrace.engines.relational.porter import SqlPorter
-from headrace.engines.relational.regulations import Regulations
-from headrace.engines.relational.shelf import SqlShelf
-from headrace.engines.relational.sweeper import SqlSweeper
-from headrace.engines.relational.timetable import SqlTimetable
-from headrace.engines.relational.upkeep import SqlUpkeep
-from headrace.engines.sql import as_json
-from headrace.engines.sqlite import health, intake, schema, settling
-from headrace.engines.sqlite.care import SqliteCare
-from headrace.engines.sqlite.ledger import SqliteLedger
-from headrace.engines.sqlite.settling import Settling
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.engines.protocol.engine import Bell
+from headrace.engines.protocol.queries import Joined
+from headrace.engines.shared import liveness_file
+from headrace.engines.shared.operation_timing import timed_engine
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import dependencies, lease_recovery, steps, unique_insert
+from headrace.engines.sql.dead_letters import SqlLetters
+from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.documents import SqlShelf
+from headrace.engines.sql.events import SqlEvents
+from headrace.engines.sql.limited_claim import earlier, rulebook
+from headrace.engines.sql.queries import SqlDesk
+from headrace.engines.sql.retention import SqlSweeper
+from headrace.engines.sql.rules_cache import Regulations
+from headrace.engines.sql.schedules import SqlTimetable
+from headrace.engines.sql.staleness import SqlUpkeep
+from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.transfer import SqlPorter
+from headrace.engines.sqlite import health, schema, settle
+from headrace.engines.sqlite import insert as inserts
+from headrace.engines.sqlite.claim import Taking
+from headrace.engines.sqlite.commit_watcher import Vigil
+from headrace.engines.sqlite.database import Durability, Store, scalar
+from headrace.engines.sqlite.errors import explained
+from headrace.engines.sqlite.maintenance import SqliteCare
+from headrace.engines.sqlite.settle import Settling
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.store import Durability, Store, scalar
-from headrace.engines.sqlite.taking import Taking
-from headrace.engines.sqlite.trouble import explained
-from headrace.engines.sqlite.vigil import Vigil
-from headrace.engines.timing import timed_engine
+from headrace.engines.sqlite.transaction import SqliteLedger
+from headrace.engines.wakeup.local import Belfry
 from headrace.errors import EngineUnavailable, SchemaMismatch, StoreMoved
 
 if TYPE_CHECKING:
     from headrace.engines.sqlite.archive import SqliteArchive
-    from headrace.engines.sqlite.scratch import Scratch
+    from headrace.engines.sqlite.temporary_store import Scratch
 
 _names = msgspec.json.Decoder(list[str])
 _leases = msgspec.json.Decoder(list[Lease])
@@ -124,8 +125,8 @@ class SqliteEngine:
                 if not names <= self._known_queues:
                     db.execute(SQL["add_queues"], {"names": as_json(sorted(names)), "now": self.at(now)})
                 if lengths := self._lengths(db, names):
-                    admission.run(admission.make_room(jobs, lengths), SqliteLedger(db))
-                fresh = intake.insert(db, self._regulations.placed(jobs), whole, self._tells)
+                    unique_insert.run(unique_insert.make_room(jobs, lengths), SqliteLedger(db))
+                fresh = inserts.insert(db, self._regulations.placed(jobs), whole, self._tells)
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -141,7 +142,7 @@ class SqliteEngine:
             with self.store.writing() as db:
                 lengths = self._lengths(db, {candidate.job.queue for candidate in candidates})
                 received = self._regulations.received(candidates)
-                verdicts = admission.run(admission.admit(received, whole, lengths, at), SqliteLedger(db))
+                verdicts = unique_insert.run(unique_insert.admit(received, whole, lengths, at), SqliteLedger(db))
         except sqlite3.IntegrityError:
             self._refuse_if_moved()
             raise
@@ -156,7 +157,7 @@ class SqliteEngine:
         with self.store.writing() as db:
             lengths = self._lengths(db, {job.queue for job in jobs})
             placed = self._regulations.placed(jobs)
-            effects = admission.run(kinship.plant(placed, bonds, flow, lengths, at), SqliteLedger(db))
+            effects = unique_insert.run(dependencies.plant(placed, bonds, flow, lengths, at), SqliteLedger(db))
         effects.work = True
         effects.ring(self.ring)
 
@@ -176,7 +177,7 @@ class SqliteEngine:
         self.prepare()
         at = self.at(now)
         with self.store.writing() as db:
-            settling.note(db, notes)
+            settle.note(db, notes)
             turn = Settling(db, at, kin_first=self._meets_kin)
             refused = turn.settle_and_tell(outcomes, want.worker if want else None, groups)
             effects = turn.effects
@@ -199,7 +200,7 @@ class SqliteEngine:
             return Exchanged([], [], None, (), book.weights)
         queues = _names.decode(names)
         if _is_past(lapses, now):
-            effects.add(reaper.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)[1])
+            effects.add(lease_recovery.lapse(SqliteLedger(db), now, _BATCH_OF_TIME)[1])
             due, lapses, *_ = db.execute(SQL["horizon"]).fetchone()
             if _is_past(lapses, now):  # more than one commit should hold: none of the rest may start, so come again
                 return Exchanged([], [], now, tuple(queues), book.weights)
@@ -239,10 +240,10 @@ class SqliteEngine:
         letters: bool | Collection[str] = True,
     ) -> list[Reaped]:
         self.prepare()
-        return reaper.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive, letters)
+        return lease_recovery.reap(self, self.store.folder, limit, max_crashes, self.at(now), alive, letters)
 
     def disown(self, worker: str, held: Sequence[Lease], now: int | None = None) -> list[str]:
-        return reaper.disown(self, worker, held, self.at(now))
+        return lease_recovery.disown(self, worker, held, self.at(now))
 
     def joined(self, connection: Any) -> Joined:
         # Deferred: most programs never get here.
@@ -259,11 +260,11 @@ class SqliteEngine:
 
     # -- workers and bells
 
-    def attend(self, worker: WorkerRow) -> presence.LockedPresence:
+    def attend(self, worker: WorkerRow) -> liveness_file.LockedPresence:
         self.prepare()
         with explained(self.store.path):
             self.store.make_folder()
-            held = presence.LockedPresence(self.store.folder, worker.id)
+            held = liveness_file.LockedPresence(self.store.folder, worker.id)
         self.renew(worker, (), 0)
         return held
 
@@ -378,7 +379,7 @@ class _Noticing:
 
 def _new_scratch() -> Scratch:
     # Deferred: a store with a name needs none of what this loads.
-    from headrace.engines.sqlite.scratch import Scratch
+    from headrace.engines.sqlite.temporary_store import Scratch
 
     return Scratch()
 

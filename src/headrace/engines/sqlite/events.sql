@@ -1,4 +1,4 @@
--- Events. See core/pages.py for what a page is.
+-- Events. See core/events/log.py for what a page is.
 
 -- VALUES, and not SELECT: an INSERT that selects from its own table is given a temporary one, which costs more than the
 -- page itself.

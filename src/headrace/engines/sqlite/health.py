@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import msgspec
 
-from headrace.core.care import Finding, Pressure, StoragePart, judge_pressure
-from headrace.engines.relational.care import fitting
+from headrace.core.health.findings import Finding, Pressure, StoragePart, judge_pressure
+from headrace.engines.sql.maintenance import fitting
+from headrace.engines.sqlite.database import Store, scalar
 from headrace.engines.sqlite.schema import CURRENT, deviations, version_of
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.store import Store, scalar
 
 _NETWORK = frozenset({"nfs", "nfs4", "cifs", "smb3", "smbfs", "fuse.sshfs", "9p", "afs"})
 _pressures = msgspec.json.Decoder(list[Pressure])

@@ -15,21 +15,21 @@ from typing import Any, Protocol, TypeVar, cast
 
 import msgspec
 
-from headrace.core.admission import Candidate, Verdict
-from headrace.core.kinship import Bond, FlowRow
-from headrace.core.model import NewJob
-from headrace.core.transfer import Notice
-from headrace.engines.guests import SqliteDriver, SqliteGuest, async_sqlite_guest, sqlite_guest
-from headrace.engines.relational import admission, kinship
-from headrace.engines.relational.admission import Steps
-from headrace.engines.relational.kinship import Effects
-from headrace.engines.relational.regulations import Regulations
-from headrace.engines.sql import as_json
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.engines.shared.borrowed_connections import SqliteDriver, SqliteGuest, async_sqlite_guest, sqlite_guest
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import dependencies, unique_insert
+from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.rules_cache import Regulations
+from headrace.engines.sql.unique_insert import Steps
 from headrace.engines.sqlite import schema
-from headrace.engines.sqlite.ledger import SqliteLedger
+from headrace.engines.sqlite.commit_watcher import Vigil
+from headrace.engines.sqlite.database import Store
 from headrace.engines.sqlite.statements import SQL
-from headrace.engines.sqlite.store import Store
-from headrace.engines.sqlite.vigil import Vigil
+from headrace.engines.sqlite.transaction import SqliteLedger
 from headrace.errors import InvalidJob, SchemaMismatch, StoreMoved
 
 _notice = msgspec.json.Decoder(Notice)
@@ -111,7 +111,7 @@ class SqliteJoined:
             ledger = SqliteLedger(_as_connection(db))
             rules = Regulations()
             rules.learn(ledger)
-            answer = admission.run(make_steps(rules, now), ledger)
+            answer = unique_insert.run(make_steps(rules, now), ledger)
             db.execute("RELEASE headrace")
             return answer
         except BaseException:
@@ -146,7 +146,7 @@ def _admission(candidates: Sequence[Candidate]) -> Storing[list[Verdict]]:
     queues = {job.queue for job in jobs}
 
     def admit(rules: Regulations, now: int) -> Steps[list[Verdict]]:
-        return admission.admit(rules.received(candidates), True, rules.lengths_of(queues), now)
+        return unique_insert.admit(rules.received(candidates), True, rules.lengths_of(queues), now)
 
     return jobs, admit, lambda told: told[-1].id
 
@@ -155,7 +155,7 @@ def _planting(jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | Non
     queues = {job.queue for job in jobs}
 
     def plant(rules: Regulations, now: int) -> Steps[Effects]:
-        return kinship.plant(rules.placed(jobs), bonds, flow, rules.lengths_of(queues), now)
+        return dependencies.plant(rules.placed(jobs), bonds, flow, rules.lengths_of(queues), now)
 
     return jobs, plant, lambda _: jobs[-1].id
 

@@ -7,8 +7,8 @@ import functools
 import re
 import sqlite3
 
-from headrace.engines.relational.records import RECORDS
-from headrace.engines.sql import Migration, load_migrations, load_statements
+from headrace.engines.shared.sql_files import Migration, load_migrations, load_statements
+from headrace.engines.sql.records import RECORDS
 from headrace.engines.sqlite.statements import SQL
 from headrace.errors import SchemaMismatch
 

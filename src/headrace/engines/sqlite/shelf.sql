@@ -1,4 +1,4 @@
--- The shelf: see engines/shelf.py.
+-- The shelf: see engines/protocol/documents.py.
 
 -- name: papers
 SELECT coalesce(json_group_array(json_array({Paper})), '[]') FROM (

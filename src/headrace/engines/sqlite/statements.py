@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import sqlite3
 
-from headrace.engines.relational.records import FILES, RECORDS
-from headrace.engines.sql import load_statements
+from headrace.engines.shared.sql_files import load_statements
+from headrace.engines.sql.records import FILES, RECORDS
 
 # Before 3.43 it has to read a text to tell its size.
 _SIZE = "octet_length({})" if sqlite3.sqlite_version_info >= (3, 43) else "length(CAST({} AS BLOB))"

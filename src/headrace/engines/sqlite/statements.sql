@@ -1,4 +1,4 @@
--- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/sql.py), so that
+-- One named statement for each thing the engine does. A batch is one JSON parameter (see engines/shared/sql_files.py), so that
 -- a statement runs in a single step: it holds the write lock shortly, and never waits for the interpreter inside.
 
 -- name: insert

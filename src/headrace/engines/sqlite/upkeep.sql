@@ -84,7 +84,7 @@ SELECT json_array(
     json((SELECT json_array(max(seq)) FROM looked)),
     json((SELECT json_group_array(seq) FROM looked WHERE started_at <= :running OR created_at <= :due)));
 
--- As core/staleness.py tells it, one array for each field. Most jobs have no history, so it is asked first whether
+-- As core/retention/staleness.py tells it, one array for each field. Most jobs have no history, so it is asked first whether
 -- there is any.
 -- name: aged
 SELECT json_array(json_group_array(id), json_group_array(task), json_group_array(queue), json_group_array(state),

@@ -8,11 +8,14 @@ from typing import Annotated, Any
 
 from msgspec import Meta
 
-from headrace.core.ids import GIVEN
-from headrace.core.lifecycle import MOST_KEPT
-from headrace.core.limits import RATE
+from headrace.core.jobs.ids import GIVEN
 from headrace.core.option_times import LONGEST_WAIT, SHORTEST
-from headrace.core.options import (
+from headrace.core.queues.limits import RATE
+from headrace.core.queues.rules_text import LONGEST_AGEING, MOST_JOBS, MOST_WEIGHT
+from headrace.core.retention.lifecycle import MOST_KEPT
+from headrace.core.schedules.parse import LONGEST_DURATION
+from headrace.core.schedules.schedule import MOST_FIRES, MOST_FIRES_AT_ONCE, SHORTEST_INTERVAL
+from headrace.core.tasks.options import (
     HIGHEST_PRIORITY,
     LONGEST_TIMEOUT,
     LOWEST_PRIORITY,
@@ -21,11 +24,8 @@ from headrace.core.options import (
     TASK_NAME,
     WORD,
 )
-from headrace.core.retry import LONGEST_LIMIT
-from headrace.core.rules import LONGEST_AGEING, MOST_JOBS, MOST_WEIGHT
-from headrace.core.schedule import MOST_FIRES, MOST_FIRES_AT_ONCE, SHORTEST_INTERVAL
-from headrace.core.spoken_times import LONGEST_DURATION
-from headrace.core.unique import LONGEST_KEY
+from headrace.core.tasks.retry import LONGEST_LIMIT
+from headrace.core.tasks.unique import LONGEST_KEY
 
 
 def _fits(pattern: re.Pattern[str]) -> Meta:

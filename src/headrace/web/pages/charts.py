@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup, escape
 
-from headrace.core.states import State
+from headrace.core.jobs.states import State
 
 WIDTH = 600.0
 _TICKS = (1.0, 2.0, 2.5, 5.0, 10.0)

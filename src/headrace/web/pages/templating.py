@@ -11,10 +11,10 @@ from typing import Any
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from headrace.core.states import State
-from headrace.web.pages import charts, wording
+from headrace.core.jobs.states import State
+from headrace.web.pages import charts, formatting
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import View
-from headrace.web.pages.visit import Visit
 
 _HERE = Path(__file__).parent
 STATIC = _HERE / "static"
@@ -48,7 +48,7 @@ def environment() -> Environment:
         lstrip_blocks=True,
         auto_reload=False,
     )
-    made.filters |= {name: getattr(wording, name) for name in _FILTERS}
+    made.filters |= {name: getattr(formatting, name) for name in _FILTERS}
     made.filters["of_states"] = lambda stats: {state: getattr(stats, state) for state in State}
     made.filters["coded"] = coded
     made.globals |= {"charts": charts, "STATES": list(State), "version": static_version()}
@@ -75,7 +75,7 @@ class Templates:
             "visit": visit,
             "at": visit.at,
             "now": visit.now,
-            "distance": lambda moment: wording.distance(moment, visit.now),
+            "distance": lambda moment: formatting.distance(moment, visit.now),
             "navigation": self._navigation,
             "theme": _theme(visit),
             "topics": (),

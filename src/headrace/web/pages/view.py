@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace.web.pages.visit import Visit
+from headrace.web.pages.request import Visit
 
 
 class View(Struct, frozen=True, kw_only=True):

@@ -65,7 +65,7 @@ CREATE TABLE headrace_flows (
     created_at bigint NOT NULL
 );
 
--- Which job waits for which; see core/kinship.py.
+-- Which job waits for which; see core/jobs/dependencies.py.
 CREATE TABLE headrace_bonds (
     child  bigint  NOT NULL,
     parent bigint  NOT NULL,
@@ -220,7 +220,7 @@ CREATE TABLE headrace_workers (
     capabilities text   NOT NULL DEFAULT '[]'
 ) WITH (fillfactor = 50);
 
--- Finished jobs that are no longer among the others, in partitions by the time of their end; see core/archive.py. What
+-- Finished jobs that are no longer among the others, in partitions by the time of their end; see core/retention/archive.py. What
 -- fits in none of them, because it could not be made, lands in the last one. The body is compressed already.
 CREATE TABLE headrace_archive (
     id          text   COLLATE "C" NOT NULL,
@@ -251,7 +251,7 @@ CREATE TABLE headrace_shelf (
     PRIMARY KEY (kind, key)
 ) WITH (fillfactor = 50);
 
--- What has happened, a page for each commit: see core/pages.py. `xid` is the commit's, by which readers know what is
+-- What has happened, a page for each commit: see core/events/log.py. `xid` is the commit's, by which readers know what is
 -- yet to come; `true_of` are the jobs that a page is true of, if that is not all of them.
 CREATE TABLE headrace_events (
     xid     xid8    NOT NULL DEFAULT pg_current_xact_id(),

@@ -87,7 +87,7 @@
 --   {p}:requeues       hash: status, a colon and a reason -> the sum of the requeues of these
 --
 --   {p}:events         stream: what has happened, an entry for each commit: page, size, at and, if it is not true of all
---                      its jobs, of which it is (`only`); see core/pages.py
+--                      its jobs, of which it is (`only`); see core/events/log.py
 --   {p}:told           how many events are in it
 --
 --   {p}:schedules      hash: id -> the array of a ScheduleRow
@@ -340,7 +340,7 @@ local function is_name(value)
   return is_text(value) and is_utf8(value)
 end
 
--- An id needs no escapes: see core/ids.py.
+-- An id needs no escapes: see core/jobs/ids.py.
 local function is_id(value)
   return is_name(value) and not value:find('["\\]')
 end

@@ -43,7 +43,7 @@ local function evidence(member, j)
   return '[' .. table.concat(crashes, ',') .. ']', workers
 end
 
--- As core/fingerprint.py and engines/rulings.py make them.
+-- As core/jobs/fingerprint.py and engines/shared/decisions.py make them.
 local function burial(member, j, reason)
   local o = {
     reason = reason, at = now, error_type = 'WorkerLost', error_traceback = '',

@@ -2,7 +2,7 @@
 ALTER TABLE headrace_jobs ADD COLUMN unique_key TEXT;
 CREATE INDEX headrace_jobs_unique ON headrace_jobs (unique_key, seq) WHERE unique_key IS NOT NULL;
 
--- What a job's start depends on beside its queue, '' for nothing: see core/limits.py. Jobs wait lane by lane.
+-- What a job's start depends on beside its queue, '' for nothing: see core/queues/limits.py. Jobs wait lane by lane.
 ALTER TABLE headrace_jobs ADD COLUMN lane TEXT NOT NULL DEFAULT '';
 DROP INDEX headrace_jobs_pending;
 CREATE INDEX headrace_jobs_pending ON headrace_jobs (queue, lane, priority DESC, rank, seq) WHERE state = 'pending';

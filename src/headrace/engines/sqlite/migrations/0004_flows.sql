@@ -10,7 +10,7 @@ CREATE INDEX headrace_jobs_flow ON headrace_jobs (flow, seq) WHERE flow IS NOT N
 -- Whether the end of a job, or its success, concerns others: a job without kin never has to look at the bonds.
 ALTER TABLE headrace_jobs ADD COLUMN kin INTEGER NOT NULL DEFAULT 0;
 
--- Which job waits for which; see core/kinship.py.
+-- Which job waits for which; see core/jobs/dependencies.py.
 CREATE TABLE headrace_bonds (
     child  INTEGER NOT NULL REFERENCES headrace_jobs (seq) ON DELETE CASCADE,
     parent INTEGER NOT NULL REFERENCES headrace_jobs (seq) ON DELETE CASCADE,

@@ -1,5 +1,5 @@
 -- needs: 8
--- What has happened, a page for each commit: see core/pages.py. `total` counts the events up to this page.
+-- What has happened, a page for each commit: see core/events/log.py. `total` counts the events up to this page.
 CREATE TABLE headrace_events (
     seq   INTEGER PRIMARY KEY,
     at    INTEGER NOT NULL,

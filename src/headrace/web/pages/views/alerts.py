@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.errors import AlertSilenceNotFound, HeadraceError, InvalidAlert
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, View
-from headrace.web.pages.visit import Visit
 
 _PAGE = 50
 QUIET = {"15 min": 900, "1 hour": 3600, "8 hours": 8 * 3600, "1 day": 86_400, "1 week": 7 * 86_400}

@@ -8,14 +8,14 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from headrace.app.dead_records import DeadGroup
-from headrace.core.letters import BY_HAND, RESOLUTIONS, STATUSES
+from headrace.app.dead_letters.records import DeadGroup
+from headrace.core.dead_letters.records import BY_HAND, RESOLUTIONS, STATUSES
 from headrace.errors import DeadLetterClosed, DeadLetterNotFound, HeadraceError, InvalidJob
-from headrace.web.pages import wording
-from headrace.web.pages.patience import patiently
+from headrace.web.pages import formatting
+from headrace.web.pages.background import patiently
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.jobs import AGES, filters_of
-from headrace.web.pages.visit import Visit
 
 _PAGE = 50
 _GROUPS = 20
@@ -96,7 +96,7 @@ def _meant(visit: Visit) -> tuple[list[str], dict[str, Any], str]:
     if not filters:
         raise InvalidJob("Say which dead letters are meant: pick some, or filter the list first.")
     words = ", ".join(
-        f"{name} {wording.stamp(value) if isinstance(value, datetime) else value}" for name, value in filters.items()
+        f"{name} {formatting.stamp(value) if isinstance(value, datetime) else value}" for name, value in filters.items()
     )
     return [], {"until": _asked_at(visit), **filters}, words
 
@@ -208,11 +208,11 @@ def _purge(visit: Visit) -> Done:
 
 
 def _jobs(many: int) -> str:
-    return "1 job" if many == 1 else f"{wording.exact(many)} jobs"
+    return "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
 
 
 def _letters(many: int) -> str:
-    return "1 dead letter" if many == 1 else f"{wording.exact(many)} dead letters"
+    return "1 dead letter" if many == 1 else f"{formatting.exact(many)} dead letters"
 
 
 VIEWS = [

@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.core import codec
-from headrace.core.redact import MASK, unmasked
+from headrace.core.codec import codec
+from headrace.core.codec.redaction import MASK, unmasked
 from headrace.errors import CorruptPayload, InvalidJob
+from headrace.web.pages.formatting import plain_json
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, View
 from headrace.web.pages.views.jobs import known_tasks
-from headrace.web.pages.visit import Visit
-from headrace.web.pages.wording import plain_json
 
 
 def show(visit: Visit) -> Mapping[str, Any]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.drawing import Box, Picture
-from headrace.core.states import State
+from headrace.core.flows.drawing import Box, Picture
+from headrace.core.jobs.states import State
 from headrace.errors import InvalidJob
-from headrace.runtime.flow_run import FlowRun
-from headrace.web.pages import graph, wording
-from headrace.web.pages.cards import cards
+from headrace.runtime.jobs.flow_run import FlowRun
+from headrace.web.pages import flow_graph, formatting
+from headrace.web.pages.job_view import cards
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
-from headrace.web.pages.visit import Visit
 
 _PAGE = 50
 _DRAWN = 2000  # jobs; a larger flow is told in numbers alone
@@ -56,12 +56,12 @@ def draw(visit: Visit, run: FlowRun) -> Any:
         [Box(node["id"], node["task"], node["state"]) for node in known["nodes"]],
         [(edge["from"], edge["to"]) for edge in known["edges"]],
     )
-    drawn = graph.graph(
+    drawn = flow_graph.graph(
         picture,
         lambda job_id: visit.at(f"/jobs/{job_id}"),
         lambda task: visit.at("/jobs", flow=run.id, task=task),
     )
-    return graph.svg(drawn, f"What waits for what in flow {run.name}")
+    return flow_graph.svg(drawn, f"What waits for what in flow {run.name}")
 
 
 # -- actions
@@ -72,7 +72,7 @@ def _cancel(visit: Visit) -> Done:
     many = run.cancel()
     if not many:
         raise InvalidJob(f"All of flow {run.name} is over already.")
-    return Done(f"{wording.exact(many)} of the jobs of flow {run.name} were cancelled.", target=run.id)
+    return Done(f"{formatting.exact(many)} of the jobs of flow {run.name} were cancelled.", target=run.id)
 
 
 def _ask_cancel(visit: Visit) -> Question:
@@ -81,7 +81,7 @@ def _ask_cancel(visit: Visit) -> Question:
     return Question(
         f"Cancel what is left of flow {run.name}?",
         "Cancel the flow",
-        f"{wording.exact(left)} of its {wording.exact(run.progress.total)} jobs are not over; what runs is told to "
+        f"{formatting.exact(left)} of its {formatting.exact(run.progress.total)} jobs are not over; what runs is told to "
         "stop.",
     )
 
@@ -92,7 +92,7 @@ def _retry(visit: Visit) -> Done:
     if not many:
         raise InvalidJob(f"Nothing of flow {run.name} has failed or was cancelled.")
     return Done(
-        f"{wording.exact(many)} of the jobs of flow {run.name} were started anew, with all that waited for them.",
+        f"{formatting.exact(many)} of the jobs of flow {run.name} were started anew, with all that waited for them.",
         target=run.id,
     )
 

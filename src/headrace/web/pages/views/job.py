@@ -10,17 +10,17 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from headrace.core.clock import to_datetime
-from headrace.core.states import FINAL, NOT_STARTED, State
-from headrace.core.story import Entry
+from headrace.core.events.history import Entry
+from headrace.core.jobs.states import FINAL, NOT_STARTED, State
 from headrace.errors import InvalidJob
-from headrace.runtime.job import Job
-from headrace.runtime.job_hub import LogEntry
-from headrace.web.pages import charts, wording
-from headrace.web.pages.cards import arguments, card, cards, cut, result
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.services import LogEntry
+from headrace.web.pages import charts, formatting
 from headrace.web.pages.charts import Piece
+from headrace.web.pages.job_view import arguments, card, cards, cut, result
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.enqueue import moment_of
-from headrace.web.pages.visit import Visit
 
 _KIN = 50
 _LINES = 300
@@ -69,7 +69,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "kwargs": kwargs,
         "unreadable": unreadable,
         "result": result(job) if job.state is State.COMPLETED else None,
-        "metadata": wording.plain_json(job.redacted(job.metadata)) if job.row.metadata else "",
+        "metadata": formatting.plain_json(job.redacted(job.metadata)) if job.row.metadata else "",
         "expires_at": job.expires_at,
         "lease_until": to_datetime(job.row.lease_until),
         "logs": [_line(job, line) for line in lines[-_LINES:]],
@@ -88,7 +88,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
 
 def _line(job: Job[Any], line: LogEntry) -> LogLine:
     fields = job.redacted(line.fields)
-    told = "  ".join(f"{name}={wording.plain_json(value, indent=0)}" for name, value in fields.items())
+    told = "  ".join(f"{name}={formatting.plain_json(value, indent=0)}" for name, value in fields.items())
     return LogLine(line.at, line.attempt, line.level, cut(line.message, 2000), cut(told, 2000))
 
 
@@ -111,7 +111,8 @@ def stays(history: Sequence[Entry], finished_at: datetime | None, now: datetime)
 def draw(lived: Sequence[Stay]) -> Markup:
     """The life of a job as one bar."""
     pieces = [
-        Piece(max(stay.seconds, 1e-6), stay.state, f"{stay.state} for {wording.span(stay.seconds)}") for stay in lived
+        Piece(max(stay.seconds, 1e-6), stay.state, f"{stay.state} for {formatting.span(stay.seconds)}")
+        for stay in lived
     ]
     told = ", ".join(piece.title for piece in pieces[:20])
     return charts.bar(pieces, f"Timeline: {told}" if told else "Timeline", 20)

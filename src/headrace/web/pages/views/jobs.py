@@ -8,15 +8,15 @@ from typing import Any
 
 from starlette.datastructures import QueryParams
 
-from headrace.app.queues import QueueStats
-from headrace.core.states import Event, State, sources
+from headrace.app.queues.queues import QueueStats
+from headrace.core.jobs.states import Event, State, sources
 from headrace.errors import InvalidJob
-from headrace.web import searching
-from headrace.web.pages import wording
-from headrace.web.pages.cards import cards
-from headrace.web.pages.patience import patiently
+from headrace.web import text_search
+from headrace.web.pages import formatting
+from headrace.web.pages.background import patiently
+from headrace.web.pages.job_view import cards
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
-from headrace.web.pages.visit import Visit
 
 PAGE = 50
 # How many jobs a page looks at where no index leads to those that are meant; to look into texts takes longer.
@@ -33,7 +33,9 @@ def show(visit: Visit) -> Mapping[str, Any]:
     filters = filters_of(given, visit.now)
     archived = given.get("archived") == "yes"
     reach = REACH_OF_TEXT if "text" in filters else REACH
-    page = searching.find(visit.app, filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"), reach=reach)
+    page = text_search.find(
+        visit.app, filters, archived=archived, limit=PAGE, cursor=visit.asked("cursor"), reach=reach
+    )
     queues = visit.glance.counted()
     return {
         "jobs": cards(page, visit.app),
@@ -102,7 +104,7 @@ def _meant(visit: Visit) -> tuple[str, dict[str, Any], str]:
 
 def _told(value: Any) -> str:
     if isinstance(value, datetime):
-        return wording.stamp(value)
+        return formatting.stamp(value)
     return " or ".join(value) if isinstance(value, list) else str(value)
 
 
@@ -120,10 +122,10 @@ def _movable(does: str, filters: Mapping[str, Any]) -> dict[str, Any]:
 
 def _ask_bulk(visit: Visit) -> Question | None:
     does, filters, words = _meant(visit)
-    many = visit.app.jobs.count(**searching.settled(visit.app, _movable(does, filters)))
+    many = visit.app.jobs.count(**text_search.settled(visit.app, _movable(does, filters)))
     if not many:
         raise InvalidJob(f"None of these jobs can be {_DID[does]}.")
-    told = "1 job" if many == 1 else f"{wording.exact(many)} jobs"
+    told = "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
     detail = "This can’t be undone." if does in ("delete", "cancel") else "Those in another state are left alone."
     return Question(f"{does.capitalize()} {told}?", f"{does.capitalize()} {told}", f"Meant: {words}. {detail}")
 
@@ -131,10 +133,10 @@ def _ask_bulk(visit: Visit) -> Question | None:
 def _bulk(visit: Visit) -> Done:
     does, filters, words = _meant(visit)
     act: Callable[..., int] = getattr(visit.app.jobs, does)
-    many = patiently(lambda: act(**searching.settled(visit.app, _movable(does, filters))))
+    many = patiently(lambda: act(**text_search.settled(visit.app, _movable(does, filters))))
     if many is None:
         return Done(f"The jobs are being {_DID[does]}; this goes on in the background.", target=words)
-    told = "1 job was" if many == 1 else f"{wording.exact(many)} jobs were"
+    told = "1 job was" if many == 1 else f"{formatting.exact(many)} jobs were"
     return Done(f"{told} {_DID[does]}.", target=words)
 
 

@@ -6,13 +6,13 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from typing import Any, get_args
 
-from headrace.app.lifecycle_records import SPANS, StaleJob
-from headrace.core.lifecycle import OnStale
+from headrace.app.retention.lifecycle_records import SPANS, StaleJob
+from headrace.core.retention.lifecycle import OnStale
 from headrace.errors import InvalidJob
-from headrace.web.pages import wording
-from headrace.web.pages.patience import patiently
+from headrace.web.pages import formatting
+from headrace.web.pages.background import patiently
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
-from headrace.web.pages.visit import Visit
 
 _SHOWN = 100
 _MOST = 1000  # jobs that are dealt with at once; the next look shows what is left
@@ -64,7 +64,7 @@ def _ask_stale(visit: Visit) -> Question:
 
 def _told(found: Sequence[StaleJob]) -> str:
     many = Counter(one.action for one in found)
-    return "; ".join(f"{wording.exact(count)} {_DOES[action]}" for action, count in many.items()) + "."
+    return "; ".join(f"{formatting.exact(count)} {_DOES[action]}" for action, count in many.items()) + "."
 
 
 def _deal(visit: Visit) -> Done:
@@ -84,7 +84,7 @@ def _ask_archive(visit: Visit) -> Question:
     return Question(
         f"Have {_jobs(would.archived + would.deleted)} leave the store?",
         "Archive now",
-        f"{wording.exact(would.archived)} go into the archive, {wording.exact(would.deleted)} are deleted for good.",
+        f"{formatting.exact(would.archived)} go into the archive, {formatting.exact(would.deleted)} are deleted for good.",
     )
 
 
@@ -92,7 +92,7 @@ def _archive(visit: Visit) -> Done:
     done = patiently(lambda: visit.app.lifecycle.archive(dry_run=False))
     if done is None:
         return Done("Jobs are being archived; this goes on in the background.", target="archive")
-    told = f"{_jobs(done.archived)} went into the archive, {wording.exact(done.deleted)} were deleted."
+    told = f"{_jobs(done.archived)} went into the archive, {formatting.exact(done.deleted)} were deleted."
     return Done(told, target="archive")
 
 
@@ -133,7 +133,7 @@ def _reset(visit: Visit) -> Done:
 
 
 def _jobs(many: int) -> str:
-    return "1 job" if many == 1 else f"{wording.exact(many)} jobs"
+    return "1 job" if many == 1 else f"{formatting.exact(many)} jobs"
 
 
 VIEWS = [

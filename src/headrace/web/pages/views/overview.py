@@ -10,14 +10,15 @@ from markupsafe import Markup
 from msgspec import Struct
 
 from headrace.app.app import Headrace
-from headrace.app.queues import QueueStats
+from headrace.app.queues.queues import QueueStats
 from headrace.app.workers import WorkerInfo
-from headrace.core.states import State
-from headrace.web.pages import charts, figures, wording
-from headrace.web.pages.cards import Card, cards
-from headrace.web.pages.glance import totals
+from headrace.core.jobs.states import State
+from headrace.web.pages import chart_data as figures
+from headrace.web.pages import charts, formatting
+from headrace.web.pages.job_view import Card, cards
+from headrace.web.pages.page_cache import totals
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import View
-from headrace.web.pages.visit import Visit
 
 RECENT = 8
 _OLD = 300.0  # seconds that the oldest pending job may wait before somebody should look
@@ -73,7 +74,7 @@ def drained_in(visit: Visit) -> dict[str, str]:
     """In how long each queue in which jobs wait is empty, in words, if it goes on as in the last minute."""
     known = visit.glance.metrics() if visit.app.settings.events else None
     waiting = [] if known is None else [figures for figures in known.queues if figures.eta != 0]
-    return {figures.queue: "never" if figures.eta is None else wording.span(figures.eta) for figures in waiting}
+    return {figures.queue: "never" if figures.eta is None else formatting.span(figures.eta) for figures in waiting}
 
 
 def _pressing(stats: QueueStats) -> tuple[int, str]:
@@ -92,21 +93,25 @@ def troubles(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[Worke
         link = visit.at(f"/queues/{stats.queue}")
         waits = 0.0 if stats.oldest_pending is None else (visit.now - stats.oldest_pending).total_seconds()
         if stats.paused:
-            rest = f" with {wording.exact(stats.pending)} pending." if stats.pending else "."
+            rest = f" with {formatting.exact(stats.pending)} pending." if stats.pending else "."
             yield Trouble(text=f"Queue {stats.queue} is paused{rest}", link=link)
         elif stats.workers and waits > _OLD:
-            yield Trouble(text=f"In queue {stats.queue} a job has been pending for {wording.span(waits)}.", link=link)
+            yield Trouble(
+                text=f"In queue {stats.queue} a job has been pending for {formatting.span(waits)}.", link=link
+            )
 
 
 def _of_workers(visit: Visit, queues: Sequence[QueueStats], workers: Sequence[WorkerInfo]) -> Iterator[Trouble]:
     pending = sum(stats.pending for stats in queues)
     if pending and all(worker.silent for worker in workers):
-        text = f"No worker is alive, and {wording.exact(pending)} jobs are pending. Start one with: headrace worker"
+        text = f"No worker is alive, and {formatting.exact(pending)} jobs are pending. Start one with: headrace worker"
         yield Trouble(text=text, link=visit.at("/workers"), grave=True)
         return
     for stats in queues:
         if stats.pending and not stats.workers and not stats.paused:
-            text = f"No live worker serves queue {stats.queue}, where {wording.exact(stats.pending)} jobs are pending."
+            text = (
+                f"No live worker serves queue {stats.queue}, where {formatting.exact(stats.pending)} jobs are pending."
+            )
             yield Trouble(text=text, link=visit.at(f"/queues/{stats.queue}"), grave=True)
     for worker in workers:
         if worker.silent:
@@ -141,13 +146,13 @@ def _tiles(
         drawn=charts.gauge(busy / slots, f"{busy} of {slots} slots busy", "running") if slots else None,
     )
     later = count[State.SCHEDULED] + count[State.WAITING]
-    yield Tile(**_counted(visit, count, State.RETRYING), note=f"{wording.brief(later)} for later")
+    yield Tile(**_counted(visit, count, State.RETRYING), note=f"{formatting.brief(later)} for later")
     yield Tile(
         **_counted(visit, count, State.FAILED),
         note="kept in the store",
         drawn=_spark(visit, "failure_rate", "Failures a second in the last hour", "failed"),
     )
-    kept = f"{wording.brief(count[State.COMPLETED])} kept"
+    kept = f"{formatting.brief(count[State.COMPLETED])} kept"
     known = visit.glance.metrics() if visit.app.settings.events else None
     if known is None:
         yield Tile(**_counted(visit, count, State.COMPLETED), note="kept in the store")
@@ -156,7 +161,7 @@ def _tiles(
     yield Tile(
         key="throughput",
         name="Completed",
-        value=f"{wording.brief(round(last.throughput, 2))}/s",
+        value=f"{formatting.brief(round(last.throughput, 2))}/s",
         note=kept,
         link=visit.at("/jobs", state="completed"),
         symbol="completed",
@@ -165,7 +170,7 @@ def _tiles(
     yield Tile(
         key="errors",
         name="Error rate",
-        value=wording.share(last.error_rate),
+        value=formatting.share(last.error_rate),
         note="in the last minute",
         link=visit.at("/jobs", state="failed"),
         symbol="warn",
@@ -177,8 +182,8 @@ def _counted(visit: Visit, count: Mapping[str, int], state: State) -> dict[str, 
     return {
         "key": state.value,
         "name": state.value.capitalize(),
-        "value": wording.brief(count[state]),
-        "exact": wording.exact(count[state]),
+        "value": formatting.brief(count[state]),
+        "exact": formatting.exact(count[state]),
         "link": visit.at("/jobs", state=state.value),
         "symbol": state.value,
     }

@@ -8,20 +8,20 @@ from typing import Any
 
 from msgspec import Struct
 
-from headrace.app.queues import QueueStats
+from headrace.app.queues.queues import QueueStats
 from headrace.core.clock import to_datetime
-from headrace.core.letters import LetterFilter, snapshot_of
-from headrace.core.limits import STRATEGIES
-from headrace.core.model import DeadRow
-from headrace.core.regulation import QueueRules
-from headrace.core.rules import QUEUE_RULES, rate_in_words
-from headrace.core.states import NOT_STARTED, State
+from headrace.core.dead_letters.records import LetterFilter, snapshot_of
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.records import DeadRow
+from headrace.core.jobs.states import NOT_STARTED, State
+from headrace.core.queues.limits import STRATEGIES
+from headrace.core.queues.rules_text import QUEUE_RULES, rate_in_words
 from headrace.errors import InvalidJob
-from headrace.web.pages import figures, wording
-from headrace.web.pages.cards import cards, error_in
+from headrace.web.pages import chart_data, formatting
+from headrace.web.pages.job_view import cards, error_in
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.overview import drained_in
-from headrace.web.pages.visit import Visit
 
 _NEXT = 10
 _SAMPLE = 100  # the latest failures, from which the top ones are told
@@ -41,15 +41,15 @@ class Failing(Struct, frozen=True):
 def show(visit: Visit) -> Mapping[str, Any]:
     name = visit.name("queue")
     stats = _stats(visit, name)
-    drawn = figures.standard(visit, figures.window_of(visit), queue=name)
+    drawn = chart_data.standard(visit, chart_data.window_of(visit), queue=name)
     failed = visit.app.engine.letters.find(LetterFilter(statuses=("pending",), queue=name), _SAMPLE)
     return {
         "stats": stats,
         "count": {state.value: getattr(stats, state) for state in State},
         "drained": drained_in(visit).get(name),
         "figures": drawn,
-        "window": figures.window_of(visit),
-        "windows": figures.WINDOWS,
+        "window": chart_data.window_of(visit),
+        "windows": chart_data.WINDOWS,
         "failing": _top(failed),
         "sampled": len(failed),
         "tasks": visit.glance.tasks(name) or [] if drawn else [],
@@ -114,7 +114,7 @@ def _resume(visit: Visit) -> Done:
 def _clear(visit: Visit) -> Done:
     queue = visit.app.queue(visit.name("queue"))
     gone = queue.clear()
-    return Done(f"{wording.exact(gone)} jobs were deleted from queue {queue.name}.", target=queue.name)
+    return Done(f"{formatting.exact(gone)} jobs were deleted from queue {queue.name}.", target=queue.name)
 
 
 def _ask_clear(visit: Visit) -> Question:
@@ -122,8 +122,8 @@ def _ask_clear(visit: Visit) -> Question:
     stats = visit.app.queue(name).stats()
     waiting = sum(getattr(stats, state) for state in NOT_STARTED)
     return Question(
-        f"Delete all {wording.exact(waiting)} jobs of queue {name} that have not started?",
-        f"Delete {wording.exact(waiting)} jobs",
+        f"Delete all {formatting.exact(waiting)} jobs of queue {name} that have not started?",
+        f"Delete {formatting.exact(waiting)} jobs",
         "Those that run go on, and what is over stays. This can’t be undone.",
     )
 
@@ -131,7 +131,7 @@ def _ask_clear(visit: Visit) -> Question:
 def _delete(visit: Visit) -> Done:
     queue = visit.app.queue(visit.name("queue"))
     gone = queue.delete()
-    return Done(f"Queue {queue.name} is deleted, with {wording.exact(gone)} finished jobs.", target=queue.name)
+    return Done(f"Queue {queue.name} is deleted, with {formatting.exact(gone)} finished jobs.", target=queue.name)
 
 
 def _ask_delete(visit: Visit) -> Question:

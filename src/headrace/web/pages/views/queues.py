@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.rules import in_words
-from headrace.web.pages.glance import totals
+from headrace.core.queues.rules_text import in_words
+from headrace.web.pages.page_cache import totals
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import View
 from headrace.web.pages.views.overview import drained_in
-from headrace.web.pages.visit import Visit
 
 
 def show(visit: Visit) -> Mapping[str, Any]:

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, get_args
 
-from headrace.app.schedule_records import Schedule
-from headrace.core.redact import MASK
-from headrace.core.schedule import CatchUp, RunOverlap
-from headrace.core.wallclock import Gap, Overlap
+from headrace.app.schedules.records import Schedule
+from headrace.core.codec.redaction import MASK
+from headrace.core.schedules.dst import Gap, Overlap
+from headrace.core.schedules.schedule import CatchUp, RunOverlap
 from headrace.errors import InvalidSchedule
-from headrace.web.pages import wording
+from headrace.web.pages import formatting
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.enqueue import read_json
 from headrace.web.pages.views.jobs import known_tasks
-from headrace.web.pages.views.timings import MOMENTS, as_form, fields_of, in_words, tried
-from headrace.web.pages.visit import Visit
+from headrace.web.pages.views.schedule_form import MOMENTS, as_form, fields_of, in_words, tried
 
 _NEXT = 8
 _RUNS = 50
@@ -43,9 +43,9 @@ def _editor(visit: Visit, one: Schedule | None) -> dict[str, Any]:
         "task": one.task if one else visit.asked("task") or "",
         "queue": one.queue if one else "",
         "priority": one.priority if one else "",
-        "positional": wording.plain_json(one.args if one else ()),
-        "named": wording.plain_json(one.kwargs if one else {}),  # `kwargs` has a meaning of its own in a macro
-        "masked": one is not None and MASK in wording.plain_json([one.args, one.kwargs]),
+        "positional": formatting.plain_json(one.args if one else ()),
+        "named": formatting.plain_json(one.kwargs if one else {}),  # `kwargs` has a meaning of its own in a macro
+        "masked": one is not None and MASK in formatting.plain_json([one.args, one.kwargs]),
         "trial": tried(visit),
         "tasks": known_tasks(visit),
         "queues": [queue.name for queue in visit.glance.names()],
@@ -70,7 +70,7 @@ def _create(visit: Visit) -> Done:
     args, kwargs = read_json(visit, "args", list), read_json(visit, "kwargs", dict)
     options = {name: value for name, value in _place(visit).items() if value is not None}
     made = visit.app.schedules.create(name, task, args=args, kwargs=kwargs, **fields_of(visit.said), **options)
-    when = f"runs {wording.distance(made.next_run, visit.now)}" if made.next_run else "will not fire"
+    when = f"runs {formatting.distance(made.next_run, visit.now)}" if made.next_run else "will not fire"
     return Done(f"Schedule {made.id} {when}.", goto=visit.at(f"/schedules/{made.id}"), target=made.id)
 
 
@@ -91,7 +91,7 @@ def _update(visit: Visit) -> Done:
     if not changes and call is None:
         raise InvalidSchedule("Nothing was changed.")
     after = visit.app.schedules.update(one.id, call=call, **changes)
-    when = f"; it runs {wording.distance(after.next_run, visit.now)}" if after.next_run else ""
+    when = f"; it runs {formatting.distance(after.next_run, visit.now)}" if after.next_run else ""
     return Done(f"Schedule {one.id} is changed{when}.", target=one.id)
 
 
@@ -112,7 +112,7 @@ def _call(visit: Visit, one: Schedule, changes: dict[str, Any]) -> Any:
         given = {"args": (args, list(one.args)), "kwargs": (kwargs, one.kwargs)}
         changes |= {name: now for name, (now, was) in given.items() if name in visit.form and now != was}
         return None
-    if MASK in wording.plain_json([args, kwargs]):
+    if MASK in formatting.plain_json([args, kwargs]):
         raise InvalidSchedule(f"args, kwargs: {MASK} hides a secret, which is not handed to another task; write it out")
     changes.setdefault("queue", one.queue)
     changes.setdefault("priority", one.priority)

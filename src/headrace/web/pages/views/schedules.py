@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from headrace.app.schedule_records import Schedule
+from headrace.app.schedules.records import Schedule
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import View
-from headrace.web.pages.views.timings import in_words
-from headrace.web.pages.visit import Visit
+from headrace.web.pages.views.schedule_form import in_words
 
 _NEVER = datetime.max.replace(tzinfo=UTC)
 _MOST = 100  # rows of the list; a filter finds the others

@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace import __version__
-from headrace.app.diagnosis import diagnose
-from headrace.core.care import Finding
+from headrace.app.doctor import diagnose
+from headrace.core.health.findings import Finding
 from headrace.errors import InvalidJob
-from headrace.web.pages import wording
-from headrace.web.pages.patience import patiently
+from headrace.web.pages import formatting
+from headrace.web.pages.background import patiently
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
-from headrace.web.pages.visit import Visit
 
 _PAGE = 30
 _RARELY = 15.0  # seconds; what the doctor counts takes a while in a large store
@@ -64,7 +64,7 @@ def _facts(visit: Visit, is_admin: bool) -> dict[str, str]:
     known = visit.glance.shared(visit.app.engine.facts, fresh=5.0)
     hidden = () if is_admin else ("file", "server", "address")
     return {
-        name.replace("_", " "): wording.size(value) if name in _BYTES and isinstance(value, int) else str(value)
+        name.replace("_", " "): formatting.size(value) if name in _BYTES and isinstance(value, int) else str(value)
         for name, value in known.items()
         if name not in hidden
     }
@@ -83,7 +83,7 @@ def _told(value: Any) -> str:
         return ", ".join(map(str, value)) or "none"
     if value is None:
         return "none"
-    return wording.exact(value) if isinstance(value, int | float) else str(value)
+    return formatting.exact(value) if isinstance(value, int | float) else str(value)
 
 
 # -- actions
@@ -93,7 +93,7 @@ def _repair(visit: Visit) -> Done:
     done = patiently(visit.app.admin.repair)
     if done is None:
         return Done("The store is being repaired; this goes on in the background.", target="store")
-    told = ", ".join(f"{code} {wording.exact(many)}" for code, many in done.items()) or "nothing"
+    told = ", ".join(f"{code} {formatting.exact(many)}" for code, many in done.items()) or "nothing"
     return Done(f"Put right: {told}.", target="store")
 
 
@@ -108,7 +108,7 @@ def _optimize(visit: Visit) -> Done:
     done = patiently(visit.app.admin.optimize)
     if not done:
         return Done("The store is being optimized; this goes on in the background.", target="store")
-    sizes = " to ".join(wording.size(many) for many in done.values())
+    sizes = " to ".join(formatting.size(many) for many in done.values())
     return Done(f"Statistics are up to date; the store went from {sizes}.", target="store")
 
 

@@ -6,12 +6,12 @@ import secrets
 from collections.abc import Mapping
 from typing import Any
 
-from headrace.core.happenings import TYPES
-from headrace.core.webhooks import secret_of
+from headrace.core.events.event import TYPES
+from headrace.core.events.webhooks import secret_of
 from headrace.errors import InvalidJob, RetryableError
-from headrace.web.pages.cards import cards
+from headrace.web.pages.job_view import cards
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
-from headrace.web.pages.visit import Visit
 
 _DELIVERIES = 50
 

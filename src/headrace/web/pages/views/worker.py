@@ -6,13 +6,13 @@ from collections.abc import Mapping
 from typing import Any
 
 from headrace.app.workers import WorkerInfo
-from headrace.core.states import State
+from headrace.core.jobs.states import State
 from headrace.errors import WorkerNotFound
-from headrace.web.pages import figures
-from headrace.web.pages.cards import cards
+from headrace.web.pages import chart_data
+from headrace.web.pages.job_view import cards
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import Action, Done, Question, View
 from headrace.web.pages.views.jobs import REACH
-from headrace.web.pages.visit import Visit
 
 _SHOWN = 20
 
@@ -26,7 +26,7 @@ def show(visit: Visit) -> Mapping[str, Any]:
         "running": cards(jobs.find(worker=name, state=State.RUNNING, limit=200), visit.app),
         "failed": cards(jobs.find(worker=name, state=State.FAILED, limit=_SHOWN, reach=REACH), visit.app),
         "done": cards(jobs.find(worker=name, state=State.COMPLETED, limit=_SHOWN, reach=REACH), visit.app),
-        "figures": figures.of_worker(visit, "1h", name),
+        "figures": chart_data.of_worker(visit, "1h", name),
         "topics": ("worker", f"worker:{name}"),
     }
 

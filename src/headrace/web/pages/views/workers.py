@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from headrace.web.pages.request import Visit
 from headrace.web.pages.view import View
-from headrace.web.pages.visit import Visit
 
 
 def show(visit: Visit) -> Mapping[str, Any]:

@@ -1,0 +1,3 @@
+"""`app.admin`: checks, repairs, backups, audit."""
+
+from __future__ import annotations

@@ -1,0 +1,237 @@
+"""The facade of maintenance: `app.admin`. Workers do most of it by themselves, but no backups and no repairs."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import os
+from collections.abc import Collection
+from pathlib import Path
+
+from headrace.app.admin import backups
+from headrace.app.admin.backups import Backup, Progress, Restored
+from headrace.app.services.services import AppHub
+from headrace.app.transfer.damaged_records import damage_beside_jobs, damage_in
+from headrace.app.transfer.pages import pages
+from headrace.core.codec import codec
+from headrace.core.health import stalls
+from headrace.core.health.findings import REPAIRS, Finding, Sizes, StoragePart, judge_size
+from headrace.core.jobs.records import JobRow
+from headrace.core.settings.settings import Settings
+from headrace.core.tasks.options import check_limit, check_text
+from headrace.core.text import nearest, short
+from headrace.errors import ConfigError
+from headrace.runtime.jobs.async_twin import twin
+
+_AT_ONCE = 1000
+_SHOWN = 5
+_HEAVY = 256 * 1024
+
+
+class Admin:
+    """Maintenance of one store."""
+
+    def __init__(self, hub: AppHub, settings: Settings) -> None:
+        self._hub = hub
+        self._settings = settings
+
+    def migrate(self) -> list[str]:
+        """Bring the tables to the version this headrace works with; the names of the migrations that ran."""
+        return self._hub.engine.migrate()
+
+    # -- copies
+
+    def backup(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        archive: bool = True,
+        overwrite: bool = False,
+        progress: Progress | None = None,
+    ) -> Backup:
+        """Write the store into an SQLite file, while it is in use; the file appears when it is whole and checked.
+
+        Every job that was accepted before and is not deleted meanwhile is in it, and, unless `archive` is False, the
+        archive. `progress` is called with how much is done and how much there is.
+        """
+        kept = self._hub.archive if archive else None
+        return backups.take(self._hub.engine, _path(path), archive=kept, overwrite=overwrite, progress=progress)
+
+    def restore(
+        self, path: str | os.PathLike[str], *, replace: bool = False, progress: Progress | None = None
+    ) -> Restored:
+        """Make the store what the backup is. No worker may be alive, and it must be empty unless it is to be replaced.
+
+        Jobs that ran when the backup was taken begin anew, without the loss of an attempt. Archived jobs come back to
+        the archive, where nothing is removed.
+        """
+        return backups.restore(
+            self._hub.engine,
+            _path(path),
+            archive=self._hub.archive,
+            interval=self._settings.archive_partition,
+            over=replace,
+            progress=progress,
+        )
+
+    def examine(self, path: str | os.PathLike[str]) -> int:
+        """Make sure that a file is a whole backup that could be restored; how many jobs are in it."""
+        return backups.examine(_path(path))
+
+    # -- upkeep by hand
+
+    def checkpoint(self) -> dict[str, int]:
+        """Shorten the write-ahead log of a file: its bytes before and after. A server minds its own; nothing then."""
+        return self._hub.engine.care.checkpoint()
+
+    def optimize(self, *, full: bool = False) -> dict[str, int]:
+        """Bring statistics up to date and give free space back: the bytes of the store before and after.
+
+        With `full` all of it is given back; meanwhile nobody can write to a file, nor read tables of PostgreSQL.
+        """
+        return self._hub.engine.care.optimize(full=full)
+
+    # -- looking
+
+    def storage(self, pattern: str = "*", *, limit: int = 100) -> list[StoragePart]:
+        """The tables or keys of the store whose names fit the pattern: kind, entries, bytes, never a value.
+
+        Nobody has to wait for it. In a pattern `*` stands for anything, `?` for one character, `[ab]` for one of these.
+        """
+        return self._hub.engine.care.storage(check_text("pattern", pattern), check_limit("limit", limit))
+
+    # -- checking
+
+    def check(self, *, deep: bool = False) -> list[Finding]:
+        """What looks wrong with the store and what is in it, each with what to do about it; nothing is changed.
+
+        With `deep` every job is read, its checksums are compared, and the largest ones are told; and whatever else no
+        longer decodes.
+        """
+        engine = self._hub.engine
+        found = engine.care.inspect()
+        facts = engine.facts()
+        found += judge_size(
+            Sizes(
+                used=_number(facts.get("size")) + _number(facts.get("log_size")),
+                limit=None if self._settings.max_size is None else self._settings.max_size * 2**20,
+                disk_free=_number(facts["disk_free"]) if "disk_free" in facts else None,
+            )
+        )
+        alive = {row.id for row in engine.desk.workers()}
+        stalled = [stall for stall in stalls.told(engine.shelf.browse(stalls.KIND)) if stall.worker in alive]
+        found += stalls.judge_stalls(stalled, engine.clock.now())
+        return found + (self._read_all() if deep else [])
+
+    def repair(self, codes: Collection[str] | None = None, *, dry_run: bool = False) -> dict[str, int]:
+        """Put right what can be of what check() finds, or only findings of these codes; how many of each.
+
+        With `dry_run` nothing is changed, and it tells what would be.
+        """
+        if codes is not None:
+            _refuse_unknown(codes)
+        found = {finding.code: finding.count for finding in self.check() if finding.repairable}
+        if codes is not None:
+            found = {code: count for code, count in found.items() if code in codes}
+        if dry_run or not found:
+            return found
+        done = dict.fromkeys(found, 0)
+        left = set(found)
+        while left:  # each round is a few short commits
+            fresh = self._hub.engine.care.repair(left, _AT_ONCE)
+            for code, count in fresh.items():
+                done[code] += count
+            left = {code for code in left if fresh.get(code, 0) >= _AT_ONCE}
+        return done
+
+    def _read_all(self) -> list[Finding]:
+        damaged: list[str] = []
+        unreadable: list[str] = []
+        heaviest: list[tuple[int, str]] = []
+        for parcel in itertools.chain.from_iterable(pages(self._hub.engine.porter)):
+            row = parcel.job
+            if not _is_whole(row):
+                damaged.append(row.id)
+            unreadable += damage_in(parcel)
+            heaviest = heapq.nlargest(_SHOWN, [*heaviest, (_weight(row), row.id)])
+        found = []
+        if damaged:
+            found.append(
+                Finding(
+                    code="damaged_payloads",
+                    sentence=f"{len(damaged)} jobs have arguments or results that are not as they were stored",
+                    advice="delete them and enqueue them again, or restore a backup",
+                    count=len(damaged),
+                    examples=tuple(damaged[:_SHOWN]),
+                )
+            )
+        unreadable += damage_beside_jobs(self._hub.engine)
+        if unreadable:
+            found.append(
+                Finding(
+                    code="damaged_values",
+                    sentence=f"{len(unreadable)} stored values can't be read, such as {unreadable[0]}",
+                    advice="a job with damaged options fails; what else is damaged is taken for empty: write it anew, "
+                    "or restore a backup",
+                    count=len(unreadable),
+                    examples=tuple(unreadable[:_SHOWN]),
+                )
+            )
+        if heavy := [(size, job) for size, job in heaviest if size >= _HEAVY]:
+            found.append(
+                Finding(
+                    code="largest_jobs",
+                    sentence=f"the largest job has {heavy[0][0] / 2**20:.1f} MB of arguments and result",
+                    advice="store large data elsewhere and pass a reference",
+                    count=len(heavy),
+                    note=True,
+                    examples=tuple(job for _, job in heavy),
+                )
+            )
+        return found
+
+    amigrate = twin(migrate)
+    abackup = twin(backup)
+    arestore = twin(restore)
+    aexamine = twin(examine)
+    acheckpoint = twin(checkpoint)
+    aoptimize = twin(optimize)
+    astorage = twin(storage)
+    acheck = twin(check)
+    arepair = twin(repair)
+
+
+def _path(given: str | os.PathLike[str]) -> Path:
+    try:
+        text: str | bytes = os.fspath(given)
+    except TypeError:
+        raise ConfigError(f"path: expected the path of a file, got {short(given)}", value=given) from None
+    if not isinstance(text, str) or not text or "://" in text or "\0" in text:
+        raise ConfigError(f"path: expected the path of a file, got {short(given)}", value=given)
+    return Path(text)
+
+
+def _refuse_unknown(codes: Collection[str]) -> None:
+    if isinstance(codes, str) or not isinstance(codes, Collection):
+        raise ConfigError(f"codes: expected a list of codes, got {short(codes)}", value=codes)
+    for code in codes:
+        if code not in REPAIRS:
+            near = nearest(str(code), REPAIRS)
+            meant = f" (did you mean {near!r}?)" if near else ""
+            raise ConfigError(
+                f"codes: there is no repair of {short(code)}{meant}; there is of {', '.join(REPAIRS)}", value=code
+            )
+
+
+def _number(value: str | int | None) -> int:
+    return int(value or 0)
+
+
+def _is_whole(row: JobRow) -> bool:
+    if row.result is None or row.result_checksum is None:
+        return codec.is_whole(row.payload, row.checksum)
+    return codec.is_whole(row.payload, row.checksum) and codec.is_whole(row.result, row.result_checksum)
+
+
+def _weight(row: JobRow) -> int:
+    return len(row.payload) + len(row.result or "") + len(row.metadata or "")

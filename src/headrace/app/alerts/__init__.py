@@ -1,0 +1,3 @@
+"""`app.alerts`."""
+
+from __future__ import annotations

@@ -1,0 +1,254 @@
+"""The facade of alerts: what is wrong now, what was, who has seen it, and what is not to be told for a time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+from headrace.app.alerts.channels import AlertChannels
+from headrace.app.alerts.records import (
+    Alert,
+    AlertChange,
+    AlertSilence,
+    shown_alert,
+    shown_change,
+    shown_silence,
+)
+from headrace.app.alerts.rules import AlertRules
+from headrace.app.services.services import AppHub
+from headrace.core.alerts import alert as core
+from headrace.core.alerts.conditions import Readings
+from headrace.core.alerts.rules import check_labels, check_rule_name, check_span, check_words, rule
+from headrace.core.documents import Paper
+from headrace.core.jobs import ids
+from headrace.core.option_times import check_moment
+from headrace.core.settings.settings import Settings
+from headrace.core.tasks.options import check_limit, check_text
+from headrace.core.text import short
+from headrace.errors import AlertNotFound, EngineUnavailable, InvalidAlert
+from headrace.runtime.alerts.evaluate import Round, open_alerts
+from headrace.runtime.alerts.inputs import StoreReadings
+from headrace.runtime.alerts.outbox import Courier
+from headrace.runtime.alerts.store import SILENCE, AlertDesk, cursor_of
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.metrics.reader import Meter
+
+_ATTEMPTS = 50
+_ORDER = {"critical": 0, "warning": 1, "info": 2}
+_LONGEST_SILENCE = 90 * 86_400_000
+
+
+class Alerts:
+    """`app.alerts`."""
+
+    def __init__(self, hub: AppHub, settings: Settings) -> None:
+        self._hub = hub
+        self._settings = settings
+
+    @cached_property
+    def rules(self) -> AlertRules:
+        """When somebody is to be told."""
+        return AlertRules(lambda: self._desk, self._readings)
+
+    @cached_property
+    def channels(self) -> AlertChannels:
+        """Whom to tell, and how."""
+        return AlertChannels(lambda: self._desk, lambda: self._hub.clock, self._settings)
+
+    @property
+    def _desk(self) -> AlertDesk:
+        return AlertDesk(self._hub.engine, self._settings, self._hub.seal)
+
+    def _readings(self) -> Readings:
+        Meter(self._hub.engine, self._settings).catch_up()
+        return StoreReadings(self._hub.engine, self._settings)
+
+    # -- looking
+
+    def active(
+        self, *, severity: str | None = None, acknowledged: bool | None = None, pending: bool = False
+    ) -> list[Alert]:
+        """The alerts that fire, the gravest first; with `pending` also those whose rule has not held long enough.
+
+        Only those of a severity, or only those that somebody has (not) acknowledged, if that is said.
+        """
+        if severity is not None and severity not in core.SEVERITIES:
+            raise InvalidAlert(
+                f"severity: expected one of {', '.join(core.SEVERITIES)}, got {short(severity)}", value=severity
+            )
+        found = [
+            alert
+            for _, alert in open_alerts(self._desk)
+            if severity in (None, alert.severity)
+            and acknowledged in (None, alert.state == "acknowledged")
+            and (pending or alert.state != "pending")
+        ]
+        return self._shown(sorted(found, key=lambda alert: (_ORDER[alert.severity], alert.since, alert.id)))
+
+    def get(self, alert_id: str) -> Alert:
+        """The alert with this id, or the only open one of the rule of this name; AlertNotFound if there is none."""
+        return self._shown([self._find(alert_id)[1]])[0]
+
+    def history(
+        self,
+        *,
+        limit: int = 100,
+        before: datetime | None = None,
+        cursor: str | None = None,
+        rule: str | None = None,
+    ) -> list[AlertChange]:
+        """What happened to alerts, the newest first; kept for `alert_keep` seconds.
+
+        It goes on behind the entry with this `cursor`, or with what was before a moment.
+        """
+        most, found = check_limit("limit", limit), list[AlertChange]()
+        last = None if before is None else cursor_of(check_moment("before", before))
+        last = last if cursor is None else check_text("cursor", cursor)
+        while len(found) < most:
+            page = self._desk.history(most, last)
+            found += [shown_change(key, one) for key, one in page if rule in (None, one.alert.rule)]
+            if len(page) < most:
+                break
+            last = page[-1][0]
+        return found[:most]
+
+    def _shown(self, alerts: list[core.Alert]) -> list[Alert]:
+        silences, now = [silence for _, silence in self._desk.silences()], self._hub.clock.now()
+        return [shown_alert(alert, silences, now) for alert in alerts]
+
+    # -- acting
+
+    def acknowledge(self, alert_id: str, *, by: str | None = None, note: str | None = None) -> Alert:
+        """Say that somebody sees to it: it is not told again, and ends when its rule does not hold any more."""
+        return self._act(alert_id, by, note, lambda alert, now: core.acknowledge(alert, now, by, note))
+
+    def resolve(self, alert_id: str, *, by: str | None = None, note: str | None = None) -> Alert:
+        """End it by hand. If its rule still holds it comes back, and is told when its cooldown is over."""
+        return self._act(
+            alert_id,
+            by,
+            note,
+            lambda alert, now: core.resolve(alert, now, by=by, muted=self._is_muted(alert.rule, alert.all_labels, now)),
+        )
+
+    def _is_muted(self, rule: str, labels: Mapping[str, str], now: int) -> bool:
+        return any(silence.mutes(rule, labels, now) for _, silence in self._desk.silences())
+
+    def _act(
+        self, alert_id: str, by: str | None, note: str | None, change: Callable[[core.Alert, int], core.Step]
+    ) -> Alert:
+        check_words("by", by), check_words("note", note)
+        for _ in range(_ATTEMPTS):
+            paper, alert = self._find(alert_id)
+            if not alert.is_open:
+                raise InvalidAlert(f"alert {alert.id} is resolved already")
+            if alert.state == "pending":
+                raise InvalidAlert(f"alert {alert.id} is pending: it has not held long enough to be one")
+            step = change(alert, self._hub.clock.now())
+            if self._desk.keep(paper, step, by, note):
+                assert step.alert is not None
+                return self._shown([step.alert])[0]
+        raise EngineUnavailable(f"alert {alert_id!r} is being changed by others all the time; try again")
+
+    def _find(self, alert_id: str) -> tuple[Paper, core.Alert]:
+        found = list(self._desk.alerts())
+        exact = [one for one in found if one[1].id == alert_id]
+        of_rule = [one for one in found if one[1].rule == alert_id and one[1].is_open]
+        if exact or len(of_rule) == 1:
+            return (exact or of_rule)[0]
+        hint = f"; {len(of_rule)} are open of this rule, name one by its id" if of_rule else ""
+        raise AlertNotFound(alert_id, hint)
+
+    def trigger(self, name: str, summary: str, /, *, labels: Mapping[str, str] | None = None, **how: Any) -> Alert:
+        """Raise an alert by hand, for what no rule can see; it ends with resolve().
+
+        While one of this name and these labels is open it is told again only after its cooldown. `how` may be
+        severity, cooldown, notify and runbook, as of a rule.
+        """
+        series = check_labels("labels", labels)
+        made = rule(name, {**how, "summary": summary, "when": "1 > 0"})
+        if check_rule_name(name) in self._desk.rules():
+            raise InvalidAlert(f"name: {name!r} is the name of a rule, which raises its alerts itself; use another")
+        self._desk.ensure_channels(made.notify)
+        for _ in range(_ATTEMPTS):
+            now, known = self._hub.clock.now(), self._desk.alert(name, series)
+            muted = self._is_muted(name, {**made.labels, **series}, now)
+            step = core.trigger(made, series, known and known[1], now, ids.new_id(now), muted)
+            if self._desk.keep(known and known[0], step) and step.alert is not None:
+                return self._shown([step.alert])[0]
+        raise EngineUnavailable(f"alert {name!r} is being changed by others all the time; try again")
+
+    def evaluate(self) -> list[Alert]:
+        """Look at every rule now, as workers do every `alert_check` seconds, and tell whom it concerns.
+
+        The answer are the alerts to which something happened.
+        """
+        clock, desk = self._hub.clock, self._desk
+        steps = Round(desk, self._readings(), clock.now()).finish()
+        Courier(desk, clock).deliver()
+        return self._shown([step.alert for step in steps if step.alert is not None])
+
+    # -- silences
+
+    def silence(
+        self,
+        rule: str | None = None,
+        /,
+        *,
+        labels: Mapping[str, str] | None = None,
+        for_: float | timedelta | None = None,
+        until: datetime | None = None,
+        by: str | None = None,
+        note: str | None = None,
+    ) -> AlertSilence:
+        """Tell nobody of alerts of this rule, with these labels, or of any, for so long or until then.
+
+        They are shown all the same; what still fires when it is over is told then.
+        """
+        if rule is not None:
+            check_rule_name(rule)
+        now = self._hub.clock.now()
+        made = core.Silence(
+            id=ids.new_id(now),
+            at=now,
+            until=_end(now, for_, until),
+            rule=rule,
+            labels=check_labels("labels", labels),
+            by=check_words("by", by),
+            note=check_words("note", note),
+        )
+        self._desk.put(SILENCE, made.id, 0, made)
+        return shown_silence(made)
+
+    def silences(self) -> list[AlertSilence]:
+        """The silences that hold now, the one that ends first first."""
+        now = self._hub.clock.now()
+        found = [silence for _, silence in self._desk.silences() if silence.until > now]
+        return [shown_silence(silence) for silence in sorted(found, key=lambda one: one.until)]
+
+    def unsilence(self, silence_id: str) -> bool:
+        """End a silence; False if there is none of this id."""
+        paper = self._desk.get(SILENCE, check_text("silence", silence_id))
+        return paper is not None and self._desk.remove(paper)
+
+    aactive = twin(active)
+    aget = twin(get)
+    ahistory = twin(history)
+    aacknowledge = twin(acknowledge)
+    aresolve = twin(resolve)
+    atrigger = twin(trigger)
+    aevaluate = twin(evaluate)
+    asilence = twin(silence)
+    asilences = twin(silences)
+    aunsilence = twin(unsilence)
+
+
+def _end(now: int, for_: float | timedelta | None, until: datetime | None) -> int:
+    if (for_ is None) == (until is None):
+        raise InvalidAlert("for_, until: say either how long it is to last or when it ends")
+    end = now + check_span("for_", for_) if until is None else check_moment("until", until)
+    if not now < end <= now + _LONGEST_SILENCE:
+        raise InvalidAlert("for_, until: a silence ends within 90 days from now, and not in the past")
+    return end

@@ -1,0 +1,125 @@
+"""`app.alerts.channels`: whom to tell, and how. What is secret goes into the store, sealed where there are keys, and
+never comes out."""
+
+from __future__ import annotations
+
+import builtins
+from collections import Counter
+from collections.abc import Callable
+from typing import Any
+
+from headrace.app.alerts.records import AlertChannel, shown_channel
+from headrace.core.alerts.alert import Alert
+from headrace.core.clock import Clock
+from headrace.core.jobs import ids
+from headrace.core.settings.settings import Settings
+from headrace.core.tasks.options import check_text
+from headrace.core.text import nearest
+from headrace.errors import AlertChannelNotFound, InvalidAlert
+from headrace.runtime.alerts.channels import BUILT_IN, Channel, Undelivered, changed, channel
+from headrace.runtime.alerts.notify import deliver
+from headrace.runtime.alerts.outbox import waiting
+from headrace.runtime.alerts.store import CHANNEL, AlertDesk
+from headrace.runtime.jobs.async_twin import twin
+
+
+class AlertChannels:
+    """The channels of one store: the log, those of the setting `alert_channels`, and those that are stored."""
+
+    def __init__(self, desk: Callable[[], AlertDesk], clock: Callable[[], Clock], settings: Settings) -> None:
+        self._make_desk = desk
+        self._clock = clock
+        self._of_settings = {text.partition("=")[0] for text in settings.alert_channels}
+
+    @property
+    def _desk(self) -> AlertDesk:
+        return self._make_desk()
+
+    def create(self, name: str, /, *, kind: str, **fields: Any) -> AlertChannel:
+        """Store a channel: kind="slack" with a `url`, "webhook" with a `url` and a `secret` that signs, "email" with
+        `host`, `to` and, as needed, `port`, `security`, `user`, `password` and `sender`, or "log".
+
+        `severity` is the least that is told there.
+        """
+        made = channel(name, kind, fields)
+        self._ensure_free(name)
+        if not self._desk.keep_channel(made, 0):
+            raise InvalidAlert(f"channel: there is a channel {name!r} already; change it with update()")
+        self._desk.tell_health(f"channel {name}", None)  # what was wrong with another one of this name
+        return self.get(name)
+
+    def get(self, name: str) -> AlertChannel:
+        """The channel, or AlertChannelNotFound."""
+        self._known(name)
+        return next(one for one in self.list() if one.name == name)
+
+    def list(self) -> builtins.list[AlertChannel]:
+        """Every channel, by name."""
+        desk = self._desk
+        posts, health = Counter(post.channel for post in waiting(desk)), desk.health()
+        return [
+            shown_channel(one, name in self._of_settings, health.get(f"channel {name}"), posts[name])
+            for name, one in sorted(desk.channels().items())
+        ]
+
+    def update(self, name: str, /, **fields: Any) -> AlertChannel:
+        """Change fields of a channel that is stored; what is not named stays, also what is secret."""
+        before = self._known(name)
+        self._ensure_free(name)
+        if before.trouble is not None:
+            raise InvalidAlert(f"channel: {name!r} can't be read: {before.trouble}; delete it, and make it anew")
+        paper = self._desk.get(CHANNEL, name)
+        if paper is None or not self._desk.keep_channel(changed(before, fields), paper.version):
+            raise InvalidAlert(f"channel: {name!r} was changed or deleted by somebody else; look at it, and try again")
+        return self.get(name)
+
+    def delete(self, name: str) -> bool:
+        """Remove a channel that is stored and that no rule names; False if there is none."""
+        desk = self._desk
+        users = sorted(one.name for one in desk.rules().values() if name in (one.notify or ()))
+        if users:
+            raise InvalidAlert(f"channel: {name!r} is told of alerts by {', '.join(users)}; change these rules first")
+        self._ensure_free(name)
+        paper = desk.get(CHANNEL, name)
+        return paper is not None and desk.remove(paper)
+
+    def test(self, name: str) -> str | None:
+        """Send a message that says it is a test, now; None if it was taken, else why not."""
+        now = self._clock().now()
+        message_id = ids.new_id(now)
+        trial = Alert(
+            id=message_id,
+            rule="test",
+            series={},
+            labels={},
+            severity="info",
+            state="firing",
+            since=now,
+            fired_at=now,
+            summary="this is a test of the channel, nothing is wrong",
+        )
+        try:
+            deliver(self._known(name), [("raised", trial)], message_id, now)
+        except Undelivered as error:
+            return str(error)
+        return None
+
+    def _known(self, name: str) -> Channel:
+        known = self._desk.channels()
+        if check_text("channel", name) not in known:
+            near = nearest(name, known)
+            raise AlertChannelNotFound(name, f"; did you mean {near!r}?" if near else "")
+        return known[name]
+
+    def _ensure_free(self, name: str) -> None:
+        if name in self._of_settings:
+            raise InvalidAlert(f"channel: {name!r} is said by the setting alert_channels; change it there")
+        if name == BUILT_IN.name:
+            raise InvalidAlert(f"channel: {name!r} is built in; leave it out of alert_notify, or make another")
+
+    acreate = twin(create)
+    aget = twin(get)
+    alist = twin(list)
+    aupdate = twin(update)
+    adelete = twin(delete)
+    atest = twin(test)

@@ -1,0 +1,3 @@
+"""`app.dead`."""
+
+from __future__ import annotations

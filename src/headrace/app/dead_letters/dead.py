@@ -1,0 +1,371 @@
+"""The facade of the dead-letter desk: look into failures, bring their jobs back, or close the matter."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import datetime, timedelta
+from typing import Any, cast
+
+from msgspec.structs import replace
+
+from headrace.app.dead_letters.records import (
+    BulkRequeue,
+    DeadGroup,
+    DeadLetter,
+    DeadPage,
+    DeadStats,
+    RequeueResult,
+    group_of,
+    letter_of,
+    moment,
+    result_of,
+    stats_of,
+)
+from headrace.app.services.services import AppHub
+from headrace.core.codec import codec
+from headrace.core.codec.result_refs import MARK
+from headrace.core.dead_letters.records import (
+    BY_HAND,
+    RESOLUTIONS,
+    STATUSES,
+    Addition,
+    LetterFilter,
+    Requeue,
+    Status,
+    kept_history,
+    snapshot_of,
+)
+from headrace.core.events.history import Entry, last_words
+from headrace.core.jobs.fingerprint import fingerprint
+from headrace.core.jobs.records import DeadRow, ErrorInfo
+from headrace.core.jobs.states import State
+from headrace.core.option_times import check_moment, check_wait
+from headrace.core.queues.limits import as_rate
+from headrace.core.settings.settings import Settings
+from headrace.core.tasks.options import HIGHEST_PRIORITY, LOWEST_PRIORITY, check_limit, check_text
+from headrace.core.text import short
+from headrace.errors import ConfigError, DeadLetterClosed, DeadLetterNotFound, InvalidJob, JobNotFound
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.task import Task
+
+_AT_ONCE = 500  # records of one commit
+_MOST = 1 << 40
+_FILTERS = ("reason", "task", "queue", "fingerprint", "since", "until")
+_KEPT = 30 * 86_400  # seconds
+
+
+class Dead:
+    """`app.dead`. The filters are the same everywhere: reason, task, queue, fingerprint, since, until."""
+
+    def __init__(self, hub: AppHub, task_by_name: Callable[[str], Task[..., Any, Any]], settings: Settings) -> None:
+        self._hub = hub
+        self._task_by_name = task_by_name
+        self._settings = settings
+
+    # -- looking
+
+    def list(
+        self,
+        /,
+        *,
+        status: str | None = "pending",
+        limit: int = 50,
+        cursor: str | None = None,
+        **filters: Any,
+    ) -> DeadPage:
+        """The matching dead letters, newest first; with `status=None`, of every status."""
+        which = _filter(status, filters)
+        most = check_limit("limit", limit)
+        before = None if cursor is None else check_text("cursor", cursor)
+        rows = self._hub.engine.letters.find(which, most + 1, before)
+        letters = [letter_of(row, self._hub) for row in rows[:most]]
+        return DeadPage(letters, letters[-1].id if len(rows) > most else None)
+
+    def get(self, letter_id: str) -> DeadLetter:
+        """The dead letter with this id, or the newest one of the job with this id; DeadLetterNotFound if none is."""
+        return letter_of(self._row(letter_id), self._hub)
+
+    def history(self, letter_id: str) -> builtins.list[Entry]:
+        """What happened to its job, oldest first; if the job is gone, the newest of it that the letter has kept."""
+        letter = self._row(letter_id)
+        try:
+            return self._hub.history_of(self._hub.row(letter.job_id))[0]
+        except JobNotFound:
+            return last_words(kept_history(letter))
+
+    def count(self, /, *, status: str | None = "pending", **filters: Any) -> int:
+        """How many dead letters match."""
+        return self._hub.engine.letters.count(_filter(status, filters))
+
+    def groups(self, *, status: str | None = "pending", limit: int = 50) -> builtins.list[DeadGroup]:
+        """Dead letters that one would look into together, the biggest group first."""
+        found = self._hub.engine.letters.groups(_filter(status, {}).statuses, check_limit("limit", limit))
+        return [group_of(group) for group in found]
+
+    def stats(self) -> builtins.list[DeadStats]:
+        """What there is for each reason."""
+        return stats_of(self._hub.engine.letters.tallies())
+
+    # -- putting jobs there
+
+    def add(self, job_id: str, *, reason: str = BY_HAND, note: str | None = None, by: str | None = None) -> DeadLetter:
+        """Open a dead letter of a job by hand. A job that has not started is failed by it, with what waits for it.
+
+        A job that runs has to be cancelled first. One that is completed, or has a pending dead letter, is refused.
+        """
+        row = self._hub.row(check_text("job", job_id))
+        errors = self._hub.history_of(row)[1]
+        last = ErrorInfo(errors[-1].type, errors[-1].message, errors[-1].traceback) if errors else None
+        why = check_text("reason", reason)
+        order = Addition(row.id, why, fingerprint=fingerprint(row.task, last, why))
+        if last is not None:
+            order = replace(order, error_type=last.type, error_message=last.message)
+        verdict = self._hub.engine.letters.add(order, _who(by), _text(note))
+        if verdict == "missing":
+            raise JobNotFound(job_id)
+        if verdict == "pending":
+            raise InvalidJob(f"job {row.id} has a pending dead letter already; app.dead.note() adds to it")
+        if verdict == "busy":
+            state = self._hub.row(row.id).state
+            hint = "; cancel it first" if state is State.RUNNING else ""
+            raise InvalidJob(f"job {row.id} is {state}, so there is nothing to look into{hint}")
+        return self.get(row.id)
+
+    # -- bringing jobs back
+
+    def requeue(
+        self,
+        letter_id: str,
+        *,
+        priority_boost: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        args: Sequence[Any] | None = None,
+        kwargs: Mapping[str, Any] | None = None,
+        max_requeues: int | None = None,
+    ) -> RequeueResult:
+        """Run the job of a pending dead letter again, with fresh attempts and a higher priority.
+
+        `args` and `kwargs` take the place of those it had, and are checked like those of a call. A job that is gone is
+        stored anew under its id. One that was requeued `max_requeues` times is not: its record ends as
+        permanently_failed, which the answer tells. That limit and the boost are settings, unless they are given.
+        """
+        row = self._row(letter_id)
+        order = self._order(row.id, priority_boost, max_requeues)
+        if args is not None or kwargs is not None:
+            payload = self._edited(row, args, kwargs)
+            order = replace(order, payload=payload, checksum=codec.checksum(payload))
+        (done,) = self._hub.engine.letters.requeue([order], _who(by), _text(note), _detail(by))
+        if done.verdict == "missing":
+            raise DeadLetterNotFound(letter_id)
+        if done.verdict == "resolved":
+            raise DeadLetterClosed(row.id, self._row(row.id).status)
+        if done.verdict == "busy":
+            state = self._hub.row(row.job_id).state
+            raise InvalidJob(f"dead letter {row.id}: its job {row.job_id} is {state}; only a failed one is requeued")
+        return result_of(done, order.most)
+
+    def requeue_where(
+        self,
+        /,
+        *,
+        everything: bool = False,
+        dry_run: bool = False,
+        limit: int | None = None,
+        rate: str | None = None,
+        priority_boost: int | None = None,
+        by: str | None = None,
+        note: str | None = None,
+        max_requeues: int | None = None,
+        **filters: Any,
+    ) -> BulkRequeue:
+        """Requeue the pending dead letters that match, newest first and at most `limit` of them.
+
+        `rate`, such as "10/s", spreads their starts. Each batch is one commit: if this is cut off, the rest is still
+        pending. With `dry_run` nothing is changed.
+        """
+        which = _filter("pending", filters)
+        if which == LetterFilter(statuses=("pending",)) and not everything:
+            raise InvalidJob("say which dead letters are meant with at least one filter, or everything=True")
+        most = _MOST if limit is None else _count("limit", limit, least=1)
+        order = self._order("", priority_boost, max_requeues)
+        every = 0.0 if rate is None else _every(rate)
+        if dry_run:
+            return self._foretell(which, most, order.most)
+        now = self._hub.clock.now()
+        tally = dict.fromkeys(("requeued", "stored_anew", "used_up", "resolved", "missing", "busy"), 0)
+        for page in self._pages(which, most):
+            place = tally["requeued"] + tally["stored_anew"]
+            orders = [
+                replace(order, id=row.id, run_at=now + round(every * (place + n)) if rate else None)
+                for n, row in enumerate(page)
+            ]
+            for done in self._hub.engine.letters.requeue(orders, _who(by), _text(note), _detail(by)):
+                tally[done.verdict] += 1
+        back = tally["requeued"] + tally["stored_anew"]
+        until = moment(now + round(every * (back - 1))) if rate and back else None
+        skipped = tally["resolved"] + tally["missing"] + tally["busy"]
+        return BulkRequeue(sum(tally.values()), back, tally["used_up"], skipped, False, until)
+
+    def _order(self, letter_id: str, boost: int | None, most: int | None) -> Requeue:
+        boost = self._settings.priority_boost if boost is None else boost
+        most = self._settings.max_requeues if most is None else most
+        return Requeue(letter_id, _boost(boost), _count("max_requeues", most))
+
+    def _foretell(self, which: LetterFilter, most: int, max_requeues: int) -> BulkRequeue:
+        matched = used_up = 0
+        for page in self._pages(which, most):
+            matched += len(page)
+            used_up += sum(row.requeues >= max_requeues for row in page)
+        return BulkRequeue(matched, matched - used_up, used_up, 0, True)
+
+    def _pages(self, which: LetterFilter, most: int) -> Iterator[builtins.list[DeadRow]]:
+        """Matching records, newest first. A job that fails again meanwhile has a newer record, which is not met."""
+        before: str | None = None
+        while most > 0 and (rows := self._hub.engine.letters.find(which, min(most, _AT_ONCE), before)):
+            yield rows
+            most -= len(rows)
+            before = rows[-1].id
+
+    def _edited(self, row: DeadRow, args: Sequence[Any] | None, kwargs: Mapping[str, Any] | None) -> str:
+        """The arguments in place of those it had, as they are stored."""
+        task = self._task_by_name(row.task)
+        if args is not None and (isinstance(args, str) or not isinstance(args, Sequence)):
+            raise InvalidJob(f"args: expected a list, got {short(args)}", value=args)
+        if kwargs is not None and not isinstance(kwargs, Mapping):
+            raise InvalidJob(f"kwargs: expected a dict, got {short(kwargs)}", value=kwargs)
+        if args is None or kwargs is None:
+            was = snapshot_of(row)
+            codec.verify(was.payload, was.checksum)
+            had = task.signature.rebuild(*codec.decode_call(self._hub.opened(was.payload, "call", row.task)))
+            args, kwargs = (had[0] if args is None else args), (had[1] if kwargs is None else kwargs)
+        payload = task.signature.encode(tuple(args), dict(kwargs), limit=self._settings.max_payload)
+        if MARK in payload:
+            raise InvalidJob("the result of another job can't be an argument here; give its value")
+        return self._hub.sealed(payload, "call", row.task)
+
+    # -- closing the matter
+
+    def resolve(self, letter_id: str, status: str, *, by: str | None = None, note: str | None = None) -> DeadLetter:
+        """End a pending dead letter as manually_resolved, permanently_failed or cancelled; its job stays as it is."""
+        if status not in RESOLUTIONS:
+            raise InvalidJob(f"status: expected {', '.join(map(repr, RESOLUTIONS))}, got {short(status)}", value=status)
+        row = self._row(letter_id)
+        if not self._hub.engine.letters.resolve([row.id], status, _who(by), _text(note)):
+            raise DeadLetterClosed(row.id, self._row(row.id).status)
+        return self.get(row.id)
+
+    def note(self, letter_id: str, text: str, *, by: str | None = None) -> DeadLetter:
+        """Add a note to a dead letter of any status."""
+        row = self._row(letter_id)
+        if not _text(text):
+            raise InvalidJob("note: say something")
+        if not self._hub.engine.letters.note(row.id, text, _who(by)):
+            raise DeadLetterNotFound(letter_id)
+        return self.get(row.id)
+
+    def purge(
+        self,
+        *,
+        older_than: float | timedelta = _KEPT,
+        status: str | Sequence[str] | None = None,
+        dry_run: bool = False,
+    ) -> int:
+        """Remove dead letters that were resolved so long ago; how many. Pending ones only if `status` names them."""
+        statuses = tuple(one for one in STATUSES if one != "pending") if status is None else _statuses(status)
+        before = self._hub.clock.now() - check_wait("older_than", older_than)
+        if dry_run:
+            which = LetterFilter(statuses=statuses, until=before)
+            return sum(
+                (row.resolved_at or row.entered_at) < before for page in self._pages(which, _MOST) for row in page
+            )
+        removed = 0
+        while done := self._hub.engine.letters.purge(statuses, before, _AT_ONCE):
+            removed += done
+        return removed
+
+    def delete(self, letter_id: str) -> bool:
+        """Forget a dead letter of any status; False if somebody else did meanwhile. Its job stays as it is."""
+        return bool(self._hub.engine.letters.remove([self._row(letter_id).id]))
+
+    def _row(self, letter_id: str) -> DeadRow:
+        letters, name = self._hub.engine.letters, check_text("dead letter", letter_id)
+        for row in letters.get([name]) or letters.latest([name]):
+            return row
+        raise DeadLetterNotFound(name)
+
+    alist = twin(list)
+    aget = twin(get)
+    ahistory = twin(history)
+    acount = twin(count)
+    agroups = twin(groups)
+    astats = twin(stats)
+    aadd = twin(add)
+    arequeue = twin(requeue)
+    arequeue_where = twin(requeue_where)
+    aresolve = twin(resolve)
+    anote = twin(note)
+    apurge = twin(purge)
+    adelete = twin(delete)
+
+
+def _filter(status: str | None, given: Mapping[str, Any]) -> LetterFilter:
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in _FILTERS:
+            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_FILTERS)}")
+        if value is None:
+            continue
+        if name in ("since", "until"):
+            if not isinstance(value, datetime):
+                raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}", value=value)
+            values[name] = check_moment(name, value)
+        else:
+            values[name] = check_text(name, getattr(value, "name", value))
+    return LetterFilter(statuses=() if status is None else _statuses(status), **values)
+
+
+def _statuses(value: str | Sequence[str]) -> tuple[Status, ...]:
+    given = (value,) if isinstance(value, str) else tuple(value)
+    for status in given:
+        if status not in STATUSES:
+            raise InvalidJob(f"status: {short(status)} is not one of {', '.join(STATUSES)}", value=status)
+    return cast(tuple[Status, ...], given)
+
+
+def _boost(value: Any) -> int:
+    reach = HIGHEST_PRIORITY - LOWEST_PRIORITY
+    if type(value) is not int or not -reach <= value <= reach:
+        raise InvalidJob(
+            f"priority_boost: expected a whole number from {-reach} to {reach}, got {short(value)}", value=value
+        )
+    return value
+
+
+def _count(name: str, value: Any, least: int = 0) -> int:
+    if type(value) is not int or value < least:
+        raise InvalidJob(f"{name}: expected a whole number from {least} on, got {short(value)}", value=value)
+    return min(value, _MOST)
+
+
+def _every(rate: Any) -> float:
+    """Milliseconds between two starts."""
+    if not isinstance(rate, str):
+        raise InvalidJob(f"rate: expected text such as '10/s' or '100/min', got {short(rate)}", value=rate)
+    try:
+        return as_rate(rate).every / 1000
+    except ConfigError as error:
+        raise InvalidJob(str(error)) from None
+
+
+def _who(by: str | None) -> str | None:
+    return None if by is None else check_text("by", by)
+
+
+def _text(note: str | None) -> str | None:
+    return None if note is None else check_text("note", note)
+
+
+def _detail(by: str | None) -> str:
+    return "requeued from the desk" + (f" by {by}" if by else "")

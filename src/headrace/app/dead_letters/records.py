@@ -1,0 +1,285 @@
+"""Dead letters as users see them: times as datetimes, arguments decoded and with their secrets starred out."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any, overload
+
+from msgspec import Struct, structs
+
+from headrace.app.services.services import AppHub
+from headrace.core.clock import to_datetime
+from headrace.core.codec import codec
+from headrace.core.damaged_records import tags_of
+from headrace.core.dead_letters.records import (
+    STATUSES,
+    LetterGroup,
+    LetterTally,
+    Requeue,
+    Requeued,
+    first_failed_at,
+    remarks_of,
+    snapshot_of,
+    stored_anew,
+    used_up_in_words,
+)
+from headrace.core.jobs.records import DeadRow, LogLine
+from headrace.core.settings.requeue_times import next_requeue_at
+from headrace.errors import CorruptPayload
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.services import LogEntry
+
+
+class DeadNote(Struct, frozen=True):
+    """What somebody noted on a dead letter."""
+
+    at: datetime
+    text: str
+    by: str | None = None
+
+
+class DeadLetter(Struct, frozen=True, kw_only=True):
+    """The record of a job that failed for good, with the job as it was then.
+
+    `args` and `kwargs` have the secrets of the task starred out; of a payload that no longer decodes, `damage` tells
+    why, and they are empty. `crashes` are the times and names of the workers that were lost under a job that was given
+    up for that reason. `progress`, the names of its `steps` and the last lines of its `logs` are those of the failure.
+    `requeues` is how often the job was requeued from the desk so far, `next_requeue_at` when a worker with the settings
+    of this app requeues it by itself.
+    """
+
+    id: str
+    job_id: str
+    task: str
+    queue: str
+    reason: str
+    status: str
+    entered_at: datetime
+    fingerprint: str
+    original_state: str
+    priority: int
+    attempts: int
+    max_attempts: int
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    damage: str | None
+    tags: tuple[str, ...]
+    metadata: dict[str, Any]
+    created_at: datetime
+    started_at: datetime | None
+    worker: str | None
+    error_type: str | None
+    error_message: str | None
+    error_traceback: str | None
+    flow: str | None
+    parents: tuple[str, ...]
+    crashes: tuple[tuple[datetime, str], ...]
+    progress: Any
+    steps: tuple[str, ...]
+    logs: tuple[LogEntry, ...]
+    first_failed_at: datetime
+    requeues: int
+    next_requeue_at: datetime | None
+    notes: tuple[DeadNote, ...]
+    resolved_at: datetime | None
+    resolved_by: str | None
+
+    @property
+    def is_pending(self) -> bool:
+        """Whether nobody has dealt with it yet."""
+        return self.status == "pending"
+
+
+class DeadPage(Sequence[DeadLetter]):
+    """Some dead letters, newest first. `cursor` continues after them, None at the end."""
+
+    def __init__(self, letters: list[DeadLetter], cursor: str | None) -> None:
+        self.letters = letters
+        self.cursor = cursor
+
+    @overload
+    def __getitem__(self, index: int) -> DeadLetter: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[DeadLetter]: ...
+    def __getitem__(self, index: int | slice) -> DeadLetter | list[DeadLetter]:
+        return self.letters[index]
+
+    def __len__(self) -> int:
+        return len(self.letters)
+
+    def __iter__(self) -> Iterator[DeadLetter]:
+        return iter(self.letters)
+
+    def __repr__(self) -> str:
+        return f"<DeadPage of {len(self.letters)}{', more follow' if self.cursor else ''}>"
+
+
+class DeadGroup(Struct, frozen=True):
+    """Dead letters of one fingerprint. Task, reason, error and message are those of the newest."""
+
+    fingerprint: str
+    task: str
+    reason: str
+    error_type: str | None
+    message: str | None
+    count: int
+    first_seen: datetime
+    last_seen: datetime
+
+
+class DeadStats(Struct, frozen=True):
+    """The dead letters of one reason, counted."""
+
+    reason: str
+    total: int
+    pending: int
+    requeued: int
+    manually_resolved: int
+    permanently_failed: int
+    cancelled: int
+    expired: int
+    average_requeues: float
+    oldest: datetime
+    newest: datetime
+
+
+class RequeueResult(Struct, frozen=True):
+    """What a requeue did. If the job was requeued too often, `requeued` is False and the record permanently_failed."""
+
+    id: str
+    job_id: str
+    requeued: bool
+    status: str
+    requeues: int
+    message: str
+
+
+class BulkRequeue(Struct, frozen=True):
+    """What a requeue of many did, or would do if it was a `dry_run`.
+
+    `matched` were pending and as asked for. `skipped` are those that somebody else dealt with meanwhile, or whose job
+    is not failed any more. `until` is when the last of them is to start, if a rate spreads them.
+    """
+
+    matched: int
+    requeued: int
+    permanently_failed: int
+    skipped: int
+    dry_run: bool
+    until: datetime | None = None
+
+
+def letter_of(row: DeadRow, hub: AppHub) -> DeadLetter:
+    """The record for users."""
+    was = snapshot_of(row)
+    job: Job[Any] = Job(hub, stored_anew(row, Requeue(row.id), row.entered_at))
+    args, kwargs, damage = _shown_call(job)
+    return DeadLetter(
+        id=row.id,
+        job_id=row.job_id,
+        task=row.task,
+        queue=row.queue,
+        reason=row.reason,
+        status=row.status if row.status in STATUSES else "pending",  # what is damaged is not dealt with
+        entered_at=moment(row.entered_at),
+        fingerprint=row.fingerprint,
+        original_state=was.state,
+        priority=was.priority,
+        attempts=was.attempt,
+        max_attempts=was.max_attempts,
+        args=args,
+        kwargs=kwargs,
+        damage=damage,
+        tags=tags_of(was.tags),
+        metadata=job.redacted(job.metadata),
+        created_at=moment(was.created_at),
+        started_at=to_datetime(was.started_at),
+        worker=was.worker,
+        error_type=was.error_type,
+        error_message=was.error_message,
+        error_traceback=was.error_traceback,
+        flow=was.flow,
+        parents=tuple(was.parents),
+        crashes=tuple((moment(at), worker) for at, worker in was.crashes),
+        progress=_shown_progress(job, was.progress),
+        steps=tuple(was.steps),
+        logs=tuple(_shown_logs(job, hub, was.logs)),
+        first_failed_at=moment(first_failed_at(row)),
+        requeues=row.requeues,
+        next_requeue_at=to_datetime(next_requeue_at(row, hub.settings)),
+        notes=tuple(DeadNote(moment(note.at), note.text, note.by) for note in remarks_of(row.notes)),
+        resolved_at=to_datetime(row.resolved_at),
+        resolved_by=row.resolved_by,
+    )
+
+
+def _shown_call(job: Job[Any]) -> tuple[tuple[Any, ...], dict[str, Any], str | None]:
+    try:
+        return *job.redacted_call(), None
+    except CorruptPayload as error:  # an operator must be able to look at it
+        return (), {}, str(error)
+
+
+def _shown_progress(job: Job[Any], stored: str | None) -> Any:
+    with contextlib.suppress(CorruptPayload):
+        return None if stored is None else job.redacted(codec.decode(job.opened("progress", stored)))
+    return None
+
+
+def _shown_logs(job: Job[Any], hub: AppHub, newest: Sequence[LogLine]) -> Iterator[LogEntry]:
+    """Oldest first, without what can't be read."""
+    for line in reversed(newest):
+        with contextlib.suppress(CorruptPayload):
+            told = hub.log_entry(job.id, line)
+            yield structs.replace(told, fields=job.redacted(told.fields))
+
+
+def group_of(group: LetterGroup) -> DeadGroup:
+    told = (group.fingerprint, group.task, group.reason, group.error_type, group.message, group.count)
+    return DeadGroup(*told, moment(group.first_seen), moment(group.last_seen))
+
+
+def stats_of(tallies: Sequence[LetterTally]) -> list[DeadStats]:
+    """The statistics of each reason, the one with most records first."""
+    found = []
+    for reason in {tally.reason for tally in tallies}:
+        own = [tally for tally in tallies if tally.reason == reason]
+        counts = {tally.status: tally.count for tally in own}
+        total = sum(counts.values())
+        found.append(
+            DeadStats(
+                reason,
+                total,
+                counts.get("pending", 0),
+                counts.get("requeued", 0),
+                counts.get("manually_resolved", 0),
+                counts.get("permanently_failed", 0),
+                counts.get("cancelled", 0),
+                counts.get("expired", 0),
+                sum(tally.requeues for tally in own) / total,
+                moment(min(tally.oldest for tally in own)),
+                moment(max(tally.newest for tally in own)),
+            )
+        )
+    return sorted(found, key=lambda stats: (-stats.total, stats.reason))
+
+
+def result_of(done: Requeued, most: int) -> RequeueResult:
+    """The answer to one requeue that did something."""
+    if done.verdict == "used_up":
+        told = (
+            f"job {done.job_id}: {used_up_in_words(done.requeues, most)}; its record is now permanently_failed and the "
+            "job is left as it is"
+        )
+        return RequeueResult(done.id, done.job_id, False, "permanently_failed", done.requeues, told)
+    anew = " It was gone, and is stored anew." if done.verdict == "stored_anew" else ""
+    told = f"job {done.job_id} is to run again (requeue {done.requeues} of {most}).{anew}"
+    return RequeueResult(done.id, done.job_id, True, "requeued", done.requeues, told)
+
+
+def moment(ms: int) -> datetime:
+    found = to_datetime(ms)
+    assert found is not None
+    return found

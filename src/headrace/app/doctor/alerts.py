@@ -1,0 +1,59 @@
+"""What is found about alerts: those that fire, rules that can't be evaluated, channels that can't be told."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.app.alerts.records import Alert
+from headrace.app.app import Headrace
+from headrace.core.health.findings import Finding
+
+
+def findings(app: Headrace) -> Iterator[Finding]:
+    yield from map(_of_alert, app.alerts.active())
+    yield from _of_channels(app)
+    for rule in app.alerts.rules.list():
+        if rule.state == "broken":
+            yield Finding(
+                code="rule_broken",
+                sentence=f"alert rule {rule.name!r} can't be evaluated: {rule.error}",
+                advice=f"change it with `headrace alerts rule set {rule.name}`",
+            )
+    if not app.settings.alert_check:
+        yield Finding(
+            code="alert_check_off",
+            sentence="no worker looks at alert rules: `alert_check` is off",
+            advice="look at them yourself with `headrace alerts evaluate`",
+            note=True,
+        )
+
+
+def _of_alert(alert: Alert) -> Finding:
+    is_seen_to = alert.state == "acknowledged"
+    by = alert.acknowledged_by or "somebody"
+    return Finding(
+        code="alert",
+        sentence=f"alert {alert.rule} ({alert.severity}): {alert.summary}",
+        advice=f"{by} sees to it" if is_seen_to else f"say that you see to it with `headrace alerts ack {alert.id}`",
+        note=is_seen_to,
+    )
+
+
+def _of_channels(app: Headrace) -> Iterator[Finding]:
+    channels = {channel.name: channel for channel in app.alerts.channels.list()}
+    for name in app.settings.alert_notify:
+        if name not in channels:
+            yield Finding(
+                code="channel_missing",
+                sentence=f"alert_notify names the channel {name!r}, which is not there: nobody is told of alerts there",
+                advice=f"make it with `headrace alerts channel add {name}`, or take its name out of the setting",
+            )
+    for channel in channels.values():
+        if channel.error:
+            yield Finding(
+                code="channel_failing",
+                sentence=f"channel {channel.name!r} can't be told of alerts: {channel.error}; "
+                f"{channel.waiting} wait for it",
+                advice=f"try it with `headrace alerts channel test {channel.name}`",
+                count=channel.failures,
+            )

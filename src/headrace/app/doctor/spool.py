@@ -1,0 +1,78 @@
+"""What is found about jobs that wait in this machine's spool for their server."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.core.health.findings import Finding
+from headrace.errors import HeadraceError
+from headrace.runtime.spool.queries import SpoolStats
+from headrace.runtime.spool.spool import Spool
+
+_NEARLY_FULL = 0.9
+
+
+def findings(spool: Spool | None) -> Iterator[Finding]:
+    """Nothing where there is no spool, or no server that could be away."""
+    if spool is None:
+        return
+    try:
+        stats, trouble = spool.stats(), spool.check()
+    except HeadraceError as error:
+        stats, trouble = None, str(error)
+    if trouble is not None:
+        yield Finding(code="spool_unusable", sentence=trouble, advice="no job can wait there for the server")
+    if stats is not None:
+        yield from _of_waiting(stats)
+        yield from _of_others(stats)
+
+
+def _of_waiting(stats: SpoolStats) -> Iterator[Finding]:
+    if stats.waiting and stats.error:
+        yield Finding(
+            code="spool_waiting",
+            sentence=f"{stats.waiting} jobs wait in the spool since {stats.since}: {stats.error}",
+            advice="they are forwarded when the server returns",
+            count=stats.waiting,
+        )
+    elif stats.waiting:
+        yield Finding(
+            code="spool_forwarding",
+            sentence=f"{stats.waiting} jobs of the spool are being forwarded",
+            advice="there is nothing to do",
+            count=stats.waiting,
+            note=True,
+        )
+    if stats.waiting > stats.limit * _NEARLY_FULL:
+        yield Finding(
+            code="spool_full",
+            sentence="the spool is nearly full",
+            advice=f"at {stats.limit} jobs (spool_limit) it takes no more",
+        )
+    if stats.refused:
+        yield Finding(
+            code="spool_refused",
+            sentence=f"{stats.refused} jobs were refused by the server when they were forwarded, the last one with "
+            f"{stats.refusal}",
+            advice=f"they are kept in the table `refused` of {stats.file}",
+            count=stats.refused,
+        )
+
+
+def _of_others(stats: SpoolStats) -> Iterator[Finding]:
+    if stats.duplicates:
+        yield Finding(
+            code="spool_duplicates",
+            sentence=f"{stats.duplicates} jobs of the spool were dropped",
+            advice="others came first with their ids",
+            count=stats.duplicates,
+            note=True,
+        )
+    for store, count in stats.others.items():
+        yield Finding(
+            code="spool_others",
+            sentence=f"{count} jobs wait in the same spool for {store}",
+            advice="an app with that URL forwards them",
+            count=count,
+            note=True,
+        )

@@ -1,0 +1,57 @@
+"""What is found about where jobs are kept and where they end: a move, the archive, the desk of dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from headrace.app.app import Headrace
+from headrace.core.health.findings import Finding
+from headrace.core.jobs.transfer import Notice
+from headrace.errors import HeadraceError
+
+
+def findings(app: Headrace) -> Iterator[Finding]:
+    if (notice := app.engine.porter.notice()) is not None:
+        yield _of_move(notice)
+    yield from _of_archive(app)
+    if waiting := app.dead.count():
+        yield Finding(
+            code="dead_letters",
+            sentence=f"{'1 dead letter is' if waiting == 1 else f'{waiting} dead letters are'} pending",
+            advice="look into them with `headrace dead groups`",
+            count=waiting,
+            note=True,
+        )
+
+
+def _of_move(notice: Notice) -> Finding:
+    if notice.kind == "moved":
+        return Finding(
+            code="store_moved",
+            sentence=f"the jobs of this store were carried over to {notice.other}: nothing is enqueued or started here",
+            advice="set `url` to the new store, or bring this one back into use with `headrace copy --reopen`",
+        )
+    return Finding(
+        code="store_filling",
+        sentence=f"this store is being filled from {notice.other}: its workers begin when `headrace copy` is through",
+        advice="if that was cut off, run the same command again",
+        note=True,
+    )
+
+
+def _of_archive(app: Headrace) -> Iterator[Finding]:
+    try:
+        app.jobs.find(archived=True, ids=["nobody"], limit=1)
+    except HeadraceError as error:
+        yield Finding(
+            code="archive_unreadable",
+            sentence=f"the archive can't be read, and finished jobs stay in the store: {error}",
+            advice="mend it, or set `archive_url` to another one",
+        )
+        return
+    if (last := app.engine.sweeper.last()) is not None and last.error is not None:
+        yield Finding(
+            code="archive_failed",
+            sentence=f"finished jobs stay in the store, since they could not be archived: {last.error}",
+            advice="try again with `headrace archive`",
+        )

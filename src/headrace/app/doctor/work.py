@@ -1,0 +1,79 @@
+"""What is found about jobs that wait for a worker: that is there at all, has what they need, and knows their task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace.app.app import Headrace
+from headrace.app.workers import WorkerInfo
+from headrace.core.health.findings import Finding
+from headrace.core.jobs.states import State
+from headrace.core.queues.limits import is_equipped, needs_of
+
+_LOOKED_AT = 1000
+
+
+def findings(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    yield from _of_queues(app)
+    yield from _of_needs(app, alive)
+    yield from _of_tasks(app, alive)
+
+
+def _of_queues(app: Headrace) -> Iterator[Finding]:
+    for stats in app.queues():
+        if stats.pending and not stats.workers:
+            yield Finding(
+                code="queue_unserved",
+                sentence=f"queue {stats.queue!r} has {_jobs(stats.pending)} and no live worker",
+                advice=f"start one with `headrace worker -q {stats.queue}`",
+                count=stats.pending,
+            )
+        if stats.paused:
+            yield Finding(
+                code="queue_paused",
+                sentence=f"queue {stats.queue!r} is paused, with {_jobs(stats.pending)}",
+                advice=f"let it go on with `headrace queues resume {stats.queue}`",
+                count=stats.pending,
+                note=True,
+            )
+
+
+def _of_needs(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    """One for each queue and what jobs of it need in vain, with their number and one of them."""
+    waiting: dict[tuple[str, frozenset[str]], tuple[int, str]] = {}
+    for queue, lane, jobs, example in app.engine.desk.needing():
+        kind = queue, needs_of(lane)
+        others, first = waiting.get(kind, (0, example))
+        waiting[kind] = others + jobs, first
+    for (queue, needs), (jobs, example) in waiting.items():
+        serving = [worker for worker in alive if not worker.queues or queue in worker.queues]
+        if not any(is_equipped(worker.capabilities, needs) for worker in serving):
+            names = sorted(needs)
+            yield Finding(
+                code="needs_unmet",
+                sentence=f"no live worker of queue {queue!r} has {' and '.join(names)}, which {_count(jobs)} there "
+                f"(such as {example})",
+                advice=f"start one with `headrace worker -q {queue} --needs {','.join(names)}`",
+                count=jobs,
+            )
+
+
+def _count(jobs: int) -> str:
+    return f"{_jobs(jobs)} {'needs' if jobs == 1 else 'need'}"
+
+
+def _jobs(pending: int) -> str:
+    return "1 pending job" if pending == 1 else f"{pending} pending jobs"
+
+
+def _of_tasks(app: Headrace, alive: Sequence[WorkerInfo]) -> Iterator[Finding]:
+    """One for each task that the workers of its queue do not know, as far as the newest pending jobs tell."""
+    waiting = {(job.queue, job.task): job for job in app.jobs.find(state=State.PENDING, limit=_LOOKED_AT)}
+    for (queue, task), job in sorted(waiting.items()):
+        serving = [worker for worker in alive if not worker.queues or queue in worker.queues]
+        if serving and not any(worker.knows(task) for worker in serving):
+            yield Finding(
+                code="task_unknown",
+                sentence=f"no live worker of queue {queue!r} knows task {task!r}, of which jobs wait, such as {job.id}",
+                advice="deploy one that registers it",
+            )

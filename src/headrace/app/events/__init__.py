@@ -1,0 +1,3 @@
+"""`app.events` and `app.webhooks`."""
+
+from __future__ import annotations

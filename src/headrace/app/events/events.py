@@ -1,0 +1,138 @@
+"""The events of an app's store: to follow them, and to have functions called for them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import socket
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from datetime import datetime
+from typing import Any, TypeVar
+
+from headrace.app.events.webhooks import Webhooks
+from headrace.core.clock import instant_ms, to_datetime
+from headrace.core.events.event import Happening, Interest, interest, page_of
+from headrace.core.tasks.options import check_name
+from headrace.core.text import short
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.events.follow import Follower, afollow, follow
+from headrace.runtime.events.handlers import Listener, Subscription
+from headrace.runtime.jobs.async_twin import in_thread
+
+H = TypeVar("H", bound=Callable[[Happening], Any])
+
+
+class EventStream:
+    """What happens in a store, in the order in which it was committed, from any process."""
+
+    def __init__(self, engine: Callable[[], Engine], webhooks: Webhooks) -> None:
+        self._engine = engine
+        self._webhooks = webhooks
+        self._subscriptions: dict[str, Subscription] = {}
+
+    def __call__(
+        self,
+        since: str | datetime | None = None,
+        *,
+        types: str | Iterable[str] = (),
+        queue: str | None = None,
+        task: str | None = None,
+        follow: bool = True,
+    ) -> Iterator[Happening]:
+        """Events behind a cursor, or from a time on, and then as they happen; from now on if neither is given.
+
+        `types` may be patterns such as "job.*". Without `follow` it ends with the newest one, and begins, if nothing
+        else is said, with the oldest that is kept.
+        """
+        follower, after = self._follower(since, interest(types, queue, task), follow)
+        return _from(after, _follow(follower, follow))
+
+    async def follow_async(
+        self,
+        since: str | datetime | None = None,
+        *,
+        types: str | Iterable[str] = (),
+        queue: str | None = None,
+        task: str | None = None,
+        follow: bool = True,
+    ) -> AsyncIterator[Happening]:
+        """The same for coroutines."""
+        follower, after = await in_thread(self._follower, since, interest(types, queue, task), follow)
+        async for event in afollow(follower, follow):
+            if after is None or event.at >= after:
+                yield event
+
+    def last(self) -> str:
+        """The cursor behind everything that has happened so far."""
+        return self._engine().events.last()
+
+    # -- handlers
+
+    def on(
+        self,
+        types: Iterable[str],
+        name: str | None = None,
+        everywhere: bool = False,
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+    ) -> Callable[[H], H]:
+        """Have the function below called for these events."""
+        wanted = interest(types, queue, task)
+
+        def subscribe(handler: H) -> H:
+            if not callable(handler):
+                raise ConfigError(f"@app.on: {handler!r} is not a function")
+            called = name or f"{handler.__module__}.{getattr(handler, '__qualname__', type(handler).__qualname__)}"
+            known = self._subscriptions.get(check_name("name", called))
+            if known is not None and known.handler is not handler and not _is_same(known.handler, handler):
+                raise ConfigError(f"two handlers of events are called {called!r}; give one of them another name")
+            self._subscriptions[called] = Subscription(called, handler, wanted, everywhere)
+            return handler
+
+        return subscribe
+
+    @contextlib.contextmanager
+    def listening(self) -> Iterator[None]:
+        """Have handlers called by a thread of this process, inside the `with`."""
+        listener = self.listener(f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(3)}")
+        listener.start()
+        try:
+            yield
+        finally:
+            listener.stop()
+
+    def listener(self, who: str) -> Listener:
+        """What calls the handlers, in the name of this worker."""
+        engine = self._engine()
+        return Listener(engine, engine.clock, who, [*self._subscriptions.values(), self._webhooks.subscription])
+
+    def _follower(self, since: Any, wanted: Interest, forever: bool) -> tuple[Follower, datetime | None]:
+        events = self._engine().events
+        if since is None:
+            return Follower(events, wanted, events.last() if forever else None), None
+        if isinstance(since, datetime):
+            if since.tzinfo is None:
+                raise InvalidJob(f"since: {since!r} has no time zone; use datetime.now(UTC) or the like")
+            return Follower(events, wanted, None), to_datetime(instant_ms(since))
+        if not isinstance(since, str):
+            raise InvalidJob(f"since: expected the cursor of an event or a time, got {short(since)}", value=since)
+        page_of(since)
+        return Follower(events, wanted, since), None
+
+
+_follow = follow  # the name is also that of an option
+
+
+def _from(after: datetime | None, events: Iterator[Happening]) -> Iterator[Happening]:
+    return events if after is None else (event for event in events if event.at >= after)
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    """Whether both are the same lines of a file, which was loaded once more."""
+    first, second = (getattr(each, "__code__", None) for each in (one, other))
+    if first is None or second is None:
+        return False
+    return (first.co_filename, first.co_firstlineno) == (second.co_filename, second.co_firstlineno)

@@ -1,0 +1,275 @@
+"""The facade of webhooks: who is told of which events over the web.
+
+A message is a job of the built-in task `headrace.webhook`, with an id that is made of the webhook's and the event's. So
+it is stored once, tried again with growing pauses, and found among the dead letters if nobody takes it.
+"""
+
+from __future__ import annotations
+
+import builtins
+import secrets
+import time
+from collections.abc import Callable, Iterable
+from datetime import datetime
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from headrace.app.jobs.jobs import Jobs
+from headrace.app.services.services import AppHub
+from headrace.core.clock import to_datetime
+from headrace.core.codec.encryption import opened
+from headrace.core.damaged_records import readable
+from headrace.core.documents import Paper
+from headrace.core.events.event import Happening, Interest, interest
+from headrace.core.events.webhooks import Hook, body_of, key_of, secret_of, signature
+from headrace.core.tasks.options import check_limit, check_name, check_text
+from headrace.core.tasks.retry import Retry
+from headrace.errors import (
+    DuplicateJob,
+    EngineUnavailable,
+    InvalidJob,
+    PermanentError,
+    QueueFull,
+    RetryableError,
+    WebhookNotFound,
+)
+from headrace.runtime.events.handlers import KIND as PLACES
+from headrace.runtime.events.handlers import Place, Subscription
+from headrace.runtime.http_client import NotTaken, check_url, post
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.task import Task
+
+TASK = "headrace.webhook"
+QUEUE = "headrace.webhooks"  # of their own: a backlog of jobs does not hold messages up
+_KIND = "webhooks"
+_SEAT = "headrace.webhooks"
+_LOOK_EVERY = 10.0  # seconds; a webhook that somebody else made gets its events from its creation on
+_TIMEOUT = 15.0
+_GONE = 410
+_CHANGEABLE = ("url", "types", "queue", "task")
+_RETRY = Retry(limit=10, backoff="exponential", base=5, factor=3, cap=6 * 3600, jitter=0.2)
+_hook = msgspec.json.Decoder(Hook)
+
+
+class _Gone(RetryableError):
+    """The receiver says that it does not want any more of this."""
+
+
+class Webhook(Struct, frozen=True):
+    """A webhook. Its secret is told once, by create()."""
+
+    id: str
+    url: str
+    types: tuple[str, ...]
+    queue: str | None
+    task: str | None
+    paused: bool
+    reason: str | None
+    created_at: datetime
+    secret: str | None = None
+
+    def __repr__(self) -> str:
+        return f"<Webhook {self.id} {self.url} {', '.join(self.types)}{' paused' if self.paused else ''}>"
+
+
+class Webhooks:
+    """`app.webhooks`."""
+
+    def __init__(self, hub: AppHub, make_task: Callable[..., Task[..., Any, Any]]) -> None:
+        self._hub = hub
+        self._make_task = make_task
+        self._known: builtins.list[Hook] = []
+        self._looked_at = float("-inf")
+
+    def create(
+        self,
+        url: str,
+        types: str | Iterable[str] = ("job.failed",),
+        *,
+        queue: str | None = None,
+        task: str | None = None,
+        secret: str | None = None,
+        insecure: bool = False,
+    ) -> Webhook:
+        """Send events of these types to this address from now on; with the secret that signs them.
+
+        Without `secret` one is made. `insecure` allows http to another machine.
+        """
+        wanted = _wanted(types, queue, task)
+        checked = check_url(url, insecure=insecure)
+        clear = secret_of(secrets.token_bytes(32) if secret is None else key_of(secret))
+        now, hook_id = self._hub.clock.now(), secrets.token_hex(6)
+        since = self._hub.engine.events.last()
+        kept = self._hub.sealed(clear, "webhook", hook_id)
+        hook = Hook(hook_id, checked, tuple(sorted(wanted.types)), kept, now, since, queue, task)
+        shelf = self._hub.engine.shelf
+        shelf.put([Paper(PLACES, _SEAT, 0, msgspec.json.encode(Place(since)).decode())])  # unless it has one
+        shelf.put([Paper(_KIND, hook_id, 0, _text(hook))])
+        self._call_listeners()
+        return _shown(hook, clear)
+
+    def list(self) -> builtins.list[Webhook]:
+        """Every webhook, the oldest first."""
+        return [_shown(hook) for hook in sorted(self._stored(), key=lambda hook: (hook.created_at, hook.id))]
+
+    def get(self, webhook_id: str) -> Webhook:
+        return _shown(self._read(webhook_id)[1])
+
+    def pause(self, webhook_id: str) -> Webhook:
+        """Send it nothing of what happens from now on."""
+        return self._change(webhook_id, lambda hook: {"paused": True, "reason": None})
+
+    def resume(self, webhook_id: str) -> Webhook:
+        """Send it events again, of what happens from now on."""
+        now = self._hub.clock.now()
+        return self._change(webhook_id, lambda hook: {"paused": False, "reason": None, "resumed_at": now})
+
+    def update(self, webhook_id: str, /, *, insecure: bool = False, **fields: Any) -> Webhook:
+        """Change its `url`, its `types`, its `queue` or its `task`; what is not named stays, also the secret."""
+        for name in fields:
+            if name not in _CHANGEABLE:
+                raise InvalidJob(f"{name}: a webhook has no such field to change; it has {', '.join(_CHANGEABLE)}")
+        self._read(webhook_id)  # that it is not there is told first
+        url = {"url": check_url(fields["url"], insecure=insecure)} if "url" in fields else {}
+
+        def change(hook: Hook) -> dict[str, Any]:
+            wanted = _wanted(*(fields.get(name, getattr(hook, name)) for name in ("types", "queue", "task")))
+            return {**url, "types": tuple(sorted(wanted.types)), "queue": wanted.queue, "task": wanted.task}
+
+        return self._change(webhook_id, change)
+
+    def delete(self, webhook_id: str) -> None:
+        """Forget the webhook; messages that are under way to it are given up."""
+        while not self._hub.engine.shelf.remove([self._read(webhook_id)[0]]):
+            pass
+
+    def deliveries(self, webhook_id: str, limit: int = 50) -> builtins.list[Job[Any]]:
+        """The newest messages to it, each a job: its state, its attempts and their errors tell how they fared."""
+        self._read(webhook_id)
+        return Jobs(self._hub).find(tag=_tag(webhook_id), limit=check_limit("limit", limit)).jobs
+
+    def test(self, webhook_id: str) -> int:
+        """Send it a message of the type `webhook.test` at once, once; the status of the answer."""
+        hook = self._read(webhook_id)[1]
+        at = to_datetime(self._hub.clock.now())
+        assert at is not None
+        body = body_of(Happening("0", "webhook.test", at))
+        return self._post(hook, f"test:{secrets.token_hex(6)}", body)
+
+    acreate = twin(create)
+    alist = twin(list)
+    aget = twin(get)
+    apause = twin(pause)
+    aresume = twin(resume)
+    aupdate = twin(update)
+    adelete = twin(delete)
+    adeliveries = twin(deliveries)
+    atest = twin(test)
+
+    # -- in a worker
+
+    @property
+    def subscription(self) -> Subscription:
+        """What makes jobs of events; one process at a time does."""
+        return Subscription(
+            _SEAT, self._hand_on, Interest(), ask=self._wanted, waits_for=(QueueFull, EngineUnavailable)
+        )
+
+    def task(self) -> Task[..., Any, Any]:
+        """What delivers them."""
+        return self._make_task(self._deliver, name=TASK, queue=QUEUE, retry=_RETRY, timeout=60, tags=("webhook",))
+
+    def _wanted(self, anew: bool) -> Interest | None:
+        """What any webhook wants, looked up anew if that is said, else now and then; None if there is none."""
+        if anew or time.monotonic() - self._looked_at > _LOOK_EVERY:
+            self._known = [hook for hook in self._stored() if not hook.paused]
+            self._looked_at = time.monotonic()
+        types = frozenset(name for hook in self._known for name in hook.types)
+        return Interest(types) if types else None
+
+    def _hand_on(self, event: Happening) -> None:
+        if event.task == TASK:
+            return
+        at = int(event.at.timestamp() * 1000)
+        for hook in self._known:
+            if at >= hook.began and hook.wanted.covers(event.type, event.queue, event.task):
+                self._enqueue(hook, event)
+
+    def _enqueue(self, hook: Hook, event: Happening) -> None:
+        job_id = f"webhook:{hook.id}:{event.cursor}"
+        task = self.task().using(job_id=job_id, tags=("webhook", _tag(hook.id)))
+        try:
+            task.enqueue(hook.id, job_id, body_of(event))
+        except DuplicateJob:
+            return  # by who was here before, and could not note it
+
+    def _deliver(self, hook: str, message: str, body: str) -> int:
+        try:
+            found = self._read(hook)[1]
+        except WebhookNotFound as error:
+            raise PermanentError(str(error)) from None
+        try:
+            return self._post(found, message, body)
+        except _Gone as error:
+            told = str(error)
+            self._change(hook, lambda known: {"paused": True, "reason": told})
+            raise PermanentError(str(error)) from None
+
+    def _post(self, hook: Hook, message: str, body: str) -> int:
+        secret = opened(self._hub.seal, hook.secret, "webhook", hook.id)
+        at = self._hub.clock.now() // 1000
+        headers = {"webhook-id": message, "webhook-timestamp": str(at)}
+        headers["webhook-signature"] = signature(secret, message, at, body)
+        try:
+            return post(hook.url, body.encode(), headers, _TIMEOUT, self._hub.settings.webhook_networks)
+        except NotTaken as error:
+            where = hook.url.partition("?")[0]  # a query may hold a token
+            raise (_Gone if error.status == _GONE else RetryableError)(f"{where}: {error}") from None
+
+    # -- on the shelf
+
+    def _stored(self) -> builtins.list[Hook]:
+        return list(readable(_hook.decode, (paper.value for paper in self._hub.engine.shelf.browse(_KIND))))
+
+    def _read(self, webhook_id: str) -> tuple[Paper, Hook]:
+        found = self._hub.engine.shelf.get(_KIND, [check_name("webhook", check_text("webhook", webhook_id))])
+        if not found:
+            raise WebhookNotFound(webhook_id)
+        return found[0], _hook.decode(found[0].value)
+
+    def _change(self, webhook_id: str, change: Callable[[Hook], dict[str, Any]]) -> Webhook:
+        """Give it the fields that are made of what it is now, also if somebody else has just changed it."""
+        while True:
+            paper, hook = self._read(webhook_id)
+            changed = structs.replace(hook, **change(hook))
+            if self._hub.engine.shelf.put([structs.replace(paper, value=_text(changed))]):
+                self._call_listeners()
+                return _shown(changed)
+
+    def _call_listeners(self) -> None:
+        self._looked_at = float("-inf")
+        self._hub.engine.ring("events")
+
+
+def _wanted(types: str | Iterable[str], queue: str | None, task: str | None) -> Interest:
+    wanted = interest(types, queue, task)
+    if not wanted.types:
+        raise InvalidJob("types: name at least one type of events, or a pattern such as job.*")
+    return wanted
+
+
+def _tag(webhook_id: str) -> str:
+    return f"webhook:{webhook_id}"
+
+
+def _text(hook: Hook) -> str:
+    return msgspec.json.encode(hook).decode()
+
+
+def _shown(hook: Hook, secret: str | None = None) -> Webhook:
+    created = to_datetime(hook.created_at)
+    assert created is not None
+    return Webhook(hook.id, hook.url, hook.types, hook.queue, hook.task, hook.paused, hook.reason, created, secret)

@@ -1,0 +1,3 @@
+"""`app.jobs`."""
+
+from __future__ import annotations

@@ -1,0 +1,216 @@
+"""The facade of all jobs: find them, count them, act on many by the same filters."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any, overload
+
+from msgspec.structs import replace
+
+from headrace.app.services import archived_jobs as archive
+from headrace.app.services.services import AppHub
+from headrace.core.jobs.count import JobCount
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.option_times import check_moment
+from headrace.core.retention.retention import Finished
+from headrace.core.tasks.options import check_limit, check_text
+from headrace.core.text import short
+from headrace.errors import InvalidJob
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.job import Job
+
+_AT_ONCE = 500
+_EVERYTHING = 1 << 40
+
+
+class JobPage(Sequence[Job[Any]]):
+    """Some jobs, newest first. `cursor` continues after them, None at the end."""
+
+    def __init__(self, jobs: list[Job[Any]], cursor: str | None) -> None:
+        self.jobs = jobs
+        self.cursor = cursor
+
+    @overload
+    def __getitem__(self, index: int) -> Job[Any]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[Job[Any]]: ...
+    def __getitem__(self, index: int | slice) -> Job[Any] | list[Job[Any]]:
+        return self.jobs[index]
+
+    def __len__(self) -> int:
+        return len(self.jobs)
+
+    def __iter__(self) -> Iterator[Job[Any]]:
+        return iter(self.jobs)
+
+    def __repr__(self) -> str:
+        return f"<JobPage of {len(self.jobs)}{', more follow' if self.cursor else ''}>"
+
+
+class Jobs:
+    """`app.jobs`. The filters are the same everywhere: state, queue, task, tag, worker, text, flow, since, until,
+    ids."""
+
+    def __init__(self, hub: AppHub) -> None:
+        self._hub = hub
+
+    def get(self, job_id: str) -> Job[Any]:
+        """The job with this id, or JobNotFound."""
+        return Job(self._hub, self._hub.row(check_text("job id", job_id)))
+
+    def find(
+        self,
+        /,
+        *,
+        limit: int = 50,
+        cursor: str | None = None,
+        archived: bool = False,
+        reach: int | None = None,
+        whole: bool = False,
+        **filters: Any,
+    ) -> JobPage:
+        """The matching jobs, newest first, at most `limit` of them.
+
+        With `archived`, those that have left the store for the archive, in the order of their ends, which are also what
+        `since` and `until` mean there; worker, text and flow are no filters of it. With `reach`, a search that no index
+        helps ends after about so many jobs, and its cursor goes on behind them. Long arguments and results are read one
+        by one, when they are first asked for; with `whole` they are read at once with all the rest.
+        """
+        if cursor is not None and not isinstance(cursor, str):
+            raise InvalidJob(f"cursor {short(cursor)} is not one that find() returned", value=cursor)
+        which, most = as_filter(filters), check_limit("limit", limit)
+        if _flag("archived", archived):
+            page = archive.find(self._hub.engine, self._hub.archive, which, most, cursor)
+        else:
+            far, light = None if reach is None else _reach(reach), not _flag("whole", whole)
+            page = self._hub.engine.desk.find(which, most, cursor, far, light=light)
+        return JobPage([Job(self._hub, row) for row in page.jobs], page.cursor)
+
+    def count(self, /, *, archived: bool = False, **filters: Any) -> int:
+        """How many jobs match; with `archived`, of those in the archive."""
+        which = as_filter(filters)
+        if not _flag("archived", archived):
+            return self._hub.engine.desk.count(which)
+        archive.refuse_what_is_not_there(which)
+        return 0 if self._hub.archive is None else self._hub.archive.count(which)
+
+    def count_up_to(self, reach: int, /, **filters: Any) -> JobCount:
+        """How many jobs match, counting and looking at about `reach` jobs: all of them, or at least so many."""
+        return self._hub.engine.desk.count_up_to(as_filter(filters), _reach(reach))
+
+    def cancel(self, /, **filters: Any) -> int:
+        """Cancel the matching jobs that are not over; how many."""
+        return self._move(filters, Event.CANCEL)
+
+    def retry(self, /, **filters: Any) -> int:
+        """Run the matching jobs again that are over; how many. Without a state, only failed ones are meant."""
+        if not {"state", "ids"} & filters.keys():
+            filters = {**filters, "state": State.FAILED}
+        return self._move(filters, Event.REVIVE)
+
+    def promote(self, /, **filters: Any) -> int:
+        """Run the matching scheduled, retrying or waiting jobs now; how many."""
+        return self._move(filters, Event.HURRY)
+
+    def delete(self, /, *, finished_before: datetime | None = None, limit: int | None = None, **filters: Any) -> int:
+        """Remove the matching jobs that are not running; how many. By their ids they leave the archive as well.
+
+        With `finished_before` only those that ended before that time, the oldest end first, and none of the archive.
+        At most `limit` are removed.
+        """
+        most = _EVERYTHING if limit is None else _most(limit)
+        if finished_before is None:
+            return self._move(filters, Event.DELETE, most)
+        return self._delete_finished(as_filter(filters), check_moment("finished_before", finished_before), most)
+
+    def _delete_finished(self, which: Filter, before: int, most: int) -> int:
+        if which.states and not set(which.states) <= FINAL:
+            raise InvalidJob("finished_before: only completed, failed and cancelled jobs have an end")
+        engine, removed = self._hub.engine, 0
+        names = [which.queue] if which.queue is not None else [queue.name for queue in engine.desk.queues()]
+        for queue, state in itertools.product(names, which.states or sorted(FINAL)):
+            after: Finished | None = None
+            while removed < most and (found := engine.sweeper.finished(queue, state, before, _AT_ONCE, after)):
+                after = found[-1]
+                # Of ids that were asked for, and whatever else was: the store looks once more when it removes them.
+                ids = tuple(job.id for job in found if not which.ids or job.id in which.ids)
+                some = replace(which, ids=ids, states=(state,))
+                removed += len(engine.desk.move(some, Event.DELETE, most - removed)) if ids else 0
+        return removed
+
+    aget = twin(get)
+    afind = twin(find)
+    acount = twin(count)
+    acount_up_to = twin(count_up_to)
+    acancel = twin(cancel)
+    aretry = twin(retry)
+    apromote = twin(promote)
+    adelete = twin(delete)
+
+    def _move(self, filters: dict[str, Any], event: Event, most: int = _EVERYTHING) -> int:
+        which = as_filter(filters)
+        if which == Filter():  # also if every filter that was given is None
+            raise InvalidJob("say which jobs are meant with at least one filter, for example queue='default'")
+        return len(self._hub.move(which, event, most=most))
+
+
+_NAMES = ("state", "queue", "task", "tag", "worker", "text", "flow", "since", "until", "ids")
+
+
+def _flag(name: str, value: bool) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidJob(f"{name}: expected True or False, got {short(value)}", value=value)
+    return value
+
+
+def as_filter(given: dict[str, Any]) -> Filter:
+    """Filters as a user gave them, or InvalidJob that names the wrong one."""
+    values: dict[str, Any] = {}
+    for name, value in given.items():
+        if name not in _NAMES:
+            raise InvalidJob(f"unknown filter {name!r}; filters are {', '.join(_NAMES)}")
+        if value is None:
+            continue
+        if name == "state":
+            values["states"] = _states(value)
+        elif name == "ids":
+            values["ids"] = _ids(value)
+        elif name in ("since", "until"):
+            values[name] = check_moment(name, value) if isinstance(value, datetime) else _wrong_time(name, value)
+        else:
+            values[name] = check_text(name, getattr(value, "id" if name == "flow" else "name", value))
+    if () in (values.get("ids"), values.get("states")):
+        values["ids"] = ("",)  # none of these: no id is empty
+    return Filter(**values)
+
+
+def _most(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidJob(f"limit: expected how many jobs at most, 1 or more, got {short(value)}")
+    return value
+
+
+def _reach(value: Any) -> int:
+    if type(value) is not int or value < 1:
+        raise InvalidJob(f"reach: expected how many jobs to look at, 1 or more, got {short(value)}", value=value)
+    return value
+
+
+def _states(value: Any) -> tuple[State, ...]:
+    try:
+        return tuple(State(state) for state in ([value] if isinstance(value, str) else value))
+    except (ValueError, TypeError):
+        raise InvalidJob(f"state: {short(value)} is not one of {', '.join(State)}", value=value) from None
+
+
+def _ids(value: Any) -> tuple[str, ...]:
+    if not isinstance(value, Iterable) or isinstance(value, str):
+        raise InvalidJob(f"ids: expected a list of ids, got {short(value)}", value=value)
+    return tuple(check_text("ids", job_id) for job_id in value)
+
+
+def _wrong_time(name: str, value: Any) -> int:
+    raise InvalidJob(f"{name}: expected a datetime with a time zone, got {short(value)}", value=value)

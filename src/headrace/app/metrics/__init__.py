@@ -1,0 +1,3 @@
+"""`app.metrics`, and Prometheus' format."""
+
+from __future__ import annotations

@@ -1,0 +1,155 @@
+"""What `app.metrics` answers: figures of a time, by queue and task, and points over time. Times are in seconds.
+
+A figure is None where there is no data: a share of nothing, a quantile of no duration, a gauge that nobody read.
+"""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+
+from msgspec import Struct
+
+from headrace.core.metrics.cells import Cell
+from headrace.core.metrics.values import duration, tallied
+
+
+class MetricDurations(Struct, frozen=True, kw_only=True):
+    """How long something took: mean, shortest, longest and quantiles, which are within 5 %."""
+
+    avg: float | None = None
+    min: float | None = None
+    max: float | None = None
+    p50: float | None = None
+    p95: float | None = None
+    p99: float | None = None
+
+
+class MetricFigures(Struct, frozen=True, kw_only=True):
+    """What became of jobs within a time.
+
+    `failed` are jobs that failed for good and `errors` attempts that failed; `retried` are attempts that will be made
+    again. Rates are per second. `error_rate` is the share of attempts that failed. `attempts_avg` is how many attempts
+    a job took that completed or failed, and `retry_success` the share of those that completed, of jobs that ended after
+    more than one. `wait` is from when a job could run
+    until it was started, `run` from there to the end of the attempt.
+    """
+
+    enqueued: int
+    started: int
+    completed: int
+    failed: int
+    retried: int
+    cancelled: int
+    errors: int
+    throughput: float
+    enqueue_rate: float
+    failure_rate: float
+    error_rate: float | None
+    attempts_avg: float | None
+    retry_success: float | None
+    wait: MetricDurations
+    run: MetricDurations
+
+
+class TaskMetrics(Struct, frozen=True, kw_only=True):
+    """What became of the jobs of one task in one queue."""
+
+    task: str
+    queue: str
+    figures: MetricFigures
+
+
+class WorkerMetrics(Struct, frozen=True, kw_only=True):
+    """What became of the jobs that one worker ran."""
+
+    worker: str
+    figures: MetricFigures
+
+
+class QueueMetrics(Struct, frozen=True, kw_only=True):
+    """What became of the jobs of a queue, and what is in it.
+
+    `depth` is by state, of those that do not last. `oldest` is the age of the oldest pending job. `eta` is in how many
+    seconds the queue is empty if all goes on as in this time, None if it does not get shorter.
+    """
+
+    queue: str
+    figures: MetricFigures
+    depth: dict[str, int]
+    oldest: float
+    workers: int
+    eta: float | None
+
+
+class MetricsSnapshot(Struct, frozen=True, kw_only=True):
+    """How a store does: the figures of the last `window` seconds, and what was last read from it at `sampled_at`.
+
+    `clients` are the connections that its server has, None of a file.
+    """
+
+    at: datetime
+    window: float
+    total: MetricFigures
+    queues: list[QueueMetrics]
+    tasks: list[TaskMetrics]
+    workers: list[WorkerMetrics]
+    depth: dict[str, int]
+    oldest: float | None
+    workers_alive: int | None
+    dead: int | None
+    stale: int | None
+    schedule_misses: float | None
+    store_bytes: int | None
+    busy: float | None
+    clients: int | None
+    schedules: int | None
+    sampled_at: datetime | None
+
+
+class MetricPoint(Struct, frozen=True):
+    """The value of a metric from this moment on, for one step."""
+
+    at: datetime
+    value: float | None
+
+
+class MetricSeries(Struct, frozen=True, kw_only=True):
+    """A metric over time, the oldest point first; `step` is how many seconds a point stands for."""
+
+    name: str
+    step: float
+    points: list[MetricPoint]
+    queue: str | None = None
+    task: str | None = None
+    worker: str | None = None
+
+
+class DayMetrics(Struct, frozen=True, kw_only=True):
+    """A day in UTC. `max_depth` is the most jobs that were found pending at a time."""
+
+    day: date
+    figures: MetricFigures
+    max_depth: int | None
+    queue: str | None = None
+    task: str | None = None
+
+
+def figures_of(cell: Cell, seconds: float) -> MetricFigures:
+    """What a cell tells, if it is of so many seconds."""
+    return MetricFigures(
+        enqueued=cell.enqueued,
+        started=cell.started,
+        completed=cell.completed,
+        failed=cell.failed,
+        retried=cell.retried,
+        cancelled=cell.cancelled,
+        errors=cell.errors,
+        throughput=cell.completed / seconds,
+        enqueue_rate=cell.enqueued / seconds,
+        failure_rate=cell.failed / seconds,
+        error_rate=tallied("error_rate", cell, seconds),
+        attempts_avg=tallied("attempts_avg", cell, seconds),
+        retry_success=tallied("retry_success", cell, seconds),
+        wait=MetricDurations(**{how: duration(cell.wait, how) for how in MetricDurations.__struct_fields__}),
+        run=MetricDurations(**{how: duration(cell.run, how) for how in MetricDurations.__struct_fields__}),
+    )

@@ -1,0 +1,110 @@
+"""The parts of an app. Each is loaded when it is first asked for: many programs only enqueue, and need none."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, Protocol
+
+from headrace.app.registry import Registry
+from headrace.app.services.services import AppHub
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.jobs.task import Task
+from headrace.runtime.submit.submitter import Submitter
+
+if TYPE_CHECKING:
+    from headrace.app.admin.admin import Admin
+    from headrace.app.admin.audit import Audit
+    from headrace.app.alerts.alerts import Alerts
+    from headrace.app.dead_letters.dead import Dead
+    from headrace.app.events.events import EventStream
+    from headrace.app.events.webhooks import Webhooks
+    from headrace.app.flows import Flows
+    from headrace.app.metrics.metrics import Metrics
+    from headrace.app.retention.lifecycle import Lifecycles
+    from headrace.app.schedules.schedules import Schedules
+
+
+class House(Protocol):
+    """What the parts need of their app."""
+
+    engine: Engine
+    settings: Settings
+    hub: AppHub
+    submitter: Submitter
+    registry: Registry
+    tasks: dict[str, Task[..., Any, Any]]
+
+    @property
+    def webhooks(self) -> Webhooks: ...
+
+    def task_by_name(self, name: str) -> Task[..., Any, Any]: ...
+
+
+def schedules(app: House) -> Schedules:
+    """The schedules of this app's store."""
+    from headrace.app.schedules.schedules import Schedules
+
+    return Schedules(app.hub, app.submitter, app.registry.as_task, app.tasks)
+
+
+def flows(app: House) -> Flows:
+    """The flows of this app's store."""
+    from headrace.app.flows import Flows
+
+    return Flows(app.hub)
+
+
+def dead(app: House) -> Dead:
+    """The dead letters of this app's store: jobs that failed for good."""
+    from headrace.app.dead_letters.dead import Dead
+
+    return Dead(app.hub, app.task_by_name, app.settings)
+
+
+def lifecycle(app: House) -> Lifecycles:
+    """How long the jobs of this app's store may stay, and those that stay too long."""
+    from headrace.app.retention.lifecycle import Lifecycles
+
+    return Lifecycles(app.hub, app.settings, app.tasks)
+
+
+def alerts(app: House) -> Alerts:
+    """What is wrong now and who is told: rules, alerts, channels, silences."""
+    from headrace.app.alerts.alerts import Alerts
+
+    return Alerts(app.hub, app.settings)
+
+
+def metrics(app: House) -> Metrics:
+    """How this app's store does: what became of jobs, how fast, and what waits."""
+    from headrace.app.metrics.metrics import Metrics
+
+    return Metrics(app.hub, app.settings)
+
+
+def admin(app: House) -> Admin:
+    """What keeps this app's store sound: backups, checks, upkeep by hand."""
+    from headrace.app.admin.admin import Admin
+
+    return Admin(app.hub, app.settings)
+
+
+def audit(app: House) -> Audit:
+    """Who did what over HTTP."""
+    from headrace.app.admin.audit import Audit
+
+    return Audit(app.hub)
+
+
+def webhooks(app: House) -> Webhooks:
+    """Who is told of which events over the web."""
+    from headrace.app.events.webhooks import Webhooks
+
+    return Webhooks(app.hub, app.registry.builtin)
+
+
+def events(app: House) -> EventStream:
+    """What happens in this app's store: `for event in app.events(): ...`."""
+    from headrace.app.events.events import EventStream
+
+    return EventStream(lambda: app.engine, app.webhooks)

@@ -1,0 +1,175 @@
+"""The facade of one queue."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from headrace.app.services.services import AppHub
+from headrace.core.clock import to_datetime
+from headrace.core.jobs.queue_rules import QueueRules, queue_rules
+from headrace.core.jobs.records import Filter, QueueRow
+from headrace.core.jobs.states import FINAL, NOT_STARTED, OPEN, Event, State
+from headrace.core.queues.limits import allows
+from headrace.core.queues.rules_text import changed
+from headrace.core.tasks.options import check_limit, check_queue
+from headrace.errors import QueueNotEmpty
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.retention.deleted_queues import deleted_queues, mark_deleted
+
+
+class QueueStats(Struct, frozen=True, kw_only=True):
+    """How many jobs a queue has in each state, since when its oldest pending one could run, and its rules.
+
+    `workers` is how many live workers serve it; without any, its jobs wait until one is started. `starts_left` is how
+    many jobs its rate would let start now, None if it has no rate.
+    """
+
+    queue: str
+    paused: bool
+    scheduled: int = 0
+    waiting: int = 0
+    pending: int = 0
+    running: int = 0
+    retrying: int = 0
+    completed: int = 0
+    failed: int = 0
+    cancelled: int = 0
+    oldest_pending: datetime | None = None
+    workers: int = 0
+    rules: QueueRules = QueueRules()
+    starts_left: int | None = None
+
+
+def all_stats(hub: AppHub) -> list[QueueStats]:
+    """The statistics of every queue, by name."""
+    known = hub.engine.desk.queues()
+    counts: dict[str, dict[str, Any]] = {row.name: {"paused": row.paused, "rules": _rules_of(row)} for row in known}
+    for depth in hub.engine.desk.depths():
+        found = counts.setdefault(depth.queue, {"paused": False})
+        found[depth.state.value] = depth.jobs
+        if depth.state is State.PENDING:
+            found["oldest_pending"] = to_datetime(depth.oldest)
+    unused = {"paused": False, "rules": QueueRules()}
+    for name in deleted_queues(hub.engine):
+        if counts.get(name) == unused:
+            del counts[name]
+    now = hub.clock.now()
+    alive = [worker for worker in hub.engine.desk.workers() if not worker.is_silent(now)]
+    for name, found in counts.items():
+        found["workers"] = sum(worker.serves(name) for worker in alive)
+    for name, left in _starts_left(hub, {name: found["rules"] for name, found in counts.items() if "rules" in found}):
+        counts[name]["starts_left"] = left
+    return [QueueStats(queue=name, **counts[name]) for name in sorted(counts)]
+
+
+def _starts_left(hub: AppHub, rules: Mapping[str, QueueRules]) -> Iterator[tuple[str, int]]:
+    """For each queue that has a rate, how many jobs it would let start now."""
+    rates = {name: known.rate for name, known in rules.items() if known.rate is not None}
+    if not rates:
+        return
+    rested_at, now = hub.engine.desk.rested_at(rates), 1000 * hub.clock.now()
+    for name, rate in rates.items():
+        yield name, allows(rate, rested_at.get(name, 0), now)
+
+
+def _rules_of(row: QueueRow) -> QueueRules:
+    return queue_rules(row.rules)
+
+
+class Queue:
+    """A named queue."""
+
+    def __init__(self, name: str, hub: AppHub) -> None:
+        self.name = check_queue("queue", name)
+        self._hub = hub
+
+    def stats(self) -> QueueStats:
+        """Counts for each state, zero included."""
+        found = (stats for stats in all_stats(self._hub) if stats.queue == self.name)
+        return next(found, QueueStats(queue=self.name, paused=False))
+
+    def length(self) -> int:
+        """How many jobs are pending: ready to run and not yet taken."""
+        return self._hub.engine.desk.count(Filter(queue=self.name, states=(State.PENDING,)))
+
+    def peek(self, n: int = 10) -> list[Job[Any]]:
+        """The next jobs in the order they will run."""
+        return [Job(self._hub, row) for row in self._hub.engine.desk.peek(self.name, check_limit("n", n), light=True)]
+
+    def clear(self) -> int:
+        """Delete every job that has not started; how many there were."""
+        states = tuple(sorted(NOT_STARTED))
+        return len(self._hub.move(Filter(queue=self.name, states=states), Event.DELETE))
+
+    def delete(self) -> int:
+        """Take the queue off every list, with its rules and its finished jobs; how many of these there were.
+
+        QueueNotEmpty, and nothing is changed, while it has jobs that are not finished. It comes back by use.
+        """
+        desk, row = self._hub.engine.desk, self._row()
+        if jobs := desk.count(Filter(queue=self.name, states=tuple(sorted(OPEN)))):
+            raise QueueNotEmpty(self.name, jobs)
+        gone = len(self._hub.move(Filter(queue=self.name, states=tuple(sorted(FINAL))), Event.DELETE))
+        if row is None:
+            return gone
+        mark_deleted(self._hub.engine, self.name)
+        if row.paused:
+            desk.pause_queue(self.name, False)
+        if row.rules:
+            desk.rule_queue(self.name, QueueRules())
+        self._hub.engine.upkeep.order_terms("queue", self.name, None)
+        return gone
+
+    def pause(self) -> None:
+        """Let no worker take jobs from this queue; those that run, or were fetched a moment before, go on."""
+        self._hub.engine.desk.pause_queue(self.name, True)
+
+    def resume(self) -> None:
+        """Let workers take jobs again."""
+        self._hub.engine.desk.pause_queue(self.name, False)
+
+    @property
+    def paused(self) -> bool:
+        row = self._row()
+        return row is not None and row.paused
+
+    @property
+    def rules(self) -> QueueRules:
+        """The rules of this queue, read from the store; a rule that is None is not there."""
+        row = self._row()
+        return QueueRules() if row is None else _rules_of(row)
+
+    def configure(self, /, **rules: Any) -> QueueRules:
+        """Change rules of this queue, for every worker and every caller within a second; all the rules it has then.
+
+        `weight` is how many times as many turns it has as others. `strategy` is the order of its jobs: priority (the
+        default), fifo, lifo, weighted_random or fresh_first; with `ageing`, so many seconds of waiting count as one
+        point of priority. `max_length` is how many jobs may wait in it (scheduled, waiting, pending or retrying);
+        beyond that enqueue() raises QueueFull. `rate` is how many may start in a time ("10/s"), `burst` how many of
+        them at once after a rest, `concurrency` how many may run at the same time, over all workers. `key_rate`,
+        `key_burst` and `key_concurrency` are the same for each `rate_key` and each `concurrency_key` by itself.
+        None lifts a rule, and what is not named stays as it is.
+        """
+        after = changed(self.rules, rules)
+        self._hub.engine.desk.rule_queue(self.name, after)
+        return after
+
+    def _row(self) -> QueueRow | None:
+        return next((row for row in self._hub.engine.desk.queues() if row.name == self.name), None)
+
+    astats = twin(stats)
+    alength = twin(length)
+    apeek = twin(peek)
+    aclear = twin(clear)
+    adelete = twin(delete)
+    apause = twin(pause)
+    aresume = twin(resume)
+    aconfigure = twin(configure)
+
+    def __repr__(self) -> str:
+        return f"<Queue {self.name}>"

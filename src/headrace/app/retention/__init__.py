@@ -1,0 +1,3 @@
+"""`app.lifecycle` and `app.archive`."""
+
+from __future__ import annotations

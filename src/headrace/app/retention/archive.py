@@ -1,0 +1,197 @@
+"""The archive as `app.lifecycle` offers it: sweep by hand, look at its partitions, export and bring back."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from headrace.app.jobs.jobs import as_filter
+from headrace.app.retention.archive_records import (
+    ArchiveMonth,
+    ArchivePartition,
+    ArchiveRun,
+    ArchiveStats,
+    TaskDurations,
+)
+from headrace.app.retention.export import write_json_lines, write_parquet
+from headrace.app.services import archived_jobs
+from headrace.app.services.services import AppHub
+from headrace.core.clock import to_datetime
+from headrace.core.jobs.records import Filter
+from headrace.core.retention.archive import (
+    ArchiveRow,
+    PartitionRow,
+    keepsake_of,
+    key_of,
+    partition_of,
+    revived,
+    span_of,
+)
+from headrace.core.settings.settings import Settings
+from headrace.core.tasks.options import check_text
+from headrace.core.text import short
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.shared.decisions import closed_by
+from headrace.errors import ConfigError, InvalidJob, JobNotFound
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.sweep import Sweep
+from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
+
+_AT_ONCE = 500
+_WRITERS = {".parquet": write_parquet, ".jsonl": write_json_lines, ".ndjson": write_json_lines}
+
+
+class Archiving:
+    """What `app.lifecycle` does with the archive."""
+
+    def __init__(self, hub: AppHub, settings: Settings) -> None:
+        self._hub = hub
+        self._settings = settings
+
+    def run(self, dry_run: bool) -> ArchiveRun:
+        began, tally = time.monotonic(), Tally()
+        if dry_run:
+            self._walk(tally, dry_run=True)
+        else:
+            self._walk_and_tell(tally)
+        return ArchiveRun(
+            dry_run=dry_run,
+            archived=tally.archived,
+            deleted=tally.deleted,
+            history=tally.history,
+            steps=tally.steps,
+            dead_letters=tally.letters,
+            dead_letters_expired=tally.expired,
+            dropped=tally.dropped,
+            jobs=sorted(tally.jobs),
+            seconds=time.monotonic() - began,
+        )
+
+    def _walk(self, tally: Tally, *, dry_run: bool) -> None:
+        for _ in Sweep(self._hub.engine, self._settings, self._hub.archive, self._hub.terms()).walk(
+            tally, dry_run=dry_run
+        ):
+            pass
+
+    def _walk_and_tell(self, tally: Tally) -> None:
+        """As workers do: what was done is recorded and told, also if a part of it failed."""
+        engine, began, error = self._hub.engine, time.monotonic(), None
+        begun_at = engine.clock.now()
+        try:
+            self._walk(tally, dry_run=False)
+        except Exception as failure:
+            error = error_in_words(failure)
+            raise
+        finally:
+            record_sweep(engine, self._settings, tally, begun_at, error=error)
+            tell_sweep(engine, self._settings, tally, round(1000 * (time.monotonic() - began)), error)
+
+    def partitions(self) -> list[ArchivePartition]:
+        found = [] if self._hub.archive is None else self._hub.archive.partitions()
+        return [
+            ArchivePartition(one.name, to_datetime(one.since), to_datetime(one.until), one.jobs, one.bytes)
+            for one in found
+        ]
+
+    def stats(self) -> ArchiveStats:
+        partitions, last = self.partitions(), self._hub.engine.sweeper.last()
+        return ArchiveStats(
+            jobs=sum(one.jobs for one in partitions),
+            bytes=sum(one.bytes for one in partitions),
+            partitions=len(partitions),
+            swept_at=None if last is None else to_datetime(last.at),
+            seconds=None if last is None else last.duration / 1000,
+            archived=0 if last is None else last.archived,
+            deleted=0 if last is None else last.deleted,
+            dead_letters=0 if last is None else last.letters,
+            partition=None if last is None else last.partition,
+            dropped=[] if last is None else last.dropped,
+        )
+
+    def months(self) -> list[ArchiveMonth]:
+        archive = self._hub.archive
+        jobs, size = Counter[str | None](), Counter[str | None]()
+        if archive is None:
+            return []
+        for one in archive.partitions():
+            for month, count in _by_month(archive, one).items():
+                jobs[month] += count
+                size[month] += one.bytes * count // one.jobs
+        return [ArchiveMonth(month, jobs[month], size[month]) for month in sorted(jobs, key=lambda month: month or "")]
+
+    def durations(self, filters: dict[str, Any]) -> list[TaskDurations]:
+        which = as_filter(filters)
+        archived_jobs.refuse_what_is_not_there(which)
+        found = [] if self._hub.archive is None else self._hub.archive.durations(which)
+        return [
+            TaskDurations(one.task, one.jobs, one.average / 1000, one.p95 / 1000, one.longest / 1000) for one in found
+        ]
+
+    def export(self, path: str | os.PathLike[str], filters: dict[str, Any]) -> int:
+        """Written beside its place and put there when it is whole."""
+        target = Path(check_text("path", os.fspath(path)))
+        write = _WRITERS.get(target.suffix)
+        if write is None:  # before anything is touched: a file of that name may be somebody else's
+            raise InvalidJob(f"path: {short(str(path))} should end in .jsonl or .parquet, which says what is written")
+        unfinished = target.with_name(f"{target.name}.part")
+        try:
+            count = write(unfinished, self._rows(filters))
+            unfinished.replace(target)
+        except OSError as error:
+            raise InvalidJob(f"path: {error}") from error
+        finally:
+            unfinished.unlink(missing_ok=True)
+        return count
+
+    def _rows(self, filters: dict[str, Any]) -> Iterator[ArchiveRow]:
+        which = as_filter(filters)
+        archived_jobs.refuse_what_is_not_there(which)
+        cursor = None
+        while True:
+            page = self._own().find(which, _AT_ONCE, cursor)
+            yield from archived_jobs.only_archived(self._hub.engine, page.rows)
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def restore(self, job_id: str) -> Job[Any]:
+        """Put it back first, and then out of the archive: cut off between the two, it is live."""
+        rows = self._own().get([check_text("job id", job_id)])
+        engine = self._hub.engine
+        if not rows and not engine.desk.get([job_id], light=True):
+            raise JobNotFound(job_id)
+        if (notice := engine.porter.notice()) is not None:
+            raise closed_by(notice)
+        if not rows or not engine.porter.unpack([revived(keepsake_of(rows[0]), engine.clock.now())]):
+            raise InvalidJob(f"job {job_id} is in the store; there is nothing to bring back")
+        self._own().remove([key_of(rows[0])])
+        engine.ring("work")
+        return Job(self._hub, self._hub.row(job_id))
+
+    def _own(self) -> Archive:
+        if self._hub.archive is None:
+            raise ConfigError(
+                "archive_url: Redis keeps no archive; name a store in SQL that does, such as sqlite:///archive.db"
+            )
+        return self._hub.archive
+
+
+def _by_month(archive: Archive, partition: PartitionRow) -> dict[str | None, int]:
+    """How many jobs of a partition ended in which month: it is never longer than one, but may begin in another."""
+    if not partition.jobs:
+        return {}
+    if partition.since is None or partition.until is None:
+        return {None: partition.jobs}
+    first, last = (partition_of(moment, "monthly") for moment in (partition.since, partition.until - 1))
+    turn = span_of(last)
+    if first == last or turn is None:
+        return {first: partition.jobs}
+    # Partitions of another length may lie beside it, whose jobs are counted with their own.
+    early = min(archive.count(Filter(since=partition.since, until=turn[0])), partition.jobs)
+    counts = {first: early, last: partition.jobs - early}
+    return {month: count for month, count in counts.items() if count}

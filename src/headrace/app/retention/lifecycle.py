@@ -1,0 +1,239 @@
+"""The facade of lifecycles: how long jobs may stay, and what becomes of those that stay too long."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any
+
+from headrace.app.retention.archive import Archiving
+from headrace.app.retention.archive_records import (
+    ArchiveMonth,
+    ArchivePartition,
+    ArchiveRun,
+    ArchiveStats,
+    TaskDurations,
+)
+from headrace.app.retention.lifecycle_records import (
+    LifecycleTerms,
+    SaidTerms,
+    StaleJob,
+    StateAges,
+    said_terms,
+    stale_job,
+    state_ages,
+    terms_of,
+)
+from headrace.app.services.services import AppHub, declared_by
+from headrace.core.retention.lifecycle import Kind, Terms, TermsBook, TermsRow, changed_terms
+from headrace.core.retention.staleness import Ages, Finding, everything
+from headrace.core.settings.settings import Settings
+from headrace.core.tasks.options import check_limit, check_queue, check_task_name
+from headrace.errors import InvalidJob
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.task import Task
+from headrace.runtime.retention.staleness import Survey, apply, record_survey, tell_survey
+
+_LOOKS = 5000
+
+
+class Lifecycles:
+    """`app.lifecycle`."""
+
+    def __init__(self, hub: AppHub, settings: Settings, tasks: Mapping[str, Task[..., Any, Any]]) -> None:
+        self._hub = hub
+        self._settings = settings
+        self._archiving = Archiving(hub, settings)
+        self._tasks = tasks
+
+    # -- terms
+
+    def terms(self, *, task: str | None = None, queue: str | None = None) -> LifecycleTerms:
+        """What holds for jobs of this task in this queue, and who says each of it; without both, for any job."""
+        if task is not None:
+            check_task_name(task)
+        if queue is not None:
+            check_queue("queue", queue)
+        return terms_of(self._book(), task, queue)
+
+    def all_terms(self) -> list[SaidTerms]:
+        """Every task and queue of which anything is said, by its code or by an operator."""
+        return [said_terms(row) for row in self._hub.terms()]
+
+    def terms_by_name(self) -> dict[tuple[str, str], LifecycleTerms]:
+        """What holds for any job, under ("any", "job"), and for each of those: ("queue", "mail"), ("task", "send")."""
+        rows = self._hub.terms()
+        book = TermsBook(rows, self._settings)
+        found = {("any", "job"): terms_of(book, None, None)}
+        for row in rows:
+            is_task = row.kind == "task"
+            found[row.kind, row.name] = terms_of(book, row.name if is_task else None, None if is_task else row.name)
+        return found
+
+    def configure(self, /, *, task: str | None = None, queue: str | None = None, **fields: Any) -> LifecycleTerms:
+        """Order terms for a task or a queue, over what code and settings say; all that holds then.
+
+        Fields are those of Lifecycle, and remove_on_complete and remove_on_fail. None is no limit, the word "default"
+        takes an order back, and what is not named stays as it is. Workers go by it at their next check.
+        """
+        kind, name = _named(task, queue)
+        after = changed_terms(self._book().row(kind, name).ordered, fields)
+        self._hub.engine.upkeep.order_terms(kind, name, after)
+        return self.terms(task=task, queue=queue)
+
+    def reset(self, *, task: str | None = None, queue: str | None = None) -> LifecycleTerms:
+        """Take back everything that an operator has ordered for a task or a queue; what holds then."""
+        kind, name = _named(task, queue)
+        self._hub.engine.upkeep.order_terms(kind, name, None)
+        return self.terms(task=task, queue=queue)
+
+    def sync(self) -> list[str]:
+        """Store what @app.task(lifecycle=...) declares; the names of the tasks of which it was new or had changed.
+
+        Every worker does it when it starts, so that others go by it too. Of tasks that are not known here nothing is
+        changed.
+        """
+        stored = {row.name: row.declared for row in self._hub.engine.upkeep.terms() if row.kind == "task"}
+        declared = declared_by(self._tasks)
+        changed = [name for name, terms in declared.items() if terms != stored.get(name, Terms())]
+        self._hub.engine.upkeep.declare_terms([TermsRow("task", name, declared[name]) for name in changed])
+        return changed
+
+    # -- retention
+
+    def archive(self, *, dry_run: bool = True) -> ArchiveRun:
+        """Have every finished job whose time has come leave the store now, into the archive or, without one, for good.
+
+        Workers do it by themselves. With `dry_run`, which is the default, nothing is changed: it tells what would go.
+        """
+        return self._archiving.run(dry_run)
+
+    @property
+    def has_archive(self) -> bool:
+        """Whether jobs that leave the store can go into an archive: Redis has none unless `archive_url` names one."""
+        return self._hub.archive is not None
+
+    def partitions(self) -> list[ArchivePartition]:
+        """The partitions of the archive, the oldest first."""
+        return self._archiving.partitions()
+
+    def stats(self) -> ArchiveStats:
+        """What the archive holds, and what the last sweep of a worker did."""
+        return self._archiving.stats()
+
+    def months(self) -> list[ArchiveMonth]:
+        """How many archived jobs ended in each month, and the space they take; the oldest month first."""
+        return self._archiving.months()
+
+    def durations(self, /, **filters: Any) -> list[TaskDurations]:
+        """How long archived jobs ran, for each task; the filters are those of `app.jobs.find(archived=True)`."""
+        return self._archiving.durations(filters)
+
+    def export(self, path: str | os.PathLike[str], /, **filters: Any) -> int:
+        """Write the archived jobs that match to a file, the newest end first; how many.
+
+        `.jsonl` is one job a line with its history and logs, `.parquet` a table, which needs headrace[parquet]. The
+        filters are those of `app.jobs.find(archived=True)`. Arguments are written as they are stored.
+        """
+        return self._archiving.export(path, filters)
+
+    def restore(self, job_id: str) -> Job[Any]:
+        """Bring an archived job back, with its history, to run again; it is of no flow and waits for nobody.
+
+        JobNotFound if the archive does not have it, InvalidJob if a job of its id is in the store.
+        """
+        return self._archiving.restore(job_id)
+
+    def _book(self) -> TermsBook:
+        return TermsBook(self._hub.terms(), self._settings)
+
+    # -- jobs that stay too long
+
+    def detect_stale(
+        self,
+        *,
+        dry_run: bool = True,
+        task: str | None = None,
+        queue: str | None = None,
+        warnings: bool = False,
+        batch_size: int | None = None,
+        limit: int | None = None,
+    ) -> list[StaleJob]:
+        """The jobs that stay too long, those that are over their threshold by most first.
+
+        It changes nothing unless `dry_run` is False; then it does what the terms of each job say, `batch_size` of them
+        in a commit (the setting `stale_batch` unless it is given), as workers do by themselves every `stale_check`
+        seconds. With `warnings` also those that are nearly stale, to which nothing is done. With `limit` only so many
+        of them, the stalest; all open jobs are looked at all the same.
+        """
+        size = self._settings.stale_batch if batch_size is None else check_limit("batch_size", batch_size)
+        most = None if limit is None else check_limit("limit", limit)
+        all_found = self._findings(task, queue)
+        if not dry_run and task is queue is None:
+            stale = sum(finding.is_stale for finding in all_found)
+            record_survey(self._hub.engine, stale, len(all_found) - stale)
+        wanted = [finding for finding in all_found if warnings or finding.is_stale]
+        found = sorted(wanted, key=_staleness, reverse=True)[:most]
+        applied: dict[str, bool] = {}
+        to_do = [finding for finding in found if finding.is_stale] if not dry_run else []
+        for start in range(0, len(to_do), size):
+            some = to_do[start : start + size]
+            done = apply(self._hub.engine, some)
+            applied |= {one.job.id: is_done for one, is_done in zip(some, done, strict=True)}
+        ended = [one for one in to_do if applied[one.job.id] and not one.job.reviewed]
+        acts, lasted = Counter[str](one.action for one in ended), [one.lasted for one in ended]
+        tell_survey(self._hub.engine, self._settings, acts, lasted)
+        return [stale_job(finding, applied.get(finding.job.id, False)) for finding in found]
+
+    def _findings(self, task: str | None, queue: str | None) -> list[Finding]:
+        survey = Survey(self._hub.engine, self._settings, self._hub.terms())
+        found: dict[str, Finding] = {}  # one that changed its place meanwhile may be met twice
+        while not survey.is_over:
+            found |= {finding.job.id: finding for finding in survey.look()}
+        return [
+            finding
+            for finding in found.values()
+            if (task is None or finding.job.task == task) and (queue is None or finding.job.queue == queue)
+        ]
+
+    def ages(self) -> list[StateAges]:
+        """How long jobs have been where they are, for each open state and queue that has any."""
+        engine, now = self._hub.engine, self._hub.clock.now()
+        asked, cursor, ages = everything(now), None, dict[tuple[str, str], Ages]()
+        while True:
+            page = engine.upkeep.aged(asked, _LOOKS, cursor)
+            for job in page.jobs:
+                key = (job.state, job.queue)
+                if key not in ages:
+                    ages[key] = Ages(job.state, job.queue)
+                ages[key].add(job, now)
+            cursor = page.cursor
+            if cursor is None:
+                return [state_ages(ages[key]) for key in sorted(ages)]
+
+    aterms = twin(terms)
+    aall_terms = twin(all_terms)
+    aterms_by_name = twin(terms_by_name)
+    aconfigure = twin(configure)
+    areset = twin(reset)
+    aarchive = twin(archive)
+    apartitions = twin(partitions)
+    astats = twin(stats)
+    amonths = twin(months)
+    adurations = twin(durations)
+    aexport = twin(export)
+    arestore = twin(restore)
+    adetect_stale = twin(detect_stale)
+    aages = twin(ages)
+
+
+def _staleness(finding: Finding) -> float:
+    return finding.lasted / finding.threshold
+
+
+def _named(task: str | None, queue: str | None) -> tuple[Kind, str]:
+    if (task is None) == (queue is None):
+        raise InvalidJob("lifecycle: name either a task or a queue: task='emails.send' or queue='emails'")
+    return ("task", check_task_name(task)) if task is not None else ("queue", check_queue("queue", queue))

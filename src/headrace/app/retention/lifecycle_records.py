@@ -1,0 +1,143 @@
+"""What the facade of lifecycles hands out."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, structs
+
+from headrace.core.jobs.states import State
+from headrace.core.retention.lifecycle import Kind, OnStale, Terms, TermsBook, TermsRow
+from headrace.core.retention.staleness import Ages, Finding
+
+
+class LifecycleTerms(Struct, frozen=True, kw_only=True):
+    """How long jobs of a task, of a queue, or of any may stay: seconds, None for no limit.
+
+    `origin` tells of each field who says so: "task, by an operator", "task, by its code", "queue, by an operator", or
+    "setting".
+    """
+
+    task: str | None
+    queue: str | None
+    max_scheduled: float | None
+    max_waiting: float | None
+    max_pending: float | None
+    max_retrying: float | None
+    max_running: float | None
+    max_age: float | None
+    on_stale: OnStale
+    keep_completed: float | None
+    keep_failed: float | None
+    keep_cancelled: float | None
+    archive: bool
+    remove_on_complete: bool | int
+    remove_on_fail: bool | int
+    origin: dict[str, str]
+
+
+class SaidTerms(Struct, frozen=True):
+    """What is said of the jobs of a task or of a queue: `declared` by its code, `ordered` by an operator. Seconds."""
+
+    kind: Kind
+    name: str
+    declared: dict[str, Any]
+    ordered: dict[str, Any]
+
+
+def said_terms(row: TermsRow) -> SaidTerms:
+    return SaidTerms(row.kind, row.name, _said(row.declared), _said(row.ordered))
+
+
+def _said(terms: Terms) -> dict[str, Any]:
+    """Only what is said, as people write it."""
+    return {name: in_seconds(name, value) for name, value in structs.asdict(terms).items() if value is not UNSET}
+
+
+SPANS = tuple(name for name in Terms.__struct_fields__ if name.startswith(("max_", "keep_")))
+
+
+def terms_of(book: TermsBook, task: str | None, queue: str | None) -> LifecycleTerms:
+    """What holds for jobs of this task in this queue, and who says so."""
+    # The empty text names no task and no queue: nothing is said of it.
+    holding = structs.asdict(book.of(task or "", queue or ""))
+    origin = dict.fromkeys(holding, "setting")
+    for who, terms in reversed(list(book.layers(task, queue))):
+        origin |= {name: who for name, value in structs.asdict(terms).items() if value is not UNSET}
+    if origin["on_stale"] == "setting" and any(who != "setting" for name, who in origin.items() if _is_limit(name)):
+        origin["on_stale"] = "follows from its thresholds"
+    values = {name: in_seconds(name, value) for name, value in holding.items()}
+    return LifecycleTerms(task=task, queue=queue, origin=origin, **values)
+
+
+def _is_limit(name: str) -> bool:
+    return name.startswith("max_")
+
+
+def in_seconds(name: str, value: Any) -> Any:
+    """The value of a field of Terms as people write it."""
+    return value / 1000 if name in SPANS and isinstance(value, int) else value
+
+
+class StaleJob(Struct, frozen=True, kw_only=True, gc=False):
+    """A job that stays too long or, if not `is_stale`, has come to three quarters of what it may. Times in seconds.
+
+    `by` tells whether that is the time in its state or its age. `action` is what its terms say: "dead", "fail" or
+    "review". `applied` tells that it was done; False in a dry run, and for a job that moved on meanwhile.
+    """
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    by: Literal["state", "age"]
+    lasted: float
+    threshold: float
+    action: OnStale
+    is_stale: bool
+    applied: bool
+
+
+def stale_job(finding: Finding, applied: bool) -> StaleJob:
+    job = finding.job
+    return StaleJob(
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        state=job.state,
+        by=finding.what,
+        lasted=finding.lasted / 1000,
+        threshold=finding.threshold / 1000,
+        action=finding.action,
+        is_stale=finding.is_stale,
+        applied=applied,
+    )
+
+
+class StateAges(Struct, frozen=True, kw_only=True):
+    """How long the jobs of a queue have been in a state, in seconds; what is not due yet counts as 0.
+
+    `stalest` are the ids of the ten that are there longest, the longest first.
+    """
+
+    state: State
+    queue: str
+    jobs: int
+    average: float
+    longest: float
+    over_an_hour: int
+    over_a_day: int
+    stalest: tuple[str, ...]
+
+
+def state_ages(ages: Ages) -> StateAges:
+    return StateAges(
+        state=ages.state,
+        queue=ages.queue,
+        jobs=ages.jobs,
+        average=ages.total / ages.jobs / 1000,
+        longest=ages.longest / 1000,
+        over_an_hour=ages.over_an_hour,
+        over_a_day=ages.over_a_day,
+        stalest=tuple(job_id for _, job_id in ages.stalest),
+    )

@@ -1,0 +1,33 @@
+"""Running workers in this process, or in some of its children, until they are told to stop."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.worker.supervisor import Supervisor, run_here
+from headrace.runtime.worker.worker import Worker
+
+if TYPE_CHECKING:
+    from headrace.runtime.spool.spool import Spool
+
+
+def run_until_empty(make: Callable[[], Worker], declare: Callable[[], object]) -> int:
+    """Work off what is there."""
+    with contextlib.suppress(EngineUnavailable):  # a worker that stays declares it beside its schedules
+        declare()
+    return run_here(make())
+
+
+def run_until_stopped(make: Callable[[], Worker], settings: Settings, engine: Engine, spool: Spool | None) -> int:
+    """Work here or, if there are to be several or any of them is to be replaced in time, in children."""
+    if settings.processes == 1 and settings.max_jobs is None and settings.max_memory is None:
+        return run_here(make())
+    if spool is not None:
+        spool.pause()  # the workers forward; here its thread would connect again
+    engine.disconnect()  # no connection may cross the fork
+    return Supervisor(make, settings.processes, settings.shutdown_timeout).run()

@@ -1,0 +1,3 @@
+"""`app.schedules`."""
+
+from __future__ import annotations

@@ -1,0 +1,251 @@
+"""Schedules that code declares with @app.cron and @app.every, and how they get into the store.
+
+A declaration is stored by whoever starts a worker; several versions of the code may be at it at the same time. So
+nothing is ever deleted here: a worker that knows only some of the code must not take away what others declare.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Mapping
+from datetime import timedelta
+from typing import Any
+
+from msgspec import UNSET, DecodeError, Struct, structs
+
+from headrace.app.schedules import records
+from headrace.app.services.services import AppHub
+from headrace.core.clock import SystemClock
+from headrace.core.codec import codec
+from headrace.core.codec.encryption import key_of
+from headrace.core.jobs.records import NewJob
+from headrace.core.schedules.records import ScheduleRow
+from headrace.core.schedules.schedule import Timing, timing
+from headrace.core.tasks.options import OPTION_NAMES, Options, check_task_name, checked
+from headrace.core.text import nearest, short
+from headrace.errors import CorruptPayload, EngineUnavailable, HeadraceError, InvalidJob, InvalidSchedule
+from headrace.runtime.jobs.task import Call, Task
+from headrace.runtime.schedules.fire import call_of
+from headrace.runtime.submit.submitter import Submitter
+
+log = logging.getLogger("headrace.schedules")
+
+_OF_ONE_CALL = ("job_id", "run_at", "connection", "idempotency_key")
+_UNITS = ("weeks", "days", "hours", "minutes", "seconds")
+_TIMING_NAMES = Timing.__struct_fields__
+_ATTEMPTS = 50
+
+
+class Declaration(Struct, frozen=True):
+    """What a decorator said."""
+
+    id: str
+    timing: Timing
+    task: Task[..., Any, Any]
+    call: Call[Any]
+    immediate: bool = False
+
+
+class Declarations:
+    """The schedules that the code of one app declares."""
+
+    def __init__(
+        self,
+        hub: AppHub,
+        submitter: Submitter,
+        tasks: Mapping[str, Task[..., Any, Any]],
+        run_now: Callable[[str], object],
+    ) -> None:
+        self._run_now = run_now
+        self._hub = hub
+        self._submitter = submitter
+        self._tasks = tasks
+        self.known: dict[str, Declaration] = {}
+
+    def declaring(
+        self, register: Callable[[Any], Task[..., Any, Any]], name: str | None, how: dict[str, Any]
+    ) -> Callable[[Any], Task[..., Any, Any]]:
+        """The decorator. Mistakes are told where they stand, not when a worker starts."""
+        args, kwargs = how.pop("args", ()), how.pop("kwargs", None)
+        immediate = is_immediate(how.pop("immediate", False))
+        fields, options = split(_in_all(how))
+        # Not the store's clock: at import no server need be there.
+        when = timing(**fields, now=SystemClock().now())
+
+        def declare(function: Any) -> Task[..., Any, Any]:
+            task = function if isinstance(function, Task) else register(function)
+            schedule_id = schedule_id_of(name) if name is not None else self._free_id(task)
+            self._refuse_taken(schedule_id, task)
+            call = bound(task, args, kwargs, options)
+            try:
+                task.signature.check(call.args, call.kwargs)
+            except InvalidJob as error:
+                raise InvalidSchedule(
+                    f"schedule {schedule_id!r} can't call its task: {error}; say args=(...) or kwargs={{...}} beside "
+                    "its times"
+                ) from None
+            self.known[schedule_id] = Declaration(schedule_id, when, task, call, immediate)
+            return task
+
+        return declare
+
+    def _free_id(self, task: Task[..., Any, Any]) -> str:
+        """The task's name, and for further schedules of the same task a number. Not the expression: it may change."""
+        others = sum(known.task is task for known in self.known.values())
+        return schedule_id_of(task.name if not others else f"{task.name}-{others + 1}")
+
+    def _refuse_taken(self, schedule_id: str, task: Task[..., Any, Any]) -> None:
+        known = self.known.get(schedule_id)
+        # A task that was defined anew, as in a notebook, brings its schedules along.
+        if known is not None and (known.task is task or known.task.name != task.name):
+            raise InvalidSchedule(
+                f"two schedules are called {schedule_id!r}, of task {known.task.name!r} and task {task.name!r}; "
+                "give one of them another name with name=..."
+            )
+
+    # -- into the store
+
+    def store(self, since: int | None = None) -> list[str]:
+        """Store all of them; if one can't be, the others are all the same, and then it is told."""
+        stored = {row.id: row for row in self._hub.engine.timetable.all()}
+        changed: list[str] = []
+        first_error: HeadraceError | None = None
+        for declaration in self.known.values():
+            try:
+                if self._store_one(declaration, stored.get(declaration.id), since):
+                    changed.append(declaration.id)
+            except EngineUnavailable:
+                raise
+            except HeadraceError as error:
+                first_error = first_error or error
+        self._seal_anew(stored.values())
+        self._tell_orphans(stored.values())
+        if first_error is not None:
+            raise first_error
+        return changed
+
+    def _store_one(self, declaration: Declaration, row: ScheduleRow | None, since: int | None) -> bool:
+        timetable = self._hub.engine.timetable
+        now = self._hub.clock.now()
+        template = records.as_template(self._submitter.draft(self._current(declaration)))
+        said = records.digest(declaration.timing, self._in_clear(template))
+        for _ in range(_ATTEMPTS):
+            if row is None:
+                begin = now if since is None else min(since, now)
+                new = records.new_row(declaration.id, declaration.timing, template, "code", begin, said)
+                if timetable.put(new, new=True):
+                    if declaration.immediate:
+                        self._run_now(declaration.id)
+                    return True
+            elif row.declared == said:
+                return False
+            else:
+                changed = structs.replace(records.called(row, template), origin="code", declared=said, updated_at=now)
+                if timetable.put(records.retimed(changed, declaration.timing, now)):
+                    return True
+            row = timetable.get(declaration.id)
+        raise EngineUnavailable(f"schedule {declaration.id!r} is being changed by others all the time")
+
+    def _in_clear(self, template: NewJob) -> NewJob:
+        """What a declaration is told by: a sealed text is never the same twice, and a key's hash goes with the key."""
+        if self._hub.seal is None:
+            return template
+        payload = self._hub.opened(template.payload, "call", template.task)
+        return structs.replace(template, payload=payload, checksum=codec.checksum(payload), unique_key=None)
+
+    def _seal_anew(self, rows: Iterable[ScheduleRow]) -> None:
+        """Schedules outlive keys: seal with the first key what is in clear or sealed with an older one."""
+        if self._hub.seal is None:
+            return
+        for row in rows:
+            try:
+                template = call_of(row)
+                if key_of(template.payload) == self._hub.seal.key:
+                    continue
+                clear = self._hub.opened(template.payload, "call", template.task)
+            except (CorruptPayload, DecodeError) as error:
+                log.warning("schedule %s can't be sealed with the first of the keys: %s", row.id, error)
+                continue
+            payload = self._hub.sealed(clear, "call", template.task)
+            sealed = structs.replace(template, payload=payload, checksum=codec.checksum(payload))
+            self._hub.engine.timetable.put(records.called(row, sealed))  # unless it was changed just now
+
+    def _current(self, declaration: Declaration) -> Call[Any]:
+        """The call, with the task as it was last registered: @app.task may stand above the schedule as well."""
+        call = declaration.call
+        return structs.replace(call, task=self._tasks.get(declaration.task.name, call.task))
+
+    def _tell_orphans(self, stored: Any) -> None:
+        for row in stored:
+            if row.origin == "code" and row.id not in self.known and row.task in self._tasks and not row.paused:
+                log.warning(
+                    "schedule %s of task %s is no longer declared by this code and goes on firing; if it is not "
+                    "declared elsewhere, end it with `headrace schedules delete %s`",
+                    *(row.id, row.task, row.id),
+                )
+
+
+# -- what users write
+
+
+def schedule_id_of(value: Any) -> str:
+    try:
+        return check_task_name(value)
+    except InvalidJob:
+        raise InvalidSchedule(
+            f"id: {short(value)} can't name a schedule; use 1 to 100 characters without blanks", value=value
+        ) from None
+
+
+def is_immediate(value: Any) -> bool:
+    if type(value) is not bool:
+        raise InvalidSchedule(f"immediate: expected True or False, got {short(value)}")
+    return value
+
+
+def split(how: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What concerns the times, and what concerns the jobs."""
+    for name in how:
+        if name in _OF_ONE_CALL:
+            raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
+        if name not in (*_TIMING_NAMES, *OPTION_NAMES):
+            near = nearest(name, (*_TIMING_NAMES, *OPTION_NAMES))
+            hint = f"did you mean {near!r}?" if near else f"for the times there are {', '.join(_TIMING_NAMES)}"
+            raise InvalidSchedule(f"unknown option {short(name)}; {hint}", field=name)
+    fields = {name: value for name, value in how.items() if name in _TIMING_NAMES}
+    return fields, {name: value for name, value in how.items() if name not in _TIMING_NAMES}
+
+
+def bound(
+    task: Task[..., Any, Any], args: Any, kwargs: Any, options: dict[str, Any], overrides: Options | None = None
+) -> Call[Any]:
+    """The call of a task with these options over those it was made with."""
+    if not isinstance(args, list | tuple):
+        raise InvalidSchedule(
+            f"args: expected a list or tuple, got {short(args)}; for one argument write (value,)", value=args
+        )
+    if kwargs is not None and not isinstance(kwargs, Mapping):
+        raise InvalidSchedule(f"kwargs: expected a dict, got {short(kwargs)}", value=kwargs)
+    chosen = checked(options).over(task.overrides if overrides is None else overrides)
+    for name in _OF_ONE_CALL:
+        if getattr(chosen, name, UNSET) is not UNSET:
+            raise InvalidSchedule(f"{name} belongs to a single job; a schedule makes many", field=name)
+    return Call(task, chosen, tuple(args), dict(kwargs or {}))
+
+
+def _in_all(how: dict[str, Any]) -> dict[str, Any]:
+    """With the interval of @app.every in one: it may be given as hours=1, minutes=30."""
+    if "every" not in how:
+        return how
+    units = {name: value for name, value in how.items() if name in _UNITS}
+    interval, rest = how["every"], {name: value for name, value in how.items() if name not in _UNITS}
+    if (interval is None) == (not units):
+        raise InvalidSchedule("every: say how often, either every(minutes=5) or every(timedelta(minutes=5))")
+    if interval is None:
+        try:
+            interval = timedelta(**units)
+        except (TypeError, OverflowError, ValueError):
+            raise InvalidSchedule(
+                f"every: expected numbers of {', '.join(units)}, got {short(units)}", value=units
+            ) from None
+    return {**rest, "every": interval}

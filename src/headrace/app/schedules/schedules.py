@@ -1,0 +1,298 @@
+"""The facade of schedules: make them, look at them, hold them up, change them, run one by hand.
+
+Workers fire schedules at the same time, so every change here is one to the version that was read; if somebody was
+quicker it is read again.
+"""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import structs
+
+from headrace.app.schedules import records
+from headrace.app.schedules.declared import Declarations, bound, is_immediate, schedule_id_of, split
+from headrace.app.schedules.records import Schedule, ScheduleRun
+from headrace.app.services.services import AppHub
+from headrace.core.codec.redaction import unmasked
+from headrace.core.jobs import ids
+from headrace.core.jobs.records import NewJob
+from headrace.core.schedules.parse import moment
+from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.core.schedules.schedule import Timing, timing, upcoming
+from headrace.core.tasks.options import check_limit, check_priority, check_queue
+from headrace.core.text import nearest, short
+from headrace.engines.protocol.queries import Timetable
+from headrace.engines.shared.decisions import closed_by
+from headrace.errors import EngineUnavailable, HeadraceError, InvalidSchedule, ScheduleNotFound
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.task import Call, Task
+from headrace.runtime.schedules.fire import call_of, job_for, timing_of
+from headrace.runtime.submit.submitter import Submitter
+
+_ATTEMPTS = 50
+_MOST_PREVIEWED = 1000
+_CHANGES = (*Timing.__struct_fields__, "queue", "priority", "args", "kwargs")
+_EITHER = ("cron", "every", "at")
+
+
+class Schedules:
+    """`app.schedules`. A schedule is named by its id."""
+
+    def __init__(
+        self,
+        hub: AppHub,
+        submitter: Submitter,
+        as_task: Callable[[Any], Task[..., Any, Any]],
+        tasks: Mapping[str, Task[..., Any, Any]],
+    ) -> None:
+        self._hub = hub
+        self._submitter = submitter
+        self._as_task = as_task
+        self._declarations = Declarations(hub, submitter, tasks, self.run_now)
+        self.declaring = self._declarations.declaring
+
+    # -- making
+
+    def create(
+        self,
+        schedule_id: str,
+        call: Call[Any] | Callable[..., Any] | str,
+        /,
+        *,
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        immediate: bool = False,
+        **how: Any,
+    ) -> Schedule:
+        """Store a schedule for `task.bind(...)`, or for a task or its name and these arguments.
+
+        When: exactly one of cron, every and at; then tz, start, end, limit, jitter, dst_gap, dst_overlap, catch_up,
+        catch_up_limit, catch_up_window and overlap. Anything else is an option of its jobs, as for using(). With
+        `immediate` its job is enqueued once at once, as by run_now(), whatever its first time is.
+        """
+        at_once = is_immediate(immediate)
+        name = schedule_id_of(schedule_id)
+        fields, options = split(how)
+        now = self._hub.clock.now()
+        when = timing(**fields, now=now)
+        template = records.as_template(self._submitter.draft(self._bound(call, args, kwargs, options)))
+        row = records.new_row(name, when, template, "api", now)
+        if not self._timetable.put(row, new=True):
+            raise InvalidSchedule(
+                f"there is a schedule {name!r} already; change it with update(), or delete() it first"
+            )
+        if at_once:
+            self.run_now(name)
+            return self.get(name)
+        return self._shown(row)
+
+    def _bound(
+        self, call: Any, args: Sequence[Any], kwargs: Mapping[str, Any] | None, options: dict[str, Any]
+    ) -> Call[Any]:
+        if not isinstance(call, Call):
+            return bound(self._as_task(call), args, kwargs, options)
+        if args or kwargs:
+            raise InvalidSchedule("args and kwargs go with a task; a call made with bind() has its own")
+        return bound(call.task, call.args, call.kwargs, options, call.options)
+
+    def sync(self, *, since: datetime | None = None) -> builtins.list[str]:
+        """Store what @app.cron and @app.every declare; the ids of those that were new or had changed.
+
+        Every worker does it when it starts. A pause, and an operator's update, hold until the declaration changes.
+        With `since`, new ones begin at that earlier time, as if they had been stored then.
+        """
+        begun = moment("since", since)
+        return self._declarations.store(begun)
+
+    @property
+    def declared(self) -> tuple[str, ...]:
+        """The ids of the schedules that the code of this app declares."""
+        return tuple(self._declarations.known)
+
+    # -- looking
+
+    def get(self, schedule_id: str) -> Schedule:
+        """The schedule, or ScheduleNotFound if there is none of this id."""
+        return self._shown(self._row(schedule_id))
+
+    def list(self, *, task: str | None = None, paused: bool | None = None) -> builtins.list[Schedule]:
+        """Every schedule by id, or only those of a task, or only those that are (not) paused."""
+        name = getattr(task, "name", task)
+        return [
+            self._shown(row)
+            for row in self._timetable.all()
+            if name in (None, row.task) and paused in (None, row.paused)
+        ]
+
+    def preview(
+        self, schedule_id: str | None = None, /, *, n: int = 5, after: datetime | None = None, **timing_fields: Any
+    ) -> builtins.list[datetime]:
+        """The next `n` times of a schedule or, without an id, of `cron="0 9 * * MON", tz="Europe/Vienna"`.
+
+        They are in the schedule's zone, later than `after` or than now, and fewer where it ends before. A pause does
+        not concern them.
+        """
+        now = self._hub.clock.now()
+        begin = moment("after", after)
+        count = check_limit("n", n)
+        if count > _MOST_PREVIEWED:
+            raise InvalidSchedule(f"n: at most {_MOST_PREVIEWED} times can be shown, got {short(n)}", value=n)
+        if schedule_id is None:
+            when, anchor = timing(**timing_fields, now=now), now
+        elif timing_fields:
+            raise InvalidSchedule("give preview() the id of a schedule or a timing, not both")
+        else:
+            row = self._row(schedule_id)
+            when, anchor = timing_of(row), row.created_at
+            count = count if when.limit is None else min(count, max(when.limit - row.fired, 0))
+        times = upcoming(when, now if begin is None else begin, anchor, count)
+        return [records.local(one, when.tz) for one in times]
+
+    def history(self, schedule_id: str, *, limit: int = 100) -> builtins.list[ScheduleRun]:
+        """What became of its last times, the newest first; the last 1000 are kept."""
+        zone = self.get(schedule_id).tz
+        kept = self._timetable.occurrences(schedule_id, check_limit("limit", limit))
+        return [records.as_run(occurrence, zone) for occurrence in kept]
+
+    # -- changing
+
+    def pause(self, schedule_id: str) -> Schedule:
+        """Let it fire no more until it is resumed. Jobs it has made go on."""
+        return self._change(schedule_id, lambda row, now: structs.replace(row, paused=True, due_at=None))
+
+    def resume(self, schedule_id: str) -> Schedule:
+        """Let it fire again, from now on: what fell into the pause is not made up for."""
+
+        def change(row: ScheduleRow, now: int) -> ScheduleRow:
+            if not row.paused:
+                return row
+            return records.rescheduled(structs.replace(row, paused=False), timing_of(row), now)
+
+        return self._change(schedule_id, change)
+
+    def update(self, schedule_id: str, /, *, call: Call[Any] | None = None, **changes: Any) -> Schedule:
+        """Change its timing (as for create()), its call, queue or priority. What is not named stays as it is.
+
+        With `args` and `kwargs` the call stays what it is but for these; stars that a Schedule shows in place of a
+        secret leave it as it is. If its times change, the next run is the first one later than now.
+        """
+        for name in changes:
+            if name not in _CHANGES:
+                near = nearest(name, _CHANGES)
+                hint = f"did you mean {near!r}?" if near else f"use call, {', '.join(_CHANGES)}"
+                raise InvalidSchedule(f"update: {short(name)} can't be changed; {hint}", field=name)
+        if call is not None and not isinstance(call, Call):
+            raise InvalidSchedule(f"call: expected task.bind(...), got {short(call)}", value=call)
+        if call is not None and {"args", "kwargs"} & changes.keys():
+            raise InvalidSchedule("args and kwargs change the call that is there; another one has its own")
+
+        def change(row: ScheduleRow, now: int) -> ScheduleRow:
+            changed = self._recalled(row, call, changes)
+            fields = {name: value for name, value in changes.items() if name in Timing.__struct_fields__}
+            return changed if not fields else records.retimed(changed, _merged(row, fields, now), now)
+
+        return self._change(schedule_id, change)
+
+    def _recalled(self, row: ScheduleRow, call: Call[Any] | None, changes: dict[str, Any]) -> ScheduleRow:
+        if call is None and not {"queue", "priority", "args", "kwargs"} & changes.keys():
+            return row
+        template = call_of(row)
+        if {"args", "kwargs"} & changes.keys():
+            template = self._with_arguments(template, changes)
+        if call is not None:
+            template = records.as_template(self._submitter.draft(self._bound(call, (), None, {})))
+        if "queue" in changes:
+            template = structs.replace(template, queue=check_queue("queue", changes["queue"]))
+        if "priority" in changes:
+            template = structs.replace(template, priority=check_priority("priority", changes["priority"]))
+        return records.called(row, template)
+
+    def _with_arguments(self, template: NewJob, changes: dict[str, Any]) -> NewJob:
+        job = Job[Any](self._hub, template)
+        had = {"args": job.args, "kwargs": job.kwargs}
+        shown = dict(zip(had, job.redacted_call(), strict=True))
+        given = {name: changes[name] for name in had if changes.get(name) is not None}
+        meant = {**had, **unmasked(given, shown, had)}
+        call = bound(self._as_task(template.task), meant["args"], meant["kwargs"], {})
+        fresh = records.as_template(self._submitter.draft(call))
+        kept = structs.replace(template, payload=fresh.payload, checksum=fresh.checksum)
+        if template.unique_key is None:
+            return kept
+        return structs.replace(kept, unique_key=fresh.unique_key, lane=fresh.lane)  # which tell of the arguments
+
+    def delete(self, schedule_id: str) -> bool:
+        """Forget it and its history; False if there is none. One that code declares is back with the next worker."""
+        return self._timetable.delete(schedule_id_of(schedule_id))
+
+    def run_now(self, schedule_id: str) -> Job[Any]:
+        """Enqueue its job now, paused or not. Its times, its limit and its overlap rule are not concerned."""
+        for _ in range(_ATTEMPTS):
+            row = self._row(schedule_id)
+            now = self._hub.clock.now()
+            new = job_for(row, now, now, ids.new_id(now))
+            told = Occurrence(row.id, now, now, "enqueued", new.id, "run by hand")
+            if self._timetable.fire([Firing(row, (new,), (told,))], now) == [True]:
+                job = Job[Any](self._hub, new)
+                if self._submitter.intercept is not None:
+                    self._submitter.intercept(job)
+                return job
+        raise self._closed() or _too_busy(schedule_id)
+
+    def _closed(self) -> HeadraceError | None:
+        """Why a store takes no jobs, if it is one that is being moved."""
+        notice = self._hub.engine.porter.notice()
+        return None if notice is None else closed_by(notice)
+
+    acreate = twin(create)
+    aget = twin(get)
+    alist = twin(list)
+    apreview = twin(preview)
+    ahistory = twin(history)
+    apause = twin(pause)
+    aresume = twin(resume)
+    aupdate = twin(update)
+    adelete = twin(delete)
+    arun_now = twin(run_now)
+
+    # -- the store
+
+    @property
+    def _timetable(self) -> Timetable:
+        return self._hub.engine.timetable
+
+    def _row(self, schedule_id: str) -> ScheduleRow:
+        row = self._timetable.get(schedule_id_of(schedule_id))
+        if row is None:
+            near = nearest(schedule_id, (known.id for known in self._timetable.all()))
+            hint = f"did you mean {near!r}?" if near else "`headrace schedules` lists those there are"
+            raise ScheduleNotFound(schedule_id, f"; {hint}")
+        return row
+
+    def _change(self, schedule_id: str, change: Callable[[ScheduleRow, int], ScheduleRow]) -> Schedule:
+        for _ in range(_ATTEMPTS):
+            row = self._row(schedule_id)
+            now = self._hub.clock.now()
+            wanted = change(row, now)
+            if wanted == row or self._timetable.put(structs.replace(wanted, updated_at=now)):
+                return self._shown(wanted)
+        raise _too_busy(schedule_id)
+
+    def _shown(self, row: ScheduleRow) -> Schedule:
+        return records.as_schedule(row, self._hub)
+
+
+def _merged(row: ScheduleRow, fields: dict[str, Any], now: int) -> Timing:
+    """The stored timing with these fields changed, checked as a whole; a new cron, every or at ousts the old one."""
+    given = records.as_given(timing_of(row))
+    if any(fields.get(name) is not None for name in _EITHER):
+        given = {name: value for name, value in given.items() if name not in _EITHER}
+    return timing(**{**given, **fields}, now=now)
+
+
+def _too_busy(schedule_id: str) -> EngineUnavailable:
+    return EngineUnavailable(f"schedule {schedule_id!r} is being changed by others all the time; try again")

@@ -1,0 +1,3 @@
+"""What handles and parts of the app share: lookup, waiting, `why`."""
+
+from __future__ import annotations

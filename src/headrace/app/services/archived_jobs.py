@@ -1,0 +1,66 @@
+"""Jobs of the archive as the rest of the app sees jobs: to be looked at with their histories and logs, and removed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from headrace.core.jobs.records import Filter, JobRow, Page
+from headrace.core.retention.archive import ArchiveRow, Keepsake, key_of, shown
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import InvalidJob
+from headrace.runtime.jobs.job import ARCHIVED
+
+_OF_ONE_ID = 100  # jobs may have had it, one after the other
+_NOT_THERE = ("worker", "text", "flow")
+
+
+def row_in(archive: Archive | None, job_id: str) -> JobRow | None:
+    """The job as the archive has it, None if it does not."""
+    kept = keepsake_in(archive, job_id)
+    return None if kept is None else replace(kept.job, seq=ARCHIVED)
+
+
+def keepsake_in(archive: Archive | None, job_id: str, created_at: int | None = None) -> Keepsake | None:
+    """The whole of it; with `created_at` that very job, of several that had its id."""
+    if archive is None:
+        return None
+    rows = archive.get([job_id]) if created_at is None else archive.find(Filter(ids=(job_id,)), 100).rows
+    found = next((row for row in rows if created_at in (None, row.created_at)), None)
+    return None if found is None else shown(found)
+
+
+def find(engine: Engine, archive: Archive | None, which: Filter, limit: int, cursor: str | None) -> Page:
+    """Matching jobs of the archive, the newest end first. What is live is not told twice."""
+    refuse_what_is_not_there(which)
+    if archive is None:
+        return Page([], None)
+    page = archive.find(which, limit, cursor)
+    return Page([replace(shown(row).job, seq=ARCHIVED) for row in only_archived(engine, page.rows)], page.cursor)
+
+
+def only_archived(engine: Engine, rows: Sequence[ArchiveRow]) -> list[ArchiveRow]:
+    """Without those whose job is live: a sweep may have been cut off before it left."""
+    live = (
+        {(job.id, job.created_at) for job in engine.desk.get([row.id for row in rows], light=True)} if rows else set()
+    )
+    return [row for row in rows if (row.id, row.created_at) not in live]
+
+
+def delete(engine: Engine, archive: Archive | None, ids: Sequence[str]) -> list[str]:
+    """Remove these jobs from the archive for good; the ids of those that were there, and nowhere else."""
+    if archive is None:
+        return []
+    rows = only_archived(engine, archive.find(Filter(ids=tuple(ids)), _OF_ONE_ID * len(ids)).rows)
+    archive.remove([key_of(row) for row in rows])
+    return sorted({row.id for row in rows})
+
+
+def refuse_what_is_not_there(which: Filter) -> None:
+    for name in _NOT_THERE:
+        if getattr(which, name) is not None:
+            raise InvalidJob(
+                f"{name}: archived jobs are not found by it; use ids, state, queue, task, tag, since and until"
+            )

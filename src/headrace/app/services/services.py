@@ -1,0 +1,340 @@
+"""What job handles reach of their app: the store's desk, the waiter, and the tasks known here."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from msgspec import structs
+
+from headrace.app.services import archived_jobs
+from headrace.app.services.why import explain, explain_error, explain_spooled, explain_stale
+from headrace.core.clock import Clock, to_datetime
+from headrace.core.codec import codec
+from headrace.core.codec.encryption import Seal, opened
+from headrace.core.codec.secret_names import words_of
+from headrace.core.damaged_records import read
+from headrace.core.events.history import AttemptError, Entry, errors_of, tell
+from headrace.core.jobs.dependencies import PARENT_FAILED, Bond, FlowTally
+from headrace.core.jobs.records import Changes, Filter, JobRow, LogLine, Page
+from headrace.core.jobs.states import FINAL, Event, State, sources
+from headrace.core.retention.lifecycle import Lifecycle, Terms, TermsBook, TermsRow, with_declared
+from headrace.core.retention.staleness import aged_of, verdict
+from headrace.core.settings.settings import Settings
+from headrace.core.text import short
+from headrace.core.worker_commands import with_log_level
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable, FlowNotFound, InvalidJob, JobNotFound
+from headrace.runtime.jobs.job import ARCHIVED, SPOOLED
+from headrace.runtime.jobs.services import LogEntry
+from headrace.runtime.jobs.task import Task
+from headrace.runtime.submit.dependencies import rows_of
+
+if TYPE_CHECKING:
+    from headrace.runtime.jobs.waiter import Waiter
+    from headrace.runtime.spool.spool import Spool
+
+_AT_ONCE = 1000
+
+
+class AppHub:
+    """Serves the handles of one app."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        clock: Clock,
+        find_task: Callable[[str], Task[..., Any, Any] | None],
+        settings: Settings,
+        spool: Spool | None = None,
+    ) -> None:
+        self._find_task = find_task
+        self.tasks: Mapping[str, Task[..., Any, Any]] = {}  # those that are registered
+        self._archive_of: tuple[Engine, Engine | None] = (engine, None)
+        self.settings = settings
+        self.seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
+        self.words = words_of(settings.redact_words)
+        self.attach(engine, clock, spool)
+
+    def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
+        """Serve from this store from now on; whoever waits goes on waiting at the one before."""
+        self.engine = engine
+        self.clock = clock
+        self._spool = spool
+        self._waiter: Waiter | None = None
+        self._making = threading.Lock()
+
+    def keep_archive_in(self, store: Engine | None) -> None:
+        """Read archived jobs of this app's store from another one."""
+        self._archive_of = (self.engine, store)
+
+    @property
+    def archive(self) -> Archive | None:
+        """The archive of the store that is served now."""
+        engine, store = self._archive_of
+        return store.archive if store is not None and engine is self.engine else self.engine.archive
+
+    def terms(self) -> list[TermsRow]:
+        """What is said of the lifecycle of tasks and queues, by the store and by the code that is known here."""
+        return with_declared(self.engine.upkeep.terms(), declared_by(self.tasks))
+
+    def close(self) -> None:
+        if self._waiter is not None:
+            self._waiter.close()
+
+    def wish(self, worker_id: str, wish: str) -> bool:
+        """Ask a worker to run, pause or stop; False if it is not known."""
+        if not isinstance(worker_id, str):
+            raise InvalidJob(f"worker: expected its id, got {short(worker_id)}", value=worker_id)
+        return self.engine.desk.wish(worker_id, wish)
+
+    def set_log_level(self, worker_id: str, level: str) -> bool:
+        """Ask a worker to log at this level, whatever else it is asked for; False if it is not known."""
+        from headrace.runtime.context.logs import levels_in  # deferred, as above
+
+        levels_in(level)
+        wishes = {row.id: row.wish for row in self.engine.desk.workers()}
+        return worker_id in wishes and self.wish(worker_id, with_log_level(wishes[worker_id], level))
+
+    def row(self, job_id: str, *, light: bool = True) -> JobRow:
+        """The job as the store has it or, if it has not arrived there, as it waits in the spool; or as archived."""
+        try:
+            rows = self.engine.desk.get([job_id], light=light)
+        except EngineUnavailable:
+            if (spooled := self._spooled(job_id)) is None:
+                raise
+            return spooled
+        if rows:
+            return rows[0]
+        if (found := self._spooled(job_id) or archived_jobs.row_in(self.archive, job_id)) is None:
+            raise JobNotFound(job_id)
+        return found
+
+    def _spooled(self, job_id: str) -> JobRow | None:
+        return None if self._spool is None else self._spool.row(job_id)
+
+    def move(self, which: Filter, event: Event, *, without_parents: bool = False, most: int = 1 << 40) -> list[str]:
+        """Apply the event once to each job that matches now, a bounded batch at a time, and to `most` at most.
+
+        They are found first, without holding up any writer, and then moved by id: a revived job that is finished
+        again meanwhile must not be revived a second time. A job that was cancelled because of a parent is revived with
+        that parent, and not by itself unless `without_parents`; if no other is meant, that is refused.
+        """
+        alone = event is Event.REVIVE and not without_parents
+        if alone and which.ids:
+            held = self._held_by_parents(self.engine.desk.get(which.ids, light=True))
+            which = structs.replace(which, ids=tuple(job_id for job_id in which.ids if job_id not in held))
+            if not which.ids:
+                _refuse_without_parent(held)
+        if which.ids:
+            done = self.engine.desk.move(which, event, min(len(which.ids), most))
+            if not done:
+                self._refuse_if_spooled(which.ids)
+            if event is Event.DELETE and len(done) < len(which.ids):
+                rest = sorted({*which.ids} - {*done})[: most - len(done)]
+                done += archived_jobs.delete(self.engine, self.archive, rest)
+            elif not done and event is Event.REVIVE:
+                self._refuse_if_archived(which.ids)
+            return done
+        moved: list[str] = []
+        states = tuple(state for state in (which.states or sources(event)) if state in sources(event))
+        page = Page([], None) if not states else self._matching(which, states, None)
+        while page.jobs:
+            held = self._held_by_parents(page.jobs) if alone else {}
+            ids = tuple(row.id for row in page.jobs if row.id not in held)
+            moved += self.engine.desk.move(Filter(ids=ids, states=states), event, min(len(ids), most - len(moved)))
+            more = page.cursor if len(moved) < most else None
+            page = self._matching(which, states, more) if more else Page([], None)
+        return moved
+
+    def _held_by_parents(self, rows: Sequence[JobRow]) -> dict[str, JobRow]:
+        """Those that were cancelled because of a parent that has not completed, each with that parent."""
+        ids = {row.id for row in rows if row.reason == PARENT_FAILED and row.state is State.CANCELLED}
+        bonds = [bond for bond in self.bonds(sorted(ids)) if bond.child in ids and bond.blocks] if ids else []
+        parents = self.rows([bond.parent for bond in bonds])
+        ended = {parent.id for parent in parents.values() if parent.state in (State.FAILED, State.CANCELLED)}
+        return {bond.child: parents[bond.parent] for bond in bonds if bond.parent in ended}
+
+    def _matching(self, which: Filter, states: tuple[State, ...], cursor: str | None) -> Page:
+        return self.engine.desk.find(structs.replace(which, states=states), _AT_ONCE, cursor, light=True)
+
+    def amend(self, job_id: str, changes: Changes) -> bool:
+        changed = self.engine.desk.amend(job_id, changes)
+        if not changed:
+            self._refuse_if_spooled([job_id])
+        return changed
+
+    def signal(self, job_id: str, name: str, data: Any) -> bool:
+        value, checksum = None, None
+        if data is not None:
+            text = codec.encode(data, models=True, limit=self.settings.max_payload, where="data")
+            value = self.sealed(text, f"event {name}", job_id)
+            checksum = codec.checksum(value)
+        left = self.engine.desk.signal(job_id, name, value, checksum)
+        if not left:
+            self._refuse_if_spooled([job_id])
+        return left
+
+    def _refuse_if_spooled(self, ids: Iterable[str]) -> None:
+        """What becomes of a job, the store decides; False, as for one that is over, would be a lie."""
+        if self._spool is not None and (held := next(filter(self._spool.holds, ids), None)):
+            raise EngineUnavailable(f"job {held} still waits in the spool; do it again when it is forwarded")
+
+    def _refuse_if_archived(self, ids: Sequence[str]) -> None:
+        rows = [] if self.archive is None else archived_jobs.only_archived(self.engine, self.archive.get(ids))
+        for row in rows:
+            raise InvalidJob(
+                f"job {row.id} is in the archive; app.lifecycle.restore({row.id!r}), or "
+                f"`headrace archive restore {row.id}`, brings it back to run again"
+            )
+
+    def wait(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:
+        if spooled and self._spool is not None:
+            started = time.monotonic()
+            if not self._spool.waiting().wait(job_id, timeout):
+                return False
+            timeout = _left(timeout, started)
+        return self._waiting().wait(job_id, timeout)
+
+    async def await_finish(self, job_id: str, timeout: float | None, *, spooled: bool = False) -> bool:
+        if spooled and self._spool is not None:
+            started = time.monotonic()
+            if not await self._spool.waiting().await_finish(job_id, timeout):
+                return False
+            timeout = _left(timeout, started)
+        return await self._waiting().await_finish(job_id, timeout)
+
+    def _waiting(self) -> Waiter:
+        # Deferred, with the futures and the thread it needs: many programs never wait for a job.
+        from headrace.runtime.jobs.waiter import Waiter
+
+        with self._making:  # one that nobody knows of would not be told when the app is closed
+            if self._waiter is None:
+                self._waiter = Waiter(self.engine)
+            return self._waiter
+
+    def history_of(self, row: JobRow) -> tuple[list[Entry], list[AttemptError]]:
+        if row.seq == ARCHIVED:
+            kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
+            filings = [] if kept is None else kept.history
+        else:
+            filings = [] if row.seq == SPOOLED else self.engine.desk.history(row.id)
+        return tell(row, filings), errors_of(filings)
+
+    def log_lines(self, row: JobRow) -> list[LogEntry]:
+        if row.seq == SPOOLED:
+            return []
+        if row.seq == ARCHIVED:
+            kept = archived_jobs.keepsake_in(self.archive, row.id, row.created_at)
+            lines = [] if kept is None else kept.logs
+        else:
+            lines = self.engine.desk.logs(row.id)
+        return [self.log_entry(row.id, line) for line in lines]
+
+    def log_entry(self, job_id: str, line: LogLine) -> LogEntry:
+        """A stored line in clear."""
+        at = to_datetime(line.at)
+        assert at is not None
+        message = self.opened(line.message, "log", job_id)
+        stored = self.opened(line.fields, "fields", job_id) if line.fields else "{}"
+        fields = read(codec.decode, stored)
+        return LogEntry(at, line.attempt, line.level, message, fields if isinstance(fields, dict) else {})
+
+    def explain(self, row: JobRow) -> str:
+        if row.seq == SPOOLED and row.state not in FINAL and self._spool is not None:
+            return explain_spooled(*self._spool.place(row.id))
+        told = explain(row, self.engine.desk, self.clock.now(), self.engine.porter.notice())
+        if row.state in (State.FAILED, State.RETRYING):
+            told += explain_error(self.history_of(row)[1])
+        if row.seq == ARCHIVED:
+            return f"{told} It has left the store for the archive."
+        if row.state is State.FAILED:
+            return told + self._letter_in_words(row)
+        return told if row.state in FINAL else told + self._staleness_in_words(row)
+
+    def _staleness_in_words(self, row: JobRow) -> str:
+        book = TermsBook(self.terms(), self.settings)
+        found = verdict(aged_of(row, self.engine.desk.history(row.id)), book, self.clock.now())
+        return "" if found is None else explain_stale(found)
+
+    def _letter_in_words(self, row: JobRow) -> str:
+        for letter in self.engine.letters.latest([row.id]):
+            return f" Its dead letter {letter.id} is {letter.status}: `headrace dead show {letter.id}`."
+        return ""
+
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        """Every bond of these jobs, each of them once."""
+        pages = (ids[start : start + _AT_ONCE] for start in range(0, len(ids), _AT_ONCE))
+        found = {(bond.parent, bond.child): bond for page in pages for bond in self.engine.desk.bonds(page)}
+        return list(found.values())
+
+    def rows(self, ids: Sequence[str], *, light: bool = True) -> dict[str, JobRow]:
+        """The jobs that exist of these, by id."""
+        return rows_of(self.engine.desk, ids, light=light)
+
+    def rows_where(self, which: Filter, *, light: bool = True) -> Iterator[JobRow]:
+        """Every job that matches, newest first."""
+        cursor = None
+        while True:
+            page = self.engine.desk.find(which, _AT_ONCE, cursor, light=light)
+            yield from page.jobs
+            cursor = page.cursor
+            if cursor is None:
+                return
+
+    def newest(self, which: Filter) -> JobRow | None:
+        return next(iter(self.engine.desk.find(which, 1, light=True).jobs), None)
+
+    def tally(self, flow_id: str) -> FlowTally:
+        found = self.engine.desk.flows(1, ids=[flow_id])
+        if not found:
+            raise FlowNotFound(flow_id)
+        return found[0]
+
+    def opened(self, text: str, what: str, whom: str) -> str:
+        """A stored text in clear; what it is and whose, as `runtime.sealing` has it."""
+        return opened(self.seal, text, what, whom)
+
+    def sealed(self, text: str, what: str, whom: str) -> str:
+        """A text as it is to be stored."""
+        return text if self.seal is None else self.seal.sealed(text, what, whom)
+
+    def rebuild_result(self, task: str, value: Any) -> Any:
+        known = self._find_task(task)
+        return value if known is None else known.signature.rebuild_result(value)
+
+    def parameter_names(self, task: str) -> Sequence[str] | None:
+        known = self._find_task(task)
+        return None if known is None else known.signature.positional
+
+    def secrets(self, task: str) -> tuple[str, ...]:
+        known = self._find_task(task)
+        return () if known is None else known.options.redact or ()
+
+
+def declared_by(tasks: Mapping[str, Task[..., Any, Any]]) -> dict[str, Terms]:
+    """What the definitions of these tasks say of the lifecycle of their jobs."""
+    return {
+        name: structs.replace(
+            (task.options.lifecycle or Lifecycle()).terms(),
+            remove_on_complete=task.options.remove_on_complete,
+            remove_on_fail=task.options.remove_on_fail,
+        )
+        for name, task in tasks.items()
+    }
+
+
+def _refuse_without_parent(held: Mapping[str, JobRow]) -> None:
+    for job_id, parent in held.items():
+        how = "failed" if parent.state is State.FAILED else "was cancelled"
+        raise InvalidJob(
+            f"job {job_id} was cancelled because its parent {parent.id} (task {parent.task}) {how}; retry that one and "
+            "this one runs after it, or run this one alone with job.retry(without_parents=True)"
+        )
+
+
+def _left(timeout: float | None, started: float) -> float | None:
+    return None if timeout is None else max(timeout - (time.monotonic() - started), 0.0)

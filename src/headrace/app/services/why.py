@@ -1,0 +1,243 @@
+"""Why a job is not running now, in one sentence an operator can act on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.app.services.why_waiting import explain_end, explain_waiting
+from headrace.core.clock import to_datetime
+from headrace.core.damaged_records import items_of
+from headrace.core.events.history import AttemptError
+from headrace.core.jobs.dependencies import PARENT_FAILED
+from headrace.core.jobs.known_tasks import knows
+from headrace.core.jobs.queue_rules import QueueRules, Rate, Strategy, TaskRules, queue_rules
+from headrace.core.jobs.records import Filter, JobRow, QueueRow, WorkerRow
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.jobs.steps import AWAITING, NO_DEADLINE, is_asleep, is_awaiting
+from headrace.core.jobs.transfer import Notice
+from headrace.core.queues.limits import Gate, allows, gates_of, is_equipped, needs_of, opens_at
+from headrace.core.queues.rules_text import rate_in_words
+from headrace.core.retention.staleness import Finding
+from headrace.engines.protocol.queries import Desk
+
+_LONGEST_MESSAGE = 200  # characters
+
+
+def explain(row: JobRow, desk: Desk, now: int, notice: Notice | None = None) -> str:
+    """The sentence. `notice` is what hangs at the door of the store."""
+    if row.state in FINAL:
+        return _over(row) + (explain_end(row, desk) if row.reason == PARENT_FAILED else "")
+    if row.state is State.RUNNING:
+        return _running(row, now)
+    if notice is not None:
+        return _held_up(notice)
+    if row.state is State.WAITING:
+        return explain_waiting(row, desk)
+    if row.state is State.PENDING or row.run_at <= now:
+        alive = [worker for worker in desk.workers() if not worker.is_silent(now)]
+        return _pending(row, desk, alive, now)
+    return _not_due(row, now)
+
+
+def explain_spooled(where: str, in_front: int, error: str | None) -> str:
+    """The sentence for a job that the server has not got yet."""
+    if error is None:
+        return f"It waits in the spool of {where}: {in_front} jobs are in front of it, and are being forwarded now."
+    return (
+        f"It waits in the spool of {where}: the server is away ({error}), {in_front} jobs are in front of it; "
+        "it is forwarded when the server returns."
+    )
+
+
+def explain_stale(found: Finding) -> str:
+    """What to add for a job that stays too long, or nearly so."""
+    if not found.is_stale:
+        return f" It is nearly stale: {found.in_words()}."
+    if found.action == "review":
+        return f" It is stale: {found.in_words()}; its terms leave it to a person."
+    becomes = "a dead letter" if found.action == "dead" else "failed"
+    return f" It is stale: {found.in_words()}; the next check makes it {becomes}."
+
+
+def explain_error(errors: Sequence[AttemptError]) -> str:
+    """What to add for a job that has failed: its last error, which the store has without secrets."""
+    if not errors:
+        return ""
+    last = errors[-1]
+    message = last.message.strip().partition("\n")[0][:_LONGEST_MESSAGE]
+    return f" Its last error was {last.type}: {message}." if message else f" Its last error was {last.type}."
+
+
+def _over(row: JobRow) -> str:
+    when = to_datetime(row.finished_at)
+    reason = f" ({row.reason})" if row.reason else ""
+    return f"It is over: {row.state}{reason} at {when:%Y-%m-%d %H:%M:%S} UTC."
+
+
+def _running(row: JobRow, now: int) -> str:
+    if row.lease_until is not None and row.lease_until <= now:
+        return f"Worker {row.worker} fell silent while running it; the next worker to look takes it over."
+    since = _span(now - (row.started_at or now))
+    return f"It is running: attempt {row.attempt} of {row.max_attempts} on worker {row.worker} for {since}."
+
+
+def _held_up(notice: Notice) -> str:
+    if notice.kind == "moved":
+        return f"The jobs of this store were carried over to {notice.other}; look there, nothing is started here."
+    return f"This store is being filled from {notice.other}; its workers begin when `headrace copy` is through."
+
+
+def _not_due(row: JobRow, now: int) -> str:
+    left = _span(row.run_at - now)
+    if row.state is State.SCHEDULED and (is_awaiting(row.reason) or is_asleep(row.reason)):
+        return _suspended(row, left, now)
+    if row.state is State.RETRYING:
+        return f"It is to be retried in {left}: {row.reason}."
+    reason = f" ({row.reason})" if row.reason else ""
+    return f"It is scheduled to run in {left}{reason}."
+
+
+def _suspended(row: JobRow, left: str, now: int) -> str:
+    """The sentence for a job that has begun and laid itself aside."""
+    reason = row.reason or ""
+    if is_asleep(reason):
+        name = reason.partition(": ")[2]
+        until = to_datetime(row.run_at)
+        return f"It sleeps{f' ({name})' if name else ''} until {until:%Y-%m-%d %H:%M:%S} UTC, for another {left}."
+    patience = "" if row.run_at - now > NO_DEADLINE // 2 else f", for at most another {left}"
+    return f"It {reason}{patience}; send it with `headrace signal {row.id} {reason.removeprefix(AWAITING)}`."
+
+
+def _pending(row: JobRow, desk: Desk, alive: list[WorkerRow], now: int) -> str:
+    queue = next((queue for queue in desk.queues() if queue.name == row.queue), None)
+    if queue is not None and queue.paused:
+        return f"Queue {row.queue!r} is paused; resume it with `headrace queues resume {row.queue}`."
+    gates = gates_of(row.lane)
+    ruled = {task.name: task.rules for task in desk.tasks()}
+    # Behind the gate of a task without rules: a worker put it there that did not know the task.
+    was_unknown = row.task not in ruled and Gate("task", row.task) in gates
+    working = _willing(row, alive, was_unknown)
+    if isinstance(working, str):
+        return working
+    of_queue = _rules(queue)
+    of_task = ruled.get(row.task, TaskRules())
+    if (shut := _shut(row, gates, of_queue, of_task, desk, now)) is not None:
+        return shut
+    busy, slots = sum(worker.running for worker in working), sum(worker.concurrency for worker in working)
+    waiting = desk.count(Filter(states=(State.PENDING,), queue=row.queue))
+    pending = "1 job is pending" if waiting == 1 else f"{waiting} jobs are pending"
+    behind = _behind_fresh(row, of_task.strategy or of_queue.strategy)
+    if busy >= slots:
+        return f"All {slots} slots of queue {row.queue!r} are busy; {pending} there.{behind}"
+    if rates := _rates(row, gates, of_queue, of_task):
+        opens = _opens(row.queue, of_queue.rate, desk, now)
+        return f"It waits its turn: {rates}{opens}; {pending} in queue {row.queue!r}."
+    return f"It is next in line: {pending} in queue {row.queue!r}, {slots - busy} slots are free.{behind}"
+
+
+def _behind_fresh(row: JobRow, strategy: Strategy | None) -> str:
+    """What to add for a job that lets others go first because it was tried before."""
+    if strategy != "fresh_first" or row.attempt == 0:
+        return ""
+    return " It was tried before, so jobs that never were go first (strategy fresh_first)."
+
+
+def _willing(row: JobRow, alive: list[WorkerRow], was_unknown: bool) -> list[WorkerRow] | str:
+    """The workers that would take it, or the sentence that says why there is none."""
+    if not alive:
+        return f"No worker is alive; start one with `{_command(row, any_queue=True)}`."
+    serving = [worker for worker in alive if worker.serves(row.queue)]
+    if not serving:
+        return f"No live worker serves queue {row.queue!r}; start one with `{_command(row)}`."
+    knowing = [worker for worker in serving if _knows(worker, row.task, was_unknown)]
+    if not knowing:
+        return f"No live worker of queue {row.queue!r} knows task {row.task!r}; deploy one that registers it."
+    needs = needs_of(row.lane)
+    able = [worker for worker in knowing if is_equipped(_capabilities(worker), needs)]
+    if not able:
+        return _not_equipped(row, knowing, needs)
+    working = [worker for worker in able if worker.state == "running"]
+    if not working:
+        which = f"queue {row.queue!r}" + (" that has what it needs" if needs else "")
+        return f"Every worker of {which} is paused or stopping."
+    return working
+
+
+def _rules(queue: QueueRow | None) -> QueueRules:
+    return queue_rules(None if queue is None else queue.rules)
+
+
+def _not_equipped(row: JobRow, workers: list[WorkerRow], needs: frozenset[str]) -> str:
+    """The sentence for a job that needs what no worker has, or has together with the rest."""
+    found = {name for worker in workers for name in _capabilities(worker)}
+    told, missing = ", ".join(sorted(needs)), ", ".join(sorted(needs - found))
+    whole = f"has {missing}, which it needs" if missing else f"has all that it needs together ({told})"
+    return f"No live worker of queue {row.queue!r} {whole}; start one with `{_command(row)}`."
+
+
+def _command(row: JobRow, *, any_queue: bool = False) -> str:
+    """What starts a worker that would take it."""
+    needs = ",".join(sorted(needs_of(row.lane)))
+    return "headrace worker" + ("" if any_queue else f" -q {row.queue}") + (f" --needs {needs}" if needs else "")
+
+
+def _shut(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRules, desk: Desk, now: int) -> str | None:
+    """The sentence for a job that a pause or a concurrency holds back, None if none does at this moment."""
+    if of_task.paused:
+        return f"Task {row.task!r} is paused; resume it with `headrace tasks resume {row.task}`."
+    running = desk.running(now)
+    held = sum(jobs for queue, _, _, jobs in running if queue == row.queue)
+    if of_queue.concurrency is not None and held >= of_queue.concurrency:
+        return _full(f"Queue {row.queue!r}", of_queue.concurrency, held)
+    held = sum(jobs for _, task, _, jobs in running if task == row.task)
+    if of_task.concurrency is not None and held >= of_task.concurrency:
+        return _full(f"Task {row.task!r}", of_task.concurrency, held)
+    most = of_queue.key_concurrency or 1
+    for gate in gates:
+        held = sum(jobs for _, _, lane, jobs in running if gate in gates_of(lane))
+        if gate.kind == "key" and held >= most:
+            return _full(f"Concurrency key {gate.name!r}", most, held)
+    return None
+
+
+def _full(who: str, most: int, held: int) -> str:
+    jobs = "1 job" if most == 1 else f"{most} jobs"
+    return f"{who} may run {jobs} at the same time, and {held} {'runs' if held == 1 else 'run'} now."
+
+
+def _rates(row: JobRow, gates: list[Gate], of_queue: QueueRules, of_task: TaskRules) -> str:
+    """The rates that it is under. Whether one of them is used up only a claim can tell."""
+    rates = {f"queue {row.queue!r}": of_queue.rate, f"task {row.task!r}": of_task.rate}
+    rates |= {f"rate key {gate.name!r}": of_queue.key_rate for gate in gates if gate.kind == "rate"}
+    return " and ".join(f"{who} starts {rate_in_words(rate)}" for who, rate in rates.items() if rate is not None)
+
+
+def _opens(queue: str, rate: Rate | None, desk: Desk, now: int) -> str:
+    """When the rate of the queue lets the next job start, if none may start now."""
+    full_at = 0 if rate is None else desk.rested_at({queue: rate}).get(queue, 0)
+    if rate is None or allows(rate, full_at, 1000 * now):
+        return ""
+    return f", the next one in {_span(opens_at(rate, full_at) // 1000 - now)}"
+
+
+def _capabilities(worker: WorkerRow) -> list[str]:
+    found: list[str] = items_of(worker.capabilities, list)
+    return found
+
+
+def _knows(worker: WorkerRow, task: str, was_unknown: bool) -> bool:
+    """Whether it knows the task. What could be imported counts until a worker has found that it can't."""
+    names: list[str] = items_of(worker.tasks, list)
+    return task in names if was_unknown else knows(names, task)
+
+
+def _span(ms: int) -> str:
+    """A duration in the largest two units that matter."""
+    seconds = max(ms, 0) / 1000
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days {hours % 24} h"

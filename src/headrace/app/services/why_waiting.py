@@ -1,0 +1,59 @@
+"""Why a job waits for other jobs, in one sentence: which of them are open, or what a person has to decide."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from headrace.core.jobs.dependencies import HELD, Bond
+from headrace.core.jobs.records import JobRow
+from headrace.core.jobs.states import FINAL, State
+from headrace.engines.protocol.queries import Desk
+from headrace.runtime.submit.dependencies import rows_of
+
+
+def explain_waiting(row: JobRow, desk: Desk) -> str:
+    """The sentence for a job that is waiting."""
+    bonds = [bond for bond in desk.bonds([row.id]) if bond.child == row.id]
+    rows = rows_of(desk, [bond.parent for bond in bonds if bond.blocks])
+    parents = sorted(rows.values(), key=lambda parent: parent.seq)
+    ended = [parent for parent in parents if parent.state in FINAL]
+    if row.reason == HELD and ended:
+        return _held(row, ended)
+    left = [parent for parent in parents if parent.state not in FINAL]
+    if not left:
+        return f"It waits, but nothing that it waits for is open; run it with `headrace jobs promote {row.id}`."
+    begun = "Its own run is over, and it" if row.finished_at is not None else "It"
+    return f"{begun} waits for {_which(left, bonds)}."
+
+
+def explain_end(row: JobRow, desk: Desk) -> str:
+    """A second sentence for a job that was cancelled because of another, if that one is still there."""
+    rows = rows_of(desk, [bond.parent for bond in desk.bonds([row.id]) if bond.child == row.id and bond.blocks])
+    ended = [parent for parent in rows.values() if parent.state in FINAL]
+    if not ended:
+        return ""
+    parent = min(ended, key=lambda parent: parent.seq)
+    return f" Its parent {parent.id} (task {parent.task}) {_how(parent)}; retry that one and this one waits again."
+
+
+def _how(parent: JobRow) -> str:
+    return "failed" if parent.state is State.FAILED else "was cancelled"
+
+
+def _which(left: Sequence[JobRow], bonds: Sequence[Bond]) -> str:
+    first = f"job {left[0].id} (task {left[0].task}), which is {left[0].state}"
+    if len(bonds) == 1:
+        return first
+    return f"{len(left)} of {len(bonds)} jobs, first {first}"
+
+
+def _held(row: JobRow, ended: Sequence[JobRow]) -> str:
+    parent = ended[0]
+    more = f", and {len(ended) - 1} more did not complete" if len(ended) > 1 else ""
+    ways = [f"retry the parent with `headrace jobs retry {parent.id}`"]
+    if row.finished_at is None:  # else it has run, and there is nothing left of it to be started
+        ways.append(f"run this job without it with `headrace jobs promote {row.id}` (job.promote())")
+    return (
+        f"It is held for a person to decide, because its parent {parent.id} (task {parent.task}) {_how(parent)}{more}: "
+        f"{', '.join(ways)}, or cancel it with `headrace jobs cancel {row.id}`."
+    )

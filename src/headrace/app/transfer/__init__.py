@@ -1,0 +1,3 @@
+"""`headrace copy`: all jobs of a store to another one."""
+
+from __future__ import annotations

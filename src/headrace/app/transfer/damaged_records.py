@@ -1,0 +1,75 @@
+"""Finds what is stored and can no longer be read, for `app.admin.check(deep=True)`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import msgspec
+
+from headrace.core.codec import codec
+from headrace.core.damaged_records import read
+from headrace.core.dead_letters.records import LetterFilter, Remark, Snapshot
+from headrace.core.events.history import is_whole
+from headrace.core.jobs.queue_rules import decode_queue_rules
+from headrace.core.jobs.records import DeadRow, JobOptions, JobRow, LogLine, NewJob
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.schedules.records import ScheduleRow
+from headrace.core.schedules.schedule import Timing
+from headrace.engines.protocol.engine import Engine
+
+_AT_ONCE = 1000
+_json = msgspec.json.Decoder(msgspec.Raw).decode
+_OF_JOB = {
+    "options": msgspec.json.Decoder(JobOptions).decode,
+    "tags": msgspec.json.Decoder(list[str]).decode,
+    "metadata": msgspec.json.Decoder(dict[str, msgspec.Raw]).decode,
+    "progress": _json,
+    "lane": msgspec.json.Decoder(list[str]).decode,
+}
+_OF_LETTER = {
+    "snapshot": msgspec.json.Decoder(Snapshot).decode,
+    "notes": msgspec.json.Decoder(list[Remark]).decode,
+}
+_OF_SCHEDULE = {"timing": msgspec.json.Decoder(Timing).decode, "call": msgspec.json.Decoder(NewJob).decode}
+
+
+def damage_of(row: JobRow | DeadRow | ScheduleRow) -> Iterator[str]:
+    """The fields of a record that no longer decode."""
+    decoders = _OF_JOB if isinstance(row, JobRow) else _OF_LETTER if isinstance(row, DeadRow) else _OF_SCHEDULE
+    for name, decode in decoders.items():
+        stored = getattr(row, name)
+        if stored and read(decode, stored) is None:
+            yield name
+
+
+def damage_in(parcel: Parcel) -> Iterator[str]:
+    """What of a job no longer decodes, with what was filed about it: an entry is read without the values it lost."""
+    found = [*damage_of(parcel.job)]
+    found += ["history" for filing in parcel.history if not is_whole(filing) or filing.at <= 0]
+    found += ["logs" for line in parcel.logs if not _is_whole_line(line)]
+    found += ["steps" for step in parcel.steps if not _is_whole_step(step)]
+    return (f"job {parcel.job.id}: {what}" for what in found)
+
+
+def _is_whole_line(line: LogLine) -> bool:
+    return line.at > 0 and line.level != "" and (not line.fields or read(_json, line.fields) is not None)
+
+
+def _is_whole_step(step: Step) -> bool:
+    return step.at > 0 and (step.value is None or codec.is_whole(step.value, step.checksum or 0))
+
+
+def damage_beside_jobs(engine: Engine) -> Iterator[str]:
+    """What else no longer decodes: of dead letters, schedules and the rules of queues."""
+    before: str | None = None
+    while letters := engine.letters.find(LetterFilter(), _AT_ONCE, before):
+        yield from (f"dead letter {letter.id}: {what}" for letter in letters for what in damage_of(letter))
+        before = letters[-1].id
+        if len(letters) < _AT_ONCE:
+            break
+    for schedule in engine.timetable.all():
+        yield from (f"schedule {schedule.id}: {what}" for what in damage_of(schedule))
+    for queue in engine.desk.queues():
+        if queue.rules and read(decode_queue_rules, queue.rules) is None:
+            yield f"queue {queue.name}: rules"

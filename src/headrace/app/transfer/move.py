@@ -1,0 +1,396 @@
+"""Moves the jobs of one store to another: closes the one, fills the other, and opens it when all is there.
+
+What hangs at the two doors tells how far a move is, so that it can be cut off at any moment and gone on with by
+whoever runs it again. Knows stores by the engine seam alone, and nothing of how an answer is shown.
+
+1. `arriving` at the target, with no time but a number below 0, of whoever hung it out: it is announced
+2. `moved` at the source: from here on nobody enqueues or claims there, and when all that ran has ended or was taken
+   from its workers, nothing changes any more: what is carried fits together, whenever it is read
+3. `arriving` at the target, with the time: jobs are on their way
+4. no notice at the target: it is in use, and the source stays closed
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import secrets
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+from headrace.app.transfer.dependencies import carry_bonds, carry_flows, tie_loose, with_kin
+from headrace.app.transfer.pages import (
+    Contents,
+    ahead,
+    pages,
+    pages_of_dead,
+    portable,
+    portions,
+    weight,
+    weight_of_dead,
+)
+from headrace.app.transfer.settings import carry_settings
+from headrace.app.transfer.verify import Verdict, compare
+from headrace.core.clock import to_datetime
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Notice
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.shared.decisions import Opened
+from headrace.errors import ConfigError, HeadraceError, SchemaMismatch
+
+Stage = Literal["reading", "waiting", "carrying", "comparing"]
+Standing = Literal["new", "begun", "done"]
+_RUNNING = Filter(states=(State.RUNNING,))
+_REAPED_AT_ONCE = 1000
+_LOOK_AGAIN = 0.5
+_GLANCE = 0.01
+
+
+class Step(Struct, frozen=True):
+    """How far it is. While it waits, `done` are the jobs that no longer run."""
+
+    stage: Stage
+    done: int
+    total: int
+
+
+class Plan(Struct):
+    """What a move would carry. `has_tables` tells whether the target is a store already."""
+
+    standing: Standing
+    has_tables: bool
+    contents: Contents
+
+
+class Carried(Struct):
+    """What a run did: jobs it brought, jobs whose id was there already, and those it took from their workers."""
+
+    jobs: int = 0
+    known: int = 0
+    running: list[str] = msgspec.field(default_factory=list)
+    dead_letters: int = 0
+
+
+class Move:
+    """One move, from its plan to its end. `into_used` lets the target have jobs of its own."""
+
+    def __init__(
+        self,
+        source: Engine,
+        target: Engine,
+        *,
+        into_used: bool = False,
+        progress: Callable[[Step], None] = lambda step: None,
+    ) -> None:
+        self._source, self._target = source, target
+        self._into_used = into_used
+        self._progress = progress
+        self._loose: list[Bond] = []
+
+    # -- looking
+
+    def plan(self) -> Plan:
+        """Read everything that would be carried, and change nothing at either store."""
+        _refuse_same_address(self._source, self._target)
+        if not _has_tables(self._source):
+            raise ConfigError(f"there are no jobs to carry: {self._source.url} has no tables of headrace")
+        _refuse_old_tables(self._source)
+        has_tables = _has_tables(self._target)
+        if has_tables:
+            _refuse_old_tables(self._target)
+        plan = Plan(self._standing() if has_tables else "new", has_tables, Contents())
+        total = self._total()
+        for page in ahead(pages(self._source.porter)):
+            plan.contents.add(page)
+            self._progress(Step("reading", plan.contents.jobs, total))
+        for records in pages_of_dead(self._source.porter):
+            plan.contents.add_dead(records)
+        return plan
+
+    def standing(self) -> Standing:
+        """How far the move is; ConfigError if these two stores can't be used for one."""
+        _refuse_same_address(self._source, self._target)
+        if not _has_tables(self._source):
+            raise ConfigError(f"there are no jobs to carry: {self._source.url} has no tables of headrace")
+        return self._standing()
+
+    def _standing(self) -> Standing:
+        ours, theirs = self._source.porter.notice(), self._target.porter.notice()
+        self._refuse_elsewhere(ours, theirs)
+        if theirs is None:
+            if ours is not None:
+                return "done"
+            self._refuse_used()
+            return "new"
+        if theirs.at > 0 and ours is None:
+            raise ConfigError(
+                f"{self._source.url} was brought back into use after a part of its jobs had been carried to "
+                f"{self._target.url}, where they are as they were then; carry them to another, empty store"
+            )
+        return "begun" if theirs.at > 0 else "new"
+
+    def _refuse_elsewhere(self, ours: Notice | None, theirs: Notice | None) -> None:
+        """Refuse stores that take part in another move."""
+        source, target = self._source.url, self._target.url
+        if ours is not None and ours.kind == "arriving":
+            raise ConfigError(
+                f"{source} is itself being filled from {ours.other}; run that copy to its end first, or take the "
+                f"notice down with `headrace copy --reopen {source}`"
+            )
+        if ours is not None and ours.other != target:
+            raise ConfigError(
+                f"the jobs of {source} were carried over to {ours.other} {_since(ours)}; to carry them from here "
+                f"again, bring it back into use with `headrace copy --reopen {source}`"
+            )
+        if theirs is not None and theirs.kind == "moved":
+            raise ConfigError(
+                f"the jobs of {target} were themselves carried over to {theirs.other} {_since(theirs)}, and what is "
+                "left there is of that time; choose another store, an empty one"
+            )
+        if theirs is not None and theirs.other != source:
+            raise ConfigError(
+                f"{target} is being filled from {theirs.other}; run that copy to its end first, or choose another store"
+            )
+
+    def _refuse_used(self) -> None:
+        if self._into_used or (
+            not self._target.desk.find(Filter(), 1).jobs and not self._target.porter.pack_dead("", 1)
+        ):
+            return
+        raise ConfigError(
+            f"{self._target.url} is in use: it has {self._target.desk.count(Filter())} jobs. Choose an empty store, or "
+            "say --into-used to add to it: then jobs whose id is there already are not carried"
+        )
+
+    def _total(self) -> int:
+        return sum(depth.jobs for depth in self._source.desk.depths())
+
+    # -- carrying
+
+    def run(self, wait: float = 30.0) -> Carried:
+        """Carry everything, or what an earlier run left. Jobs that run may end within `wait` seconds."""
+        standing = self.standing()
+        carried = Carried()
+        if standing == "done":
+            return carried
+        try:
+            self._hang_notices()
+            self._let_running_end(wait)
+            carried.running = self._take_from_workers()
+            self._carry_all(carried, is_begun=standing == "begun" and not self._into_used)
+        except Opened:  # another run was faster: all is there and in use, and has a life of its own
+            self._refuse_elsewhere(None, self._target.porter.notice())
+        return carried
+
+    def _carry_all(self, carried: Carried, *, is_begun: bool) -> None:
+        self._check_arriving()
+        carry_settings(self._source, self._target, merged=self._into_used)
+        start = self._first_missing() if is_begun else 0
+        carry_flows(self._source, self._target)
+        self._carry_jobs(start, carried)
+        for page in pages_of_dead(self._source.porter):
+            for portion in portions(page, weight_of_dead):
+                carried.dead_letters += self._target.porter.unpack_dead(portion, self._source.url)
+
+    def verify(self) -> Verdict:
+        """Compare the stores. Only what this finds without a difference may be opened."""
+        total = self._total()
+        verdict = compare(
+            self._source,
+            self._target,
+            merged=self._into_used,
+            progress=lambda done: self._progress(Step("comparing", done, total)),
+        )
+        self._loose = verdict.loose
+        theirs = self._target.porter.notice()
+        if not self._is_arriving(theirs):  # another run opened it, and life went on there since
+            self._refuse_elsewhere(None, theirs)
+            verdict.different, verdict.differences = 0, []
+        return verdict
+
+    def open(self) -> None:
+        """Let the target's workers begin."""
+        self._check_closed()
+        theirs = self._target.porter.notice()
+        if self._is_arriving(theirs):
+            tie_loose(self._target, self._loose)  # not before: all that was compared had to be as it was
+            self._target.porter.swap(theirs, None)
+
+    def _is_arriving(self, notice: Notice | None) -> bool:
+        return notice is not None and (notice.kind, notice.other) == ("arriving", self._source.url)
+
+    def _check_closed(self) -> None:
+        if self._source.porter.notice() is None:
+            raise ConfigError(
+                f"{self._source.url} was brought back into use while its jobs were carried; {self._target.url} stays "
+                "closed: else they would run at both stores"
+            )
+
+    def _check_arriving(self) -> None:
+        if not self._is_arriving(self._target.porter.notice()):
+            raise Opened
+
+    def _hang_notices(self) -> None:
+        """Hang them out where none hang. Others may try the same at this moment, from or to other stores as well."""
+        source, target = self._source, self._target
+        mine = Notice("arriving", source.url, -1 - secrets.randbits(40))
+        is_first = self._announce(mine)
+        try:
+            if self._is_arriving(source.porter.notice()):  # the one that was hung out at the other door just now
+                raise ConfigError(f"{source.url} and {target.url} are the same store; nothing was changed")
+            if not source.porter.swap(None, Notice("moved", target.url, source.clock.now())):
+                self._refuse_elsewhere(source.porter.notice(), None)
+                # If it was closed before that was announced, then by one who is through with it. Whoever closes it
+                # afterwards has put an announcement of its own in the place of this one.
+                if is_first and target.porter.swap(mine, None):
+                    raise Opened
+        except BaseException:
+            if is_first:
+                self._take_back(mine)
+            raise
+        theirs = target.porter.notice()
+        if theirs is not None and self._is_arriving(theirs) and theirs.at <= 0:
+            target.porter.swap(theirs, Notice("arriving", source.url, max(target.clock.now(), 1)))
+
+    def _take_back(self, mine: Notice) -> None:
+        """Take the announcement away, unless the source was closed and only the answer is lost, or nobody can tell.
+
+        A closed source and no notice at the target would mean that all is carried.
+        """
+        with contextlib.suppress(HeadraceError):
+            ours = self._source.porter.notice()
+            if ours is None or (ours.kind, ours.other) != ("moved", self._target.url):
+                self._target.porter.swap(mine, None)
+
+    def _announce(self, mine: Notice) -> bool:
+        """Announce it, or take over from a run that has, and may be cut off or on its way; whether nobody had."""
+        porter = self._target.porter
+        while not porter.swap(None, mine):
+            theirs = porter.notice()
+            self._refuse_elsewhere(None, theirs)
+            if theirs is not None and (theirs.at > 0 or porter.swap(theirs, mine)):
+                return False
+        return True
+
+    def _let_running_end(self, seconds: float) -> None:
+        """Wait for jobs that run. Those of dead workers are taken away rather than waited for."""
+        deadline = time.monotonic() + seconds
+        bell = self._source.listen("done")
+        most = 0
+        try:
+            while True:
+                while len(self._source.reap(_REAPED_AT_ONCE)) == _REAPED_AT_ONCE:
+                    pass
+                left = self._source.desk.count(_RUNNING)
+                most = max(most, left)
+                if most:
+                    self._progress(Step("waiting", most - left, most))
+                rest = deadline - time.monotonic()
+                if not left or rest <= 0:
+                    return
+                bell.wait(min(rest, _LOOK_AGAIN))
+        finally:
+            bell.close()
+
+    def _take_from_workers(self) -> list[str]:
+        """End what still runs, as if its workers had died; which these were.
+
+        A late success would tear what is carried apart: of a parent that runs and a child that need not wait for it.
+        """
+        taken: list[str] = []
+        while self._source.desk.count(_RUNNING):
+            self._check_closed()  # else its workers fetch the next ones meanwhile
+            some = self._source.reap(_REAPED_AT_ONCE, alive=True)
+            taken += [job.id for job in some]
+            if not some:  # a worker is just settling it
+                time.sleep(_GLANCE)
+        if taken:
+            self._source.ring("orders")  # their workers are to learn it at once, not with their next sign of life
+        return taken
+
+    def _first_missing(self) -> int:
+        """Up to where everything is there: jobs are carried in order, so half of the rest is told by a single look."""
+        newest = self._source.desk.find(Filter(), 1).jobs
+        there, missing = 0, newest[0].seq if newest else 0
+        while there < missing:
+            middle = (there + missing) // 2
+            job = self._source.porter.pack(middle, 1)[0].job
+            if any(row.created_at == job.created_at for row in self._target.desk.get([job.id])):
+                there = job.seq
+            else:
+                missing = middle
+        return there
+
+    def _carry_jobs(self, after: int, carried: Carried) -> None:
+        total = self._total()
+        parents = self._parents_before(after)
+        done = min(self._target.desk.count(Filter()), total) if after else 0
+        for page in ahead(pages(self._source.porter, after)):
+            for portion in portions([portable(parcel) for parcel in page], weight):
+                fresh = self._target.porter.unpack(portion, self._source.url)
+                carried.jobs += fresh
+                carried.known += len(portion) - fresh
+            parents += with_kin(page)
+            done += len(page)
+            self._progress(Step("carrying", done, total))
+        self._check_arriving()
+        carry_bonds(self._source, self._target, parents, merged=self._into_used)
+
+    def _parents_before(self, end: int) -> list[str]:
+        """The jobs that others wait for of those which an earlier run has carried; it was cut off before the bonds."""
+        parents: list[str] = []
+        for page in pages(self._source.porter) if end else ():
+            parents += with_kin([parcel for parcel in page if parcel.job.seq <= end])
+            if page[-1].job.seq >= end:
+                break
+        return parents
+
+
+def reopen(engine: Engine) -> Notice | None:
+    """Take the notice down, whatever it says; the notice."""
+    notice = engine.porter.notice()
+    if notice is not None:
+        engine.porter.post(None)
+    return notice
+
+
+def file_of(engine: Engine) -> Path | None:
+    """The file of a store that is one."""
+    scheme, _, path = engine.url.partition(":///")
+    return Path(path) if scheme == "sqlite" else None
+
+
+def _has_tables(engine: Engine) -> bool:
+    """Whether there is a store of headrace. A file is not made by the question."""
+    path = file_of(engine)
+    return (path is None or path.exists()) and engine.schema()[0] > 0
+
+
+def _refuse_old_tables(engine: Engine) -> None:
+    found, needed = engine.schema()
+    if found < needed:
+        raise SchemaMismatch(
+            f"{engine.url} has tables of version {found}, this headrace needs {needed}, and a dry run changes nothing; "
+            f"run `headrace --url {engine.url} migrate` first"
+        )
+
+
+def _refuse_same_address(source: Engine, target: Engine) -> None:
+    """A first look; servers have many names, so the notice tells for certain."""
+    if "memory://" in (source.url, target.url):
+        raise ConfigError("a memory:// store is gone when its process ends, so there is nothing to carry to or from it")
+    ours, theirs = file_of(source), file_of(target)
+    is_same_file = ours is not None and theirs is not None and ours.exists() and theirs.exists()
+    if source.url == target.url or (is_same_file and os.path.samefile(str(ours), str(theirs))):
+        raise ConfigError(f"{source.url} and {target.url} are the same store")
+
+
+def _since(notice: Notice) -> str:
+    return f"on {to_datetime(notice.at):%Y-%m-%d at %H:%M} UTC"

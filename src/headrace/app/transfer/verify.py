@@ -1,0 +1,241 @@
+"""Compares a store with the one its jobs were carried to: every job with all that was filed about it, and the order.
+
+Both are read in their own order, a page beside a page. While notices hang nothing that was carried changes at either
+store, so all has to be equal, but for what new jobs at the target mean to those that are there: one may be replaced by
+a newer call, or waited for. The new jobs themselves are passed over. It changes nothing, but for papers that came late.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import astuple, replace
+
+from headrace.app.transfer.dependencies import bond_pages, lives_apart, missing_bonds, missing_flows, with_kin
+from headrace.app.transfer.pages import MOST, Contents, ahead, pages, pages_of_dead, portable
+from headrace.app.transfer.settings import unlike_settings
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import DeadRow, Filing, JobRow
+from headrace.core.jobs.states import Event
+from headrace.core.jobs.transfer import Parcel
+from headrace.engines.protocol.engine import Engine
+
+_TOLD = 20
+_GAP = 8  # so many jobs of others in between are read along rather than jumped over
+# What the engines file of a job when another one is stored.
+_BY_NEW_JOBS = frozenset(
+    {"replaced by a newer call", "rescheduled by a newer call", "it waits for a job that was added"}
+)
+Kind = Literal["job", "dead letter", "queue", "task", "lifecycle", "paper", "schedule", "flow", "bond"]
+Finding = Literal["same", "taken", "different"]
+
+
+class Difference(Struct, frozen=True):
+    """Something that is not at the target as it is at the source."""
+
+    what: Kind
+    id: str
+    how: str
+
+    def __str__(self) -> str:
+        return f"{self.what} {self.id} {self.how}"
+
+
+class Verdict(Struct):
+    """What a comparison found. `differences` has the first of them, `different` their number.
+
+    The ids of `taken` were given to other jobs at the target before, and what is bound to these is `loose`. What is
+    `kept` are settings and schedules that the target had already, or that were changed there, and that stay.
+    """
+
+    contents: Contents = msgspec.field(default_factory=Contents)
+    different: int = 0
+    differences: list[Difference] = msgspec.field(default_factory=list)
+    taken: set[str] = msgspec.field(default_factory=set)
+    loose: list[Bond] = msgspec.field(default_factory=list)
+    kept: list[Difference] = msgspec.field(default_factory=list)
+
+    def tell(self, what: Kind, name: str, how: str) -> None:
+        self.different += 1
+        if len(self.differences) < _TOLD:
+            self.differences.append(Difference(what, name, how))
+
+
+def compare(source: Engine, target: Engine, *, merged: bool, progress: Callable[[int], None]) -> Verdict:
+    """Look for everything of the source at the target. Of a target that was in use before, the order can't be asked."""
+    verdict = Verdict()
+    reader = _Reader(target)
+    newest = 0
+    parents: list[str] = []
+    for page in ahead(pages(source.porter)):
+        verdict.contents.add(page)
+        for ours, theirs in zip(page, reader.beside(page), strict=True):
+            finding = _compare_job(ours, theirs, verdict, merged)
+            if finding == "taken" or theirs is None or merged:
+                continue
+            if theirs.job.seq < newest:
+                verdict.tell("job", ours.job.id, "is out of order: it comes before one that was submitted earlier")
+            newest = max(newest, theirs.job.seq)
+        parents += with_kin(page)
+        progress(verdict.contents.jobs)
+    _compare_kin(source, target, parents, verdict)
+    _compare_dead(source, target, verdict, merged)
+    _compare_settings(source, target, verdict, merged)
+    _compare_counts(source, verdict)
+    return verdict
+
+
+# -- jobs
+
+
+class _Reader:
+    """Reads the target in its own order, beside the pages of the source."""
+
+    def __init__(self, target: Engine) -> None:
+        self._porter, self._desk = target.porter, target.desk
+        self._after = 0
+
+    def beside(self, page: list[Parcel]) -> Sequence[Parcel | None]:
+        """The parcels of the same ids, None for those that are not there."""
+        ids = [parcel.job.id for parcel in page]
+        next_ones = self._porter.pack(self._after, len(page))
+        if [parcel.job.id for parcel in next_ones] == ids:
+            self._after = next_ones[-1].job.seq
+            return next_ones
+        found = self._look_up(ids)  # others came in between, or not all are there
+        self._after = max((parcel.job.seq for parcel in found.values()), default=self._after)
+        return [found.get(job_id) for job_id in ids]
+
+    def _look_up(self, ids: list[str]) -> dict[str, Parcel]:
+        places = sorted(row.seq for row in self._desk.get(ids, light=True))
+        wanted = set(ids)
+        return {
+            parcel.job.id: parcel
+            for first, last in _runs(places)
+            for parcel in self._between(first, last)
+            if parcel.job.id in wanted
+        }
+
+    def _between(self, first: int, last: int) -> Iterator[Parcel]:
+        after = first - 1
+        while after < last and (some := self._porter.pack(after, min(last - after, MOST))):
+            yield from some
+            after = some[-1].job.seq
+
+
+def _runs(places: list[int]) -> Iterator[tuple[int, int]]:
+    """The places that are close together, as first and last of each group."""
+    start = 0
+    for n in range(1, len(places) + 1):
+        if n == len(places) or places[n] - places[n - 1] > _GAP:
+            yield places[start], places[n - 1]
+            start = n
+
+
+def _compare_job(ours: Parcel, theirs: Parcel | None, verdict: Verdict, merged: bool) -> Finding:
+    if theirs is None:
+        verdict.tell("job", ours.job.id, f"({ours.job.state}) is missing")
+        return "different"
+    if _is_same(ours, theirs) or _is_same(portable(ours), theirs) or _is_called_anew(portable(ours), theirs):
+        return "same"
+    if (merged and _has_own_life(ours, theirs)) or ours.job.created_at != theirs.job.created_at:
+        verdict.taken.add(ours.job.id)
+        return "taken"
+    verdict.tell("job", ours.job.id, f"differs in {', '.join(_differing(portable(ours), theirs))}")
+    return "different"
+
+
+def _has_own_life(ours: Parcel, theirs: Parcel) -> bool:
+    """Whether a job that was at both stores, say by way of a backup, was run or moved at one of them by itself."""
+    return _story(portable(ours)) != _story(theirs) or lives_apart(ours.job, theirs.job)
+
+
+def _is_same(ours: Parcel, theirs: Parcel) -> bool:
+    return (
+        astuple(ours.job)[1:] == astuple(theirs.job)[1:]  # all but `seq`, each store's own
+        and _story(ours) == _story(theirs)
+        and ours.logs == theirs.logs
+        and ours.steps == theirs.steps
+    )
+
+
+def _is_called_anew(ours: Parcel, theirs: Parcel) -> bool:
+    """Whether jobs that came to the target meanwhile have changed it: as nobody else may, there."""
+    if theirs.job.kin and not ours.job.kin:
+        theirs = replace(theirs, job=replace(theirs.job, kin=ours.job.kin))
+    before = _story(ours)
+    since = _story(theirs)[len(before) :]
+    if not since:
+        return _is_same(ours, theirs)
+    if _story(theirs)[: len(before)] != before or ours.job.created_at != theirs.job.created_at:
+        return False
+    return all(filing.event == Event.AMEND and filing.detail in _BY_NEW_JOBS for filing in since)
+
+
+def _story(parcel: Parcel) -> list[Filing]:
+    """What happened to the job. Its old worker may come too late at any time, and that is filed at the source."""
+    return [filing for filing in parcel.history if filing.event != "lease lost"]
+
+
+def _differing(ours: Parcel, theirs: Parcel) -> list[str]:
+    fields = JobRow.__struct_fields__[1:]
+    names = [name for name in fields if getattr(ours.job, name) != getattr(theirs.job, name)]
+    names += ["history"] if _story(ours) != _story(theirs) else []
+    names += ["logs"] if ours.logs != theirs.logs else []
+    return names + (["steps"] if ours.steps != theirs.steps else [])
+
+
+# -- the rest
+
+
+def _compare_dead(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
+    theirs = (record for page in pages_of_dead(target.porter) for record in page)
+    beside: DeadRow | None = next(theirs, None)
+    for page in pages_of_dead(source.porter):
+        verdict.contents.add_dead(page)
+        for record in page:
+            while beside is not None and beside.id < record.id:
+                beside = next(theirs, None)
+            found = beside is not None and beside.id == record.id
+            if (found and (merged or beside == record)) or record.job_id in verdict.taken:
+                continue
+            if merged and not found and _has_open_letter(target, record.job_id):
+                continue  # one is pending for a job, and the one that was there goes before
+            verdict.tell("dead letter", record.id, f"of job {record.job_id} {'differs' if found else 'is missing'}")
+
+
+def _has_open_letter(target: Engine, job_id: str) -> bool:
+    return any(letter.status == "pending" for letter in target.letters.latest([job_id]))
+
+
+def _compare_kin(source: Engine, target: Engine, parents: list[str], verdict: Verdict) -> None:
+    for flow_id in missing_flows(source, target):
+        verdict.tell("flow", flow_id, "is missing")
+    for bond in missing_bonds(source, target, parents, verdict.taken):
+        verdict.tell("bond", bond, "is missing")
+    taken = [parent for parent in parents if parent in verdict.taken]
+    for page in bond_pages(source.desk, taken):
+        verdict.loose += [bond for bond in page if bond.blocks and bond.child not in verdict.taken]
+
+
+def _compare_settings(source: Engine, target: Engine, verdict: Verdict, merged: bool) -> None:
+    for unlike in unlike_settings(source, target, merged=merged):
+        if unlike.is_kept:
+            verdict.kept.append(Difference(unlike.what, unlike.id, unlike.how))
+        else:
+            verdict.tell(unlike.what, unlike.id, unlike.how)
+
+
+def _compare_counts(source: Engine, verdict: Verdict) -> None:
+    # The same number by another way: what the source did not hand out could not be missed at the target.
+    expected: dict[str, int] = {}
+    for depth in source.desk.depths():
+        expected[depth.queue] = expected.get(depth.queue, 0) + depth.jobs
+    found = verdict.contents.per_queue()
+    for name in sorted(expected.keys() | found.keys()):
+        if found.get(name, 0) != expected.get(name, 0):
+            how = f"has {expected.get(name, 0)} jobs by its count, of which {found.get(name, 0)} were found"
+            verdict.tell("queue", name, how)

@@ -1,0 +1,3 @@
+"""The commands, a module each."""
+
+from __future__ import annotations

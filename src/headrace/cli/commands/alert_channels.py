@@ -1,0 +1,164 @@
+"""`headrace alerts channels` and `channel`: whom to tell, and how."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar, get_args
+
+import click
+
+from headrace.app.alerts.records import AlertChannel
+from headrace.cli.options import as_json_option, chosen, example, names, shared
+from headrace.cli.output import Column, print_json, print_table, remark, say
+from headrace.cli.session import Session
+from headrace.core.alerts.alert import SEVERITIES
+from headrace.runtime.alerts.channels import Kind, Security
+
+F = TypeVar("F", bound=Callable[..., Any])
+_COLUMNS = (
+    Column("NAME"),
+    Column("KIND"),
+    Column("FROM"),
+    Column("STATE"),
+    Column("WAITING", right=True),
+    Column("TARGET", least=12),
+)
+
+
+_SECRET = ("hook", "secret", "password")
+
+
+def _asked(name: str) -> str:
+    """What was given as a dash, so that it stands neither in a history nor in a list of processes."""
+    if sys.stdin.isatty():
+        return str(click.prompt(name, hide_input=True, err=True))
+    return sys.stdin.readline().rstrip("\r\n")
+
+
+_FIELDS = (
+    click.option("--hook", metavar="URL", help="Of a webhook or a chat; - to be asked for it."),
+    click.option("--secret", help="What signs a webhook; - to be asked for it."),
+    click.option("--host", help="The mail server."),
+    click.option("--port", type=int, help="Its port; by default that of its security."),
+    click.option("--security", type=click.Choice(get_args(Security)), help="Of the wire to it; starttls if not given."),
+    click.option("--user", help="Who signs on there."),
+    click.option("--password", help="With what; - to be asked for it."),
+    click.option("--sender", help="The address that mails are from."),
+    click.option("--to", multiple=True, callback=names, help="The addresses that they go to; may be repeated, or a,b."),
+    click.option("--severity", type=click.Choice(SEVERITIES), help="The least that is told there."),
+    click.option("--enabled/--disabled", default=None, help="Whether anything is told there."),
+)
+
+
+def _fields(function: F) -> F:
+    for option in reversed(_FIELDS):
+        function = option(function)
+    return function
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    """What was said, by the names of a channel: --url is where the store is, here as everywhere."""
+    said = {name: _asked(name) if name in _SECRET and value == "-" else value for name, value in chosen(fields).items()}
+    return {"url" if name == "hook" else name: value for name, value in said.items()}
+
+
+@click.command("channels", epilog=example("headrace alerts channels"))
+@as_json_option
+@shared
+@click.pass_obj
+def channels(session: Session, as_json: bool) -> None:
+    """List whom alerts are told. What is secret is not shown."""
+    found = session.store().alerts.channels.list()
+    if as_json:
+        print_json(found)
+        return
+    print_table(_COLUMNS, [_row(one) for one in found])
+    for one in found:
+        if one.error:
+            remark(f"{one.name} could not be told: {one.error}")
+
+
+def _row(one: AlertChannel) -> list[str]:
+    state = "off" if not one.enabled else "failing" if one.error else "ok"
+    return [one.name, one.kind, one.origin, state, str(one.waiting), one.target]
+
+
+@click.group("channel", invoke_without_command=True, epilog=example("headrace alerts channel test ops"))
+@shared
+@click.pass_context
+def channel(ctx: click.Context) -> None:
+    """Make, change, try or delete a channel. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(channels, as_json=False)
+
+
+@channel.command(
+    "add",
+    epilog=example(
+        "headrace alerts channel add ops --kind slack --hook -",
+        "headrace alerts channel add mail --kind email --host mail.example.com --to ops@example.com",
+    ),
+)
+@click.argument("name")
+@click.option("--kind", type=click.Choice(get_args(Kind)), help="How it is told.")
+@_fields
+@as_json_option
+@shared
+@click.pass_obj
+def add(session: Session, /, name: str, kind: str | None, as_json: bool, **fields: Any) -> None:
+    """Make a channel. Rules name it, or the setting `alert_notify` for those that name none."""
+    if kind is None:
+        raise click.UsageError(f"say with --kind how it is told: {', '.join(get_args(Kind))}")
+    _tell(session.store().alerts.channels.create(name, kind=kind, **_given(fields)), as_json)
+
+
+@channel.command("set", epilog=example("headrace alerts channel set ops --severity critical"))
+@click.argument("name")
+@_fields
+@as_json_option
+@shared
+@click.pass_obj
+def set_channel(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
+    """Change a channel. What is not named stays as it is."""
+    given = _given(fields)
+    if not given:
+        raise click.UsageError("say what to change, such as --severity or --disabled")
+    _tell(session.store().alerts.channels.update(name, **given), as_json)
+
+
+def _tell(one: AlertChannel, as_json: bool) -> None:
+    if as_json:
+        print_json(one)
+    else:
+        say(f"channel {one.name}: {one.kind} to {one.target}; try it with `headrace alerts channel test {one.name}`")
+
+
+@channel.command("delete", epilog=example("headrace alerts channel delete ops"))
+@click.argument("name")
+@as_json_option
+@shared
+@click.pass_obj
+def delete(session: Session, name: str, as_json: bool) -> int:
+    """Delete a channel that no rule names."""
+    done = session.store().alerts.channels.delete(name)
+    if as_json:
+        print_json({"deleted": done})
+    else:
+        say(f"channel {name} is deleted" if done else f"there is no channel {name}")
+    return 0 if done else 1
+
+
+@channel.command("test", epilog=example("headrace alerts channel test ops"))
+@click.argument("name")
+@as_json_option
+@shared
+@click.pass_obj
+def test(session: Session, name: str, as_json: bool) -> int:
+    """Send a message that says it is a test."""
+    error = session.store().alerts.channels.test(name)
+    if as_json:
+        print_json({"told": error is None, "error": error})
+    else:
+        say(f"channel {name} was told" if error is None else f"channel {name} was not told: {error}")
+    return 0 if error is None else 1

@@ -1,0 +1,198 @@
+"""`headrace alerts rules` and `rule`: when somebody is to be told."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, TypeVar
+
+import click
+
+from headrace.app.alerts.records import AlertReading, AlertRule
+from headrace.cli.options import as_json_option, chosen, duration, example, names, shared
+from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, span
+from headrace.cli.session import Session
+from headrace.core.alerts.alert import SEVERITIES
+from headrace.core.alerts.metrics import LABELS
+
+F = TypeVar("F", bound=Callable[..., Any])
+_COLUMNS = (
+    Column("NAME"),
+    Column("STATE"),
+    Column("SEVERITY"),
+    Column("FOR", right=True),
+    Column("PER"),
+    Column("WHEN", least=12),
+)
+_WORDS = {True: "holds", False: "does not hold", None: "no data"}
+
+
+def _labels(ctx: click.Context, param: click.Parameter, value: tuple[str, ...]) -> dict[str, str]:
+    for text in value:
+        if "=" not in text:
+            raise click.BadParameter(f"{text!r} is not NAME=TEXT", ctx, param)
+    return dict(text.split("=", 1) for text in value)
+
+
+def labels_option(function: F) -> F:
+    """--label NAME=TEXT, as often as one likes."""
+    told = "A label; may be repeated."
+    return click.option("--label", "labels", metavar="NAME=TEXT", multiple=True, callback=_labels, help=told)(function)
+
+
+_FIELDS = (
+    click.option("--when", metavar="CONDITION", help="Such as 'error_rate[5m] > 5% and depth > 100'."),
+    click.option("--for", "for_", metavar="TIME", callback=duration, help="How long it has to hold: 30s, 5m."),
+    click.option("--cooldown", metavar="TIME", callback=duration, help="When it is told again: 10m, 1h."),
+    click.option("--severity", type=click.Choice(SEVERITIES), help="How grave it is."),
+    click.option("--per", multiple=True, callback=names, help=f"For each by itself: {', '.join(LABELS)}."),
+    click.option(
+        "--notify", multiple=True, callback=names, help="The channels that are told; may be repeated, or a,b."
+    ),
+    click.option("--summary", metavar="TEXT", help="What it means, for whoever is told."),
+    click.option("--runbook", metavar="URL", help="What to do about it, for whoever is told."),
+    click.option("--enabled/--disabled", default=None, help="Whether it is looked at."),
+)
+
+
+def _fields(function: F) -> F:
+    for option in reversed(_FIELDS):
+        function = option(function)
+    return labels_option(function)
+
+
+def _given(fields: dict[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in chosen(fields).items() if value != {}}
+
+
+@click.command("rules", epilog=example("headrace alerts rules", "headrace alerts rules --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def rules(session: Session, as_json: bool) -> None:
+    """List every rule with its state."""
+    found = session.store().alerts.rules.list()
+    if as_json:
+        print_json(found)
+        return
+    print_table(_COLUMNS, [_row(one) for one in found])
+    for one in found:
+        if one.error:
+            remark(f"{one.name} can't be evaluated: {one.error}")
+
+
+def _row(one: AlertRule) -> list[str]:
+    return [one.name, one.state, one.severity, _time(one.for_), ",".join(one.per) or "-", one.when]
+
+
+def _time(seconds: float) -> str:
+    return span(seconds) if seconds else "-"
+
+
+@click.group(
+    "rule",
+    invoke_without_command=True,
+    epilog=example("headrace alerts rule set queue_depth --when 'depth > 5000'"),
+)
+@shared
+@click.pass_context
+def rule(ctx: click.Context) -> None:
+    """Look at one rule, make, change, try or delete it. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(rules, as_json=False)
+
+
+@rule.command("show", epilog=example("headrace alerts rule show queue_depth"))
+@click.argument("name")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show everything about a rule."""
+    _print(session.store().alerts.rules.get(name), as_json)
+
+
+def _print(one: AlertRule, as_json: bool) -> None:
+    if as_json:
+        print_json(one)
+    else:
+        print_facts(_facts(one))
+
+
+def _facts(one: AlertRule) -> Iterator[tuple[str, str]]:
+    yield "name", one.name
+    yield "state", one.state
+    if one.error:
+        yield "error", one.error
+    yield "when", one.when
+    yield "for", _time(one.for_)
+    yield "per", ", ".join(one.per) or "-"
+    yield "severity", one.severity
+    yield "cooldown", _time(one.cooldown)
+    yield "notify", "as alert_notify says" if one.notify is None else ", ".join(one.notify) or "nobody"
+    yield "labels", ", ".join(f"{name}={value}" for name, value in one.labels.items()) or "-"
+    yield "summary", one.summary or "-"
+    yield "runbook", one.runbook or "-"
+    yield "origin", "shipped" + (", changed" if one.changed else "") if one.shipped else "an operator"
+
+
+@rule.command("add", epilog=example("headrace alerts rule add busy --when 'wait_p95[10m] > 30s' --per queue --for 5m"))
+@click.argument("name")
+@_fields
+@as_json_option
+@shared
+@click.pass_obj
+def add(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
+    """Make a rule."""
+    _print(session.store().alerts.rules.create(name, **_given(fields)), as_json)
+
+
+@rule.command("set", epilog=example("headrace alerts rule set queue_depth --when 'depth > 5000' --notify ops"))
+@click.argument("name")
+@_fields
+@as_json_option
+@shared
+@click.pass_obj
+def set_rule(session: Session, /, name: str, as_json: bool, **fields: Any) -> None:
+    """Change a rule, also a shipped one. What is not named stays as it is."""
+    given = _given(fields)
+    if not given:
+        raise click.UsageError("say what to change, such as --when or --disabled")
+    _print(session.store().alerts.rules.update(name, **given), as_json)
+
+
+@rule.command("delete", epilog=example("headrace alerts rule delete busy"))
+@click.argument("name")
+@as_json_option
+@shared
+@click.pass_obj
+def delete(session: Session, name: str, as_json: bool) -> int:
+    """Delete a rule; a shipped one becomes what it was shipped as."""
+    done = session.store().alerts.rules.delete(name)
+    if as_json:
+        print_json({"deleted": done})
+    else:
+        say(f"rule {name} is deleted" if done else f"there is no rule {name}")
+    return 0 if done else 1
+
+
+@rule.command(
+    "test", epilog=example("headrace alerts rule test no_worker", "headrace alerts rule test --when 'depth > 5'")
+)
+@click.argument("name", required=False)
+@_fields
+@as_json_option
+@shared
+@click.pass_obj
+def test(session: Session, /, name: str | None, as_json: bool, **fields: Any) -> None:
+    """Look whether a rule holds now, one that there is or one that is only tried. Nobody is told."""
+    found = session.store().alerts.rules.test(name, **_given(fields))
+    if as_json:
+        print_json(found)
+    elif not found:
+        remark("there is nothing to look at: no queue or task that it could hold for")
+    else:
+        print_table((Column("HOLDS"), Column("WHAT", least=12)), [_reading_row(one) for one in found])
+
+
+def _reading_row(one: AlertReading) -> list[str]:
+    return [_WORDS[one.holds], one.summary]

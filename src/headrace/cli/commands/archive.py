@@ -1,0 +1,192 @@
+"""`headrace archive` and `headrace partitions`: what leaves the store, and where it is afterwards."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+import msgspec
+
+from headrace.app.retention.archive_records import ArchiveRun
+from headrace.cli import job_view
+from headrace.cli.options import as_json_option, chosen, example, moment_or_age, shared
+from headrace.cli.output import Column, clean, print_facts, print_json, print_table, remark, say, size, span, stamp
+from headrace.cli.session import Session
+from headrace.core.jobs.states import FINAL
+
+NO_ARCHIVE = "this store has no archive; name one in SQL with `archive_url`, such as sqlite:///archive.db"
+_ID = "0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
+_COLUMNS = (
+    Column("PARTITION"),
+    Column("FROM"),
+    Column("UNTIL"),
+    Column("JOBS", right=True),
+    Column("SIZE", right=True),
+)
+_MONTHS = (Column("MONTH"), Column("JOBS", right=True), Column("SIZE", right=True))
+_DURATIONS = (
+    Column("TASK", least=8),
+    Column("JOBS", right=True),
+    Column("AVERAGE", right=True),
+    Column("P95", right=True),
+    Column("LONGEST", right=True),
+)
+
+
+def _which(function: Any) -> Any:
+    for option in (
+        click.option("--until", metavar="TIME", callback=moment_or_age, help="Finished before: as --since."),
+        click.option(
+            "--since", metavar="TIME", callback=moment_or_age, help="Finished since: 10m, 2h, 3d or an ISO time (UTC)."
+        ),
+        click.option("--tag", help="With this tag."),
+        click.option("--task", "-t", help="Of this task."),
+        click.option("--queue", "-q", help="In this queue."),
+        click.option("--state", type=click.Choice(sorted(state.value for state in FINAL)), help="That ended so."),
+    ):
+        function = option(function)
+    return function
+
+
+@click.group(
+    "archive",
+    invoke_without_command=True,
+    epilog=example("headrace archive", "headrace archive --apply", "headrace archive export jobs.jsonl --since 30d"),
+)
+@click.option("--dry-run/--apply", default=True, help="Only tell what would go, which is the default; or do it.")
+@as_json_option
+@shared
+@click.pass_context
+def archive(ctx: click.Context, dry_run: bool, as_json: bool) -> None:
+    """Have finished jobs whose time has come leave the store, as workers do. Without --apply: tell which would."""
+    if ctx.invoked_subcommand is not None:
+        if as_json or not dry_run:
+            raise click.UsageError(f"put options after {ctx.invoked_subcommand!r}", ctx)
+        return
+    session: Session = ctx.obj
+    run = session.store().lifecycle.archive(dry_run=dry_run)
+    if as_json:
+        print_json(msgspec.structs.asdict(run))
+        return
+    say(_in_words(run))
+    if dry_run and (run.archived or run.deleted):
+        remark("nothing was changed; --apply does it")
+
+
+@archive.command("stats", epilog=example("headrace archive stats"))
+@as_json_option
+@shared
+@click.pass_obj
+def stats(session: Session, as_json: bool) -> None:
+    """Show what the archive holds, and what the last sweep of a worker did."""
+    told = session.store().lifecycle.stats()
+    if as_json:
+        print_json(msgspec.structs.asdict(told))
+        return
+    facts = [("jobs", str(told.jobs)), ("size", size(told.bytes)), ("partitions", str(told.partitions))]
+    if told.swept_at is not None and told.seconds is not None:
+        swept = f"{told.archived} archived, {told.deleted} deleted, {told.dead_letters} dead letters removed"
+        facts += [("last sweep", f"{stamp(told.swept_at)}, in {span(told.seconds)}"), ("it did", swept)]
+    else:
+        facts.append(("last sweep", "none: no worker has swept yet"))
+    print_facts(facts)
+
+
+@archive.command("months", epilog=example("headrace archive months"))
+@as_json_option
+@shared
+@click.pass_obj
+def months(session: Session, as_json: bool) -> None:
+    """Show how many archived jobs ended in each month, and the space they take."""
+    found = session.store().lifecycle.months()
+    if as_json:
+        print_json([msgspec.structs.asdict(one) for one in found])
+    elif found:
+        print_table(_MONTHS, [[one.month or "the rest", str(one.jobs), size(one.bytes)] for one in found])
+    else:
+        remark("the archive is empty" if session.store().lifecycle.has_archive else NO_ARCHIVE)
+
+
+@archive.command("durations", epilog=example("headrace archive durations --since 30d"))
+@_which
+@as_json_option
+@shared
+@click.pass_obj
+def durations(session: Session, /, as_json: bool, **given: Any) -> None:
+    """Show how long archived jobs ran, for each task."""
+    found = session.store().lifecycle.durations(**chosen(given))
+    if as_json:
+        print_json([msgspec.structs.asdict(one) for one in found])
+        return
+    if not found:
+        remark("no archived jobs match" if session.store().lifecycle.has_archive else NO_ARCHIVE)
+        return
+    rows = [[one.task, str(one.jobs), *map(span, (one.average, one.p95, one.longest))] for one in found]
+    print_table(_DURATIONS, rows)
+
+
+@archive.command("export", epilog=example("headrace archive export jobs.jsonl --task emails.send --since 30d"))
+@click.argument("file", type=click.Path(dir_okay=False))
+@_which
+@as_json_option
+@shared
+@click.pass_obj
+def export(session: Session, /, file: str, as_json: bool, **given: Any) -> None:
+    """Write archived jobs to FILE: .jsonl, or .parquet with headrace[parquet]. Arguments are written as stored."""
+    count = session.store().lifecycle.export(file, **chosen(given))
+    if as_json:
+        print_json({"file": file, "jobs": count})
+    else:
+        say(clean(f"{_jobs(count)} written to {file}"))
+
+
+@archive.command("restore", epilog=example(f"headrace archive restore {_ID}"))
+@click.argument("job_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def restore(session: Session, job_id: str, as_json: bool) -> None:
+    """Bring an archived job back, to run again."""
+    job = session.store().lifecycle.restore(job_id)
+    if as_json:
+        print_json(job_view.record(job))
+    else:
+        say(clean(f"job {job.id} is {job.state}"))
+
+
+@click.command("partitions", epilog=example("headrace partitions"))
+@as_json_option
+@shared
+@click.pass_obj
+def partitions(session: Session, as_json: bool) -> None:
+    """List the partitions of the archive, the oldest first."""
+    found = session.store().lifecycle.partitions()
+    if as_json:
+        print_json([msgspec.structs.asdict(one) for one in found])
+        return
+    if not found:
+        remark("the archive has no partitions" if session.store().lifecycle.has_archive else NO_ARCHIVE)
+        return
+    print_table(
+        _COLUMNS, [[one.name, _day(one.since), _day(one.until), str(one.jobs), size(one.bytes)] for one in found]
+    )
+
+
+def _in_words(run: ArchiveRun) -> str:
+    would = "would be " if run.dry_run else ""
+    parts = [f"{_jobs(run.archived)} {would}archived", f"{run.deleted} {would}deleted"]
+    if run.dead_letters_expired:
+        parts.append(f"{run.dead_letters_expired} dead letters {would}closed: nobody looked into them in time")
+    if run.dead_letters:
+        parts.append(f"{run.dead_letters} dead letters {would}removed")
+    if run.dropped:
+        parts.append(f"{would}dropped: {', '.join(run.dropped)}")
+    return f"{', '.join(parts)} (looked for {span(run.seconds)})"
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _day(moment: Any) -> str:
+    return "-" if moment is None else f"{moment:%Y-%m-%d}"

@@ -1,0 +1,105 @@
+"""`headrace bench`: how fast this machine and this kind of store are, in a few seconds, on a temporary file.
+
+Small on purpose: it answers "is it fast enough here?". It touches no store of the user's.
+"""
+
+from __future__ import annotations
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import click
+import msgspec
+
+from headrace.app.app import Headrace
+from headrace.app.config import find_settings
+from headrace.cli.options import as_json_option, example, shared
+from headrace.cli.output import Column, print_json, print_table, remark
+from headrace.cli.session import Session
+from headrace.errors import HeadraceError
+from headrace.runtime.jobs.task import Task
+
+_BATCH = 1000
+_ENOUGH = 40_000  # jobs a second that no worker process runs
+
+
+class Measure(msgspec.Struct, frozen=True):
+    """One result."""
+
+    name: str
+    jobs: int
+    seconds: float
+    per_second: float
+
+
+def nothing(number: int) -> None:
+    """The task that is measured: all the time is headrace's own."""
+
+
+@click.command("bench", epilog=example("headrace bench", "headrace bench --seconds 1 --json"))
+@click.option(
+    "--seconds", type=click.FloatRange(0.1, 60), default=1.5, show_default=True, help="For each of the measurements."
+)
+@click.option("--concurrency", "-c", type=click.IntRange(1, 64), default=4, show_default=True, help="Of the worker.")
+@as_json_option
+@shared
+@click.pass_obj
+def bench(session: Session, seconds: float, concurrency: int, as_json: bool) -> None:
+    """Measure this machine on a temporary SQLite file: single submits, bulk submits, and a worker that runs jobs."""
+    settings = find_settings({"url": session.url}).settings
+    if not as_json:
+        remark(f"measuring on a temporary file, durability {settings.durability}, about {3 * seconds:.0f} seconds ...")
+    with tempfile.TemporaryDirectory(prefix="headrace-bench-") as folder:
+        url = "memory://" if settings.url.startswith("memory:") else f"sqlite:///{Path(folder) / 'bench.db'}"
+        with Headrace(url, durability=settings.durability) as app:
+            engine = str(app.engine.facts()["engine"])
+            results = _measure(app, seconds, concurrency)
+    if as_json:
+        system = {"engine": engine, "durability": settings.durability, "python": platform.python_version()}
+        print_json({**system, "concurrency": concurrency, "results": results})
+        return
+    columns = (Column("WHAT"), Column("JOBS", right=True), Column("SECONDS", right=True))
+    rows = [[m.name, f"{m.jobs:,}", f"{m.seconds:.2f}", f"{m.per_second:,.0f}"] for m in results]
+    print_table((*columns, Column("JOBS/S", right=True)), rows)
+
+
+def _measure(app: Headrace, seconds: float, concurrency: int) -> list[Measure]:
+    task: Task[..., None, None] = app.task(name="nothing")(nothing)
+    results = [
+        _repeat("enqueue, one by one", seconds, lambda: _one(task)),
+        _repeat(f"enqueue_many, {_BATCH} at once", seconds, lambda: _many(app, task)),
+    ]
+    app.queue("default").clear()
+    return [*results, _run(app, task, seconds, concurrency)]
+
+
+def _repeat(name: str, seconds: float, step: Callable[[], int]) -> Measure:
+    step()  # the first call pays for opening the store
+    jobs, began = 0, time.perf_counter()
+    while (passed := time.perf_counter() - began) < seconds:
+        jobs += step()
+    return Measure(name, jobs, round(passed, 3), round(jobs / passed, 1))
+
+
+def _one(task: Task[..., None, None]) -> int:
+    task.enqueue(1)
+    return 1
+
+
+def _many(app: Headrace, task: Task[..., None, None]) -> int:
+    return len(app.enqueue_many([task.bind(number) for number in range(_BATCH)]))
+
+
+def _run(app: Headrace, task: Task[..., None, None], seconds: float, concurrency: int) -> Measure:
+    """Run jobs that wait already, until the time is up or none is left."""
+    waiting = sum(_many(app, task) for _ in range(max(int(seconds * _ENOUGH) // _BATCH, 1)))
+    began = time.perf_counter()
+    with app.worker(concurrency=concurrency) as worker:
+        while (jobs := worker.describe().completed) < waiting and time.perf_counter() - began < seconds:
+            if worker.stopped.wait(0.005):
+                raise HeadraceError(f"the worker stopped after {jobs} of {waiting} jobs")
+        passed = time.perf_counter() - began
+    return Measure(f"run, {concurrency} threads", jobs, round(passed, 3), round(jobs / passed, 1))

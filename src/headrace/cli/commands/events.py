@@ -1,0 +1,80 @@
+"""`headrace events`: what happens in the store, as it happens or as it did."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+import msgspec
+
+from headrace.cli.options import as_json_option, example, moment_or_age, shared
+from headrace.cli.output import one_line, remark, say, stamp
+from headrace.cli.session import Session
+from headrace.core.events.event import Happening, page_of
+from headrace.errors import InvalidJob
+
+
+def _since(ctx: click.Context, param: click.Parameter, value: str | None) -> str | datetime | None:
+    """A cursor as it is; anything else as a time."""
+    if value is None:
+        return None
+    try:
+        page_of(value)
+    except InvalidJob:
+        return moment_or_age(ctx, param, value)
+    return value
+
+
+@click.command(
+    "events",
+    epilog=example(
+        "headrace events --follow",
+        "headrace events --type 'job.*' --queue emails --since 10m",
+        "headrace events --type job.failed --follow --json",
+    ),
+)
+@click.option("--follow", "-f", is_flag=True, help="Go on with what happens from now on.")
+@click.option("--type", "types", multiple=True, metavar="TYPE", help="Only of this type, or like job.*; repeat.")
+@click.option("--queue", "-q", help="Only of this queue.")
+@click.option("--task", "-t", help="Only of this task.")
+@click.option(
+    "--since", callback=_since, metavar="WHEN", help="From this time on, 10m or an ISO time; or behind this cursor."
+)
+@click.option("--limit", "-n", type=click.IntRange(min=1), help="End after so many.")
+@as_json_option
+@shared
+@click.pass_obj
+def events(
+    session: Session,
+    follow: bool,
+    types: tuple[str, ...],
+    queue: str | None,
+    task: str | None,
+    since: str | datetime | None,
+    limit: int | None,
+    as_json: bool,
+) -> None:
+    """Show what has happened, the oldest first; with --follow what happens from now on, until Ctrl-C.
+
+    With --json each event is one line, an object with the cursor that --since takes.
+    """
+    count = 0
+    for event in session.store().events(since, types=types, queue=queue, task=task, follow=follow):
+        click.echo(msgspec.json.encode(event).decode()) if as_json else say(_line(event))
+        count += 1
+        if count == limit:
+            return
+    if not count and not as_json:
+        remark("nothing of that kind is told; events are kept for as long as events_keep and events_limit say")
+
+
+def _line(event: Happening) -> str:
+    about: dict[str, Any] = {"queue": event.queue, "task": event.task, "worker": event.worker, "attempt": event.attempt}
+    known = {**about, **event.data}
+    told = " ".join(f"{name}={_word(value)}" for name, value in known.items() if value is not None)
+    return one_line(f"{stamp(event.at)}  {event.type:20} {event.job_id or ''} {told}".rstrip())
+
+
+def _word(value: object) -> str:
+    return f"{value:g}" if isinstance(value, float) else str(value)

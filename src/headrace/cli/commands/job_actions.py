@@ -1,0 +1,220 @@
+"""`headrace jobs cancel|retry|promote|delete|update`: changing jobs, by id or all that match."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, NamedTuple
+
+import click
+
+from headrace.app.app import Headrace
+from headrace.cli.find_job import job_of
+from headrace.cli.options import (
+    as_json_option,
+    chosen,
+    duration,
+    example,
+    filters,
+    moment,
+    moment_or_age,
+    shared,
+    yes_option,
+)
+from headrace.cli.output import clean, confirm, print_json, remark, say
+from headrace.cli.session import Session
+from headrace.core.jobs.states import FINAL, Event, State, sources
+from headrace.errors import HeadraceError
+from headrace.runtime.jobs.job import Job
+
+_BOUNDS = ("finished_before", "limit")
+
+
+class Move(NamedTuple):
+    """An action: its word, what is said when it is done, and the states it applies to."""
+
+    name: str
+    done: str
+    states: frozenset[State]
+    one: Callable[[Job[Any]], bool]
+    many: Callable[..., int]
+
+
+class Refusal(NamedTuple):
+    """A job that was meant and not changed."""
+
+    id: str
+    reason: str
+
+
+def _move(app: Headrace, name: str) -> Move:
+    jobs = app.jobs
+    return {
+        "cancel": Move("cancel", "cancelled", sources(Event.CANCEL), Job.cancel, jobs.cancel),
+        "retry": Move("retry", "queued again", sources(Event.REVIVE), Job.retry, jobs.retry),
+        "promote": Move("promote", "promoted", sources(Event.HURRY), Job.promote, jobs.promote),
+        "delete": Move("delete", "deleted", sources(Event.DELETE), Job.delete, jobs.delete),
+    }[name]
+
+
+def _moving(name: str, help_text: str, *examples: str, bounds: Sequence[Callable[[Any], Any]] = ()) -> click.Command:
+    """A command that does one thing to the jobs that are named or that match; `bounds` are options of its own."""
+
+    def with_bounds(function: Any) -> Any:
+        for option in reversed(bounds):
+            function = option(function)
+        return function
+
+    @click.command(name, help=help_text, epilog=example(*examples))
+    @click.argument("ids", metavar="[ID]...", nargs=-1)
+    @filters
+    @with_bounds
+    @click.option("--all", "everything", is_flag=True, help="All of them; needed where no filter is given.")
+    @yes_option
+    @as_json_option
+    @shared
+    @click.pass_obj
+    def command(
+        session: Session, /, ids: tuple[str, ...], everything: bool, yes: bool, as_json: bool, **given: Any
+    ) -> int:
+        wanted = chosen(given)
+        _check_choice(name, ids, wanted, everything)
+        move = _move(session.store(), name)
+        if ids:
+            changed, refused = _by_id(session.store(), move, ids)
+        else:
+            changed, refused = _by_filter(session.store(), move, wanted, yes), []
+        _report(move, changed, refused, as_json)
+        return 1 if refused else 0
+
+    return command
+
+
+def _check_choice(name: str, ids: tuple[str, ...], wanted: dict[str, Any], everything: bool) -> None:
+    if ids and (wanted or everything):
+        raise click.UsageError("give ids or filters, not both")
+    if wanted.keys() == {"limit"}:
+        raise click.UsageError("--limit needs a filter, or --finished-before")
+    if everything and wanted:
+        raise click.UsageError("--all means no filter; give one or the other")
+    if not (ids or wanted or everything):
+        raise click.UsageError(f"say which jobs to {name}: ids, filters such as --queue, or --all")
+
+
+def _by_id(app: Headrace, move: Move, ids: tuple[str, ...]) -> tuple[int, list[Refusal]]:
+    changed, refused = 0, []
+    for text in dict.fromkeys(ids):
+        try:
+            job = job_of(app, text)
+            if move.one(job):
+                changed += 1
+            else:
+                refused.append(Refusal(job.id, f"is {job.refresh().state}; {_rule(move)}"))
+        except HeadraceError as error:
+            refused.append(Refusal(clean(text), clean(str(error))))  # bytes that are no text have no JSON either
+    return changed, refused
+
+
+def _rule(move: Move) -> str:
+    *most, last = (state.value for state in State if state in move.states)
+    return f"{move.name} applies to jobs that are {', '.join(most)} or {last}"
+
+
+def _by_filter(app: Headrace, move: Move, wanted: dict[str, Any], yes: bool) -> int:
+    bounds = {name: wanted[name] for name in _BOUNDS if name in wanted}
+    states = move.states & FINAL if "finished_before" in bounds else move.states
+    usual = states if move.name != "retry" else frozenset({State.FAILED})
+    asked = [State(state) for state in wanted.get("state", ())] or sorted(usual)
+    meant = {name: value for name, value in wanted.items() if name not in bounds}
+    meant["state"] = [state for state in asked if state in states]
+    if not meant["state"]:
+        raise click.UsageError(_rule(move))
+    count = app.jobs.count(**meant)
+    if count and not yes:
+        some = "" if not bounds else "up to " if "limit" not in bounds else f"at most {bounds['limit']} of "
+        confirm(f"{move.name} {some}{_jobs(count)}")
+    return move.many(**meant, **bounds) if count else 0
+
+
+def _jobs(count: int) -> str:
+    return "1 job" if count == 1 else f"{count} jobs"
+
+
+def _report(move: Move, changed: int, refused: list[Refusal], as_json: bool) -> None:
+    if as_json:
+        print_json({"action": move.name, "changed": changed, "refused": [refusal._asdict() for refusal in refused]})
+        return
+    if changed or not refused:
+        say(f"{_jobs(changed)} {move.done}")
+    for refusal in refused:
+        remark(f"error: {refusal.id}: {refusal.reason}")
+
+
+cancel = _moving(
+    "cancel",
+    "Cancel jobs that are not over. A running one is told to stop, and its result no longer counts.",
+    "headrace jobs cancel 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f",
+    "headrace jobs cancel --queue emails --state pending",
+)
+retry = _moving(
+    "retry",
+    "Run finished jobs again, with fresh attempts. Filters mean failed jobs unless --state says otherwise.",
+    "headrace jobs retry --task emails.send --since 1d",
+)
+promote = _moving(
+    "promote",
+    "Run scheduled or retrying jobs now, and waiting ones without those they wait for.",
+    "headrace jobs promote --state retrying --queue emails",
+)
+delete = _moving(
+    "delete",
+    "Remove jobs that are not running, and their history.",
+    "headrace jobs delete --state completed --until 30d --yes",
+    "headrace jobs delete --finished-before 7d --limit 1000 --yes",
+    bounds=(
+        click.option(
+            "--finished-before",
+            metavar="TIME",
+            callback=moment_or_age,
+            help="Only those that ended before: 10m, 2h, 3d or an ISO time (UTC).",
+        ),
+        click.option("--limit", "-n", type=click.IntRange(1), help="At most so many; by their ends the oldest first."),
+    ),
+)
+
+
+@click.command(
+    "update", epilog=example("headrace jobs update 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --priority 50 --delay 10m")
+)
+@click.argument("job_id", metavar="ID")
+@click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
+@click.option("--run-at", callback=moment, metavar="TIME", help="When to run, an ISO time (UTC).")
+@click.option("--delay", callback=duration, metavar="TIME", help="When to run, from now: seconds or 10m, 2h.")
+@click.option("--queue", "-q", help="Another queue.")
+@as_json_option
+@shared
+@click.pass_obj
+def update(
+    session: Session,
+    job_id: str,
+    priority: int | None,
+    run_at: datetime | None,
+    delay: float | None,
+    queue: str | None,
+    as_json: bool,
+) -> int:
+    """Change a job that has not started."""
+    if run_at is not None and delay is not None:
+        raise click.UsageError("--run-at and --delay exclude each other")
+    if delay is not None:
+        run_at = datetime.now(UTC) + timedelta(seconds=min(delay, 1e9))
+    if priority is None and run_at is None and queue is None:
+        raise click.UsageError("say what to change: --priority, --run-at, --delay or --queue")
+    job = job_of(session.store(), job_id)
+    if not job.update(priority=priority, run_at=run_at, queue=queue):
+        raise HeadraceError(f"job {job.id} is {job.state}; only a job that has not started can be changed")
+    if as_json:
+        print_json({"id": job.id, "priority": job.priority, "run_at": job.run_at, "queue": job.queue})
+    else:
+        say(f"job {job.id} changed")
+    return 0

@@ -1,0 +1,184 @@
+"""`headrace jobs` and `headrace why`: looking at jobs. Changing them is in `moves`."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from headrace.cli import job_view
+from headrace.cli.commands.archive import NO_ARCHIVE
+from headrace.cli.commands.job_actions import cancel, delete, promote, retry, update
+from headrace.cli.find_job import job_of
+from headrace.cli.options import as_json_option, chosen, example, filters, shared
+from headrace.cli.output import clean, print_facts, print_json, print_table, remark, say
+from headrace.cli.session import Session
+from headrace.engines.protocol.engine import Bell
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.services import LogEntry
+
+_LOOK_AGAIN = 0.5
+
+
+def _paging(function: Any) -> Any:
+    limit = click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=50, show_default=True)
+    return limit(click.option("--cursor", help="Go on after a page that ended with this cursor.")(function))
+
+
+def _archived(function: Any) -> Any:
+    told = "Those that have left the store for the archive; --since and --until mean their end."
+    return click.option("--archived", is_flag=True, help=told)(function)
+
+
+@click.group(
+    "jobs",
+    invoke_without_command=True,
+    epilog=example(
+        "headrace jobs --state failed --since 2h", "headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"
+    ),
+)
+@filters
+@_archived
+@_paging
+@as_json_option
+@shared
+@click.pass_context
+def jobs(ctx: click.Context, /, **given: Any) -> Any:
+    """Look at jobs and act on them. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        return ctx.invoke(list_jobs, **given)
+    misplaced = [name for name, value in chosen(given).items() if value and (name, value) != ("limit", 50)]
+    if misplaced:  # it would be ignored, and `jobs --queue mail delete` would mean all queues
+        raise click.UsageError(f"put --{misplaced[0].removeprefix('as_')} after {ctx.invoked_subcommand!r}", ctx)
+    return None
+
+
+@jobs.command("list", epilog=example("headrace jobs list --queue emails --state failed,retrying --since 1d"))
+@filters
+@_archived
+@_paging
+@as_json_option
+@shared
+@click.pass_obj
+def list_jobs(session: Session, /, limit: int, cursor: str | None, archived: bool, as_json: bool, **given: Any) -> None:
+    """List jobs, newest first. Of archived ones, --since and --until mean their end."""
+    app = session.store()
+    page = app.jobs.find(limit=limit, cursor=cursor, archived=archived, **chosen(given))
+    if given.get("text") and app.seal is not None:
+        remark("note: --text does not look into encrypted arguments; only into ids, tasks, reasons and metadata")
+    if as_json:
+        print_json({"jobs": [job_view.record(job) for job in page], "cursor": page.cursor})
+        return
+    if archived and not app.lifecycle.has_archive:
+        remark(NO_ARCHIVE)
+        return
+    if not page:
+        remark("no jobs match" if chosen(given) else f"there are no {'archived ' if archived else ''}jobs")
+        return
+    now = datetime.now(UTC)
+    print_table(job_view.JOB_COLUMNS, [job_view.row(job, now) for job in page])
+    if page.cursor:
+        remark(f"more follow: add --cursor {page.cursor}")
+
+
+@jobs.command("show", epilog=example("headrace jobs show 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.argument("job_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, job_id: str, as_json: bool) -> None:
+    """Show everything about one job. ID may be its beginning, from 8 characters on."""
+    app = session.store()
+    job = job_of(app, job_id)
+    steps = [] if job.spooled or job.archived else app.engine.desk.steps(job.id)
+    if as_json:
+        print_json(job_view.full_record(job, steps))
+    else:
+        print_facts(job_view.facts(job, steps))
+
+
+@jobs.command("history", epilog=example("headrace jobs history 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.argument("job_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def history(session: Session, job_id: str, as_json: bool) -> None:
+    """Show every step of a job's life, oldest first."""
+    entries = job_of(session.store(), job_id).history()
+    if as_json:
+        print_json([job_view.entry_record(entry) for entry in entries])
+    else:
+        print_table(job_view.HISTORY_COLUMNS, [job_view.entry_row(entry) for entry in entries])
+
+
+@jobs.command("logs", epilog=example("headrace jobs logs 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f --follow"))
+@click.argument("job_id", metavar="ID")
+@click.option("--follow", "-f", is_flag=True, help="Go on until the job is finished.")
+@as_json_option
+@shared
+@click.pass_obj
+def logs(session: Session, job_id: str, follow: bool, as_json: bool) -> None:
+    """Show what a job logged about itself with current_job().log(...)."""
+    if follow and as_json:
+        raise click.UsageError("--json prints one document; leave --follow out")
+    app = session.store()
+    job = job_of(app, job_id)
+    if as_json:
+        print_json([job_view.log_record(line, job) for line in job.logs()])
+    elif follow:
+        bell = app.engine.listen("done")
+        try:
+            _follow(job, bell)
+        except KeyboardInterrupt:
+            return
+        finally:
+            bell.close()
+    elif not _print_lines(job, job.logs()):
+        remark("the job has logged nothing")
+
+
+def _follow(job: Job[Any], bell: Bell) -> None:
+    seen: list[LogEntry] = []
+    while True:
+        over = job.refresh().is_finished  # asked first: what it logged before it ended is then in the store
+        lines = job.logs()
+        _print_lines(job, _unseen(seen, lines))
+        seen = lines
+        if over:
+            remark(f"the job is {job.state}")
+            return
+        bell.wait(_LOOK_AGAIN)
+
+
+def _unseen(before: list[LogEntry], now: list[LogEntry]) -> list[LogEntry]:
+    """The lines that are new. Both are the end of the log, so the old ones end somewhere inside the new ones."""
+    for overlap in range(min(len(before), len(now)), 0, -1):
+        if before[-overlap:] == now[:overlap]:
+            return now[overlap:]
+    return now
+
+
+def _print_lines(job: Job[Any], lines: list[LogEntry]) -> bool:
+    for line in lines:
+        say(clean(job_view.log_text(line, job)))
+    return bool(lines)
+
+
+for move in (cancel, retry, promote, delete, update):
+    jobs.add_command(move)
+
+
+@click.command("why", epilog=example("headrace why 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f"))
+@click.argument("job_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def why(session: Session, job_id: str, as_json: bool) -> None:
+    """Say in one sentence why a job is not running now, or what it is doing."""
+    job = job_of(session.store(), job_id)
+    told = job.why()
+    if as_json:
+        print_json({"id": job.id, "state": job.state, "why": told})
+    else:
+        say(clean(told))

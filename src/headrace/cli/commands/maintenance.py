@@ -1,0 +1,217 @@
+"""`headrace backup`, `restore`, `optimize`, `checkpoint`, `check` and `storage`: maintenance by hand."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import click
+import msgspec
+
+from headrace.app.admin.backups import archived_in
+from headrace.cli.options import as_json_option, example, shared, yes_option
+from headrace.cli.output import Column, clean, confirm, paint, print_json, print_table, remark, say, size, span
+from headrace.cli.session import Session, missing_file
+from headrace.core.health.findings import Finding
+from headrace.core.urls import redacted_url
+
+_EVERY = 2.0
+_PARTS = (
+    Column("NAME", least=20),
+    Column("KIND"),
+    Column("ENTRIES", right=True),
+    Column("SIZE", right=True),
+    Column("EXPIRES", right=True),
+)
+
+
+def _progress(quiet: bool) -> Callable[[int, int], None]:
+    """A line on stderr now and then."""
+    told = time.monotonic()
+
+    def tell(done: int, total: int) -> None:
+        nonlocal told
+        if not quiet and time.monotonic() - told >= _EVERY:
+            told = time.monotonic()
+            remark(f"{done / max(total, 1):.0%} of the store")
+
+    return tell
+
+
+@click.command("backup", epilog=example("headrace backup /backup/jobs.db", "headrace backup nightly.db --overwrite"))
+@click.argument("path", metavar="FILE")
+@click.option("--overwrite", is_flag=True, help="Put it in the place of a file that is there.")
+@click.option("--without-archive", is_flag=True, help="Leave out finished jobs that have gone to the archive.")
+@as_json_option
+@shared
+@click.pass_obj
+def backup(session: Session, path: str, overwrite: bool, without_archive: bool, as_json: bool) -> None:
+    """Write the whole store into one SQLite file, while it is in use.
+
+    Every job that was accepted before is in it, archived ones included. The file is checked before it gets its name, so
+    it is never a half one.
+    """
+    admin = session.store().admin
+    taken = admin.backup(path, archive=not without_archive, overwrite=overwrite, progress=_progress(as_json))
+    if as_json:
+        print_json(taken)
+    else:
+        kept = f"{taken.jobs:,} jobs and {taken.archived:,} archived ones"
+        say(f"{kept} are in {clean(taken.path)}, {taken.bytes / 1e6:,.1f} MB; it was checked")
+
+
+@click.command(
+    "restore",
+    epilog=example("headrace restore /backup/jobs.db", "headrace restore jobs.db postgresql://shop@db/shop --replace"),
+)
+@click.argument("path", metavar="FILE")
+@click.argument("target", metavar="[URL]", required=False)
+@click.option("--replace", is_flag=True, help="Remove everything that is in the store now.")
+@click.option("--dry-run", is_flag=True, help="Check the file and tell what is in the store now; change nothing.")
+@yes_option
+@as_json_option
+@shared
+@click.pass_obj
+def restore(
+    session: Session, path: str, target: str | None, replace: bool, dry_run: bool, yes: bool, as_json: bool
+) -> None:
+    """Make a store what the backup FILE is: the store of --url or the app, or that of URL.
+
+    No worker may be alive. Jobs that ran when the backup was taken begin anew.
+    """
+    if target is not None:
+        if session.url or session.app:
+            raise click.UsageError("the store is told twice; leave --url and --app out, or URL")
+        session.url = target
+    app = session.store(may_create=True)
+    where = redacted_url(app.engine.url)
+    jobs = app.admin.examine(path)
+    present = 0 if missing_file(app) else app.jobs.count()  # who only looks makes no store
+    if dry_run:
+        _tell_plan(jobs, archived_in(path), where, present, as_json)
+        return
+    if replace and present and not yes:
+        confirm(f"remove all {present:,} jobs of {where} and put the backup in their place")
+    done = app.admin.restore(path, replace=replace, progress=_progress(as_json))
+    if as_json:
+        print_json({"url": where, **msgspec.structs.asdict(done)})
+        return
+    say(f"{done.jobs:,} jobs are now in {where}, and {done.archived:,} archived ones in its archive")
+    if done.left_out:
+        say(
+            f"{done.left_out:,} archived jobs were left out: this store has no archive; set archive_url and restore "
+            "again"
+        )
+    if done.released:
+        say(f"{done.released:,} of them ran when the backup was taken; they begin anew")
+
+
+def _tell_plan(jobs: int, archived: int, where: str, present: int, as_json: bool) -> None:
+    if as_json:
+        print_json({"url": where, "jobs": jobs, "archived": archived, "present": present})
+    else:
+        kept = f"{jobs:,} jobs and {archived:,} archived ones"
+        say(f"the backup is whole and has {kept}; {where} has {present:,} jobs now. Nothing was changed")
+
+
+@click.command("checkpoint", epilog=example("headrace checkpoint"))
+@as_json_option
+@shared
+@click.pass_obj
+def checkpoint(session: Session, as_json: bool) -> None:
+    """Bring the write-ahead log of an SQLite file into the file, and shorten it."""
+    sizes = session.store().admin.checkpoint()
+    if as_json:
+        print_json(sizes)
+    elif not sizes:
+        say("nothing to do: the server minds its own log")
+    else:
+        say(f"the log had {sizes['log_before'] / 1e6:,.1f} MB and has {sizes['log_after'] / 1e6:,.1f} MB")
+        if sizes["log_after"]:
+            say("somebody reads what is in it; run it again later")
+
+
+@click.command("optimize", epilog=example("headrace optimize", "headrace optimize --full --yes"))
+@click.option("--full", is_flag=True, help="Give all free space back; others may have to wait until it is through.")
+@yes_option
+@as_json_option
+@shared
+@click.pass_obj
+def optimize(session: Session, full: bool, yes: bool, as_json: bool) -> None:
+    """Bring the store's statistics up to date and give free space back."""
+    app = session.store()
+    if full and not yes:
+        confirm(f"rewrite {redacted_url(app.engine.url)}, which holds everybody up until it is done")
+    sizes = app.admin.optimize(full=full)
+    if as_json:
+        print_json(sizes)
+    else:
+        say(f"the store had {sizes['size_before'] / 1e6:,.1f} MB and has {sizes['size_after'] / 1e6:,.1f} MB")
+
+
+@click.command("check", epilog=example("headrace check", "headrace check --deep", "headrace check --repair --dry-run"))
+@click.option("--deep", is_flag=True, help="Read every job, compare checksums, and name the largest.")
+@click.option("--repair", is_flag=True, help="Put right what can be.")
+@click.option("--dry-run", is_flag=True, help="With --repair: tell what would be put right, and change nothing.")
+@as_json_option
+@shared
+@click.pass_obj
+def check(session: Session, deep: bool, repair: bool, dry_run: bool, as_json: bool) -> int:
+    """Look for damage, orphans and zombies in the store. Ends with 1 if something is wrong and was not put right."""
+    if dry_run and not repair:
+        raise click.UsageError("--dry-run goes with --repair")
+    admin = session.store().admin
+    repaired = admin.repair(dry_run=dry_run) if repair else {}
+    found = admin.check(deep=deep)
+    if as_json:
+        print_json({"findings": found, "repaired": repaired, "dry_run": dry_run})
+    else:
+        for code, count in repaired.items():
+            say(f"{'would put right' if dry_run else 'put right'}: {count:,} {code}")
+        _tell(found)
+    return 1 if any(not finding.note for finding in found) else 0
+
+
+def _tell(found: list[Finding]) -> None:
+    for finding in found:
+        text = clean(f"{finding.code}: {finding}")
+        say(f"note: {text}" if finding.note else paint(f"wrong: {text}", "red"))
+        if finding.examples:
+            say(f"  such as {clean(', '.join(finding.examples))}")
+    if not any(not finding.note for finding in found):
+        say(paint("all is well", "green"))
+
+
+@click.command("storage", epilog=example("headrace storage", "headrace storage 'queue:*' --limit 1000"))
+@click.argument("pattern", default="*")
+@click.option("--limit", "-n", type=click.IntRange(1, 10_000), default=100, show_default=True)
+@as_json_option
+@shared
+@click.pass_obj
+def storage(session: Session, pattern: str, limit: int, as_json: bool) -> None:
+    """List the tables or keys of the store whose names fit PATTERN, with their sizes. Nobody has to wait for it.
+
+    Names are told without the prefix that all share. Values are not shown. The number of entries of a table on
+    PostgreSQL is the server's estimate.
+    """
+    found = session.store().admin.storage(pattern, limit=limit)
+    if as_json:
+        print_json(found)
+        return
+    print_table(
+        _PARTS,
+        [
+            [
+                part.name,
+                part.kind,
+                f"{part.entries:,}",
+                "-" if part.bytes is None else size(part.bytes),
+                "-" if part.expires is None else f"in {span(part.expires)}",
+            ]
+            for part in found
+        ],
+    )
+    if not found:
+        remark(f"nothing fits {pattern}")
+    elif len(found) == limit:
+        remark(f"there may be more than {limit}; --limit shows more")

@@ -1,0 +1,269 @@
+"""`headrace metrics`: how a store does, as a table, as JSON, over time, or as Prometheus reads it."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import click
+
+from headrace.app.metrics.metrics import Metrics
+from headrace.app.metrics.records import DayMetrics, MetricFigures, MetricsSnapshot, QueueMetrics, TaskMetrics
+from headrace.cli.options import as_json_option, duration, example, shared
+from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, span, stamp
+from headrace.cli.session import Session
+from headrace.core.metrics.values import NAMES
+
+_FIGURES = (
+    Column("IN/S", right=True),
+    Column("OUT/S", right=True),
+    Column("FAILED", right=True),
+    Column("ERRORS", right=True),
+    Column("TRIES", right=True),
+    Column("RETRIES OK", right=True),
+    Column("WAIT P50", right=True),
+    Column("P95", right=True),
+    Column("RUN P50", right=True),
+    Column("P95", right=True),
+    Column("P99", right=True),
+)
+_QUEUES = (
+    Column("QUEUE", least=8),
+    Column("PENDING", right=True),
+    Column("OLDEST", right=True),
+    Column("EMPTY IN", right=True),
+    *_FIGURES,
+)
+_TASKS = (Column("TASK", least=8), Column("QUEUE", least=8), *_FIGURES)
+_DAYS = (
+    Column("DAY"),
+    *(
+        Column(title, right=True)
+        for title in ("ENQUEUED", "COMPLETED", "FAILED", "RETRIED", "ERRORS", "RUN AVG", "P95")
+    ),
+    Column("MOST PENDING", right=True),
+)
+
+
+@click.command(
+    "metrics",
+    epilog=example(
+        "headrace metrics",
+        "headrace metrics --queue mail --window 15m",
+        "headrace metrics --series run_p95 --queue mail --window 6h",
+        "headrace metrics --days 7",
+        "headrace metrics --prometheus --output /var/lib/node_exporter/headrace.prom",
+    ),
+)
+@click.option("--queue", "-q", help="The tasks of this queue.")
+@click.option("--task", "-t", help="With --series or --days: of this task.")
+@click.option("--worker", help="With --series: of this worker.")
+@click.option("--window", metavar="TIME", callback=duration, help="How long back: 60s (the default), 15m, 2h, 7d.")
+@click.option("--series", "name", metavar="METRIC", help="This metric over time: " + ", ".join(NAMES[:8]) + ", ...")
+@click.option(
+    "--step", metavar="TIME", callback=duration, help="With --series: how long a point is, such as 10s or 5m."
+)
+@click.option("--days", type=click.IntRange(1, 366), metavar="N", help="The totals of the last N days, in UTC.")
+@click.option("--prometheus", is_flag=True, help="All metrics in the text format of Prometheus.")
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(dir_okay=False, path_type=Path),
+    help="With --prometheus: write to this file at once, for the textfile collector of node_exporter.",
+)
+@as_json_option
+@shared
+@click.pass_obj
+def metrics(session: Session, /, as_json: bool, **asked: Any) -> None:
+    """Show what became of jobs in the last minute, how long they waited and ran, and when queues will be empty."""
+    _refuse_misfits(asked, as_json)
+    found = session.store().metrics
+    if asked["prometheus"]:
+        _print_prometheus(found, asked["output"])
+    elif asked["name"]:
+        _print_series(found, as_json, asked)
+    elif asked["days"]:
+        _print_days(found.days(asked["days"], queue=asked["queue"], task=asked["task"]), as_json)
+    elif asked["queue"]:
+        _print_tasks(found.tasks(asked["queue"], window=_window(asked, 60.0), limit=1000), as_json)
+    else:
+        _print_snapshot(found.snapshot(_window(asked, 60.0)), as_json)
+
+
+def _refuse_misfits(asked: dict[str, Any], as_json: bool) -> None:
+    """One view at a time, with the options that it has."""
+    views = [
+        f"--{name}" for name, key in (("prometheus", "prometheus"), ("series", "name"), ("days", "days")) if asked[key]
+    ]
+    if len(views) > 1:
+        raise click.UsageError(f"use either {views[0]} or {views[1]}")
+    view = views[0] if views else "none"
+    fits = {
+        "output": ("--prometheus",),
+        "task": ("--series", "--days"),
+        "worker": ("--series",),
+        "step": ("--series",),
+        "queue": ("--series", "--days", "none"),
+        "window": ("--series", "none"),
+    }
+    for name, those in fits.items():
+        if asked[name] is not None and view not in those:
+            goes = " or ".join(one for one in those if one != "none")
+            raise click.UsageError(f"--{name} goes with {goes}" if goes else f"--{name} does not go with {view}")
+    if as_json and view == "--prometheus":
+        raise click.UsageError("use either --json or --prometheus")
+
+
+def _window(asked: dict[str, Any], usual: float) -> float:
+    return usual if asked["window"] is None else asked["window"]
+
+
+# -- views
+
+
+def _print_snapshot(found: MetricsSnapshot, as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    alive = "-" if found.workers_alive is None else str(found.workers_alive)
+    missed = _share(found.schedule_misses)
+    print_facts(
+        [
+            ("last", span(found.window)),
+            ("jobs", f"{found.total.enqueued} in, {found.total.completed} completed, {found.total.failed} failed"),
+            ("errors", f"{_share(found.total.error_rate)} of attempts"),
+            ("retries", _retries(found.total)),
+            ("waiting", ", ".join(f"{count} {state}" for state, count in found.depth.items() if count) or "nothing"),
+            ("workers", alive),
+            ("dead letters", "-" if found.dead is None else str(found.dead)),
+            *([("missed runs", f"{missed} of schedules")] if found.schedule_misses else []),
+            *([("stale", str(found.stale))] if found.stale else []),
+            ("schedules", _number(found.schedules)),
+            ("store", _store(found)),
+        ]
+    )
+    if found.queues:
+        say()
+        print_table(_QUEUES, [_queue_row(queue) for queue in found.queues])
+    if found.tasks:
+        say()
+        print_table(_TASKS, [_task_row(task) for task in found.tasks])
+
+
+def _print_tasks(found: list[TaskMetrics], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+    elif not found:
+        remark("nothing became of jobs of this queue in this time; see --window")
+    else:
+        print_table(_TASKS, [_task_row(task) for task in found])
+
+
+def _print_series(metrics: Metrics, as_json: bool, asked: dict[str, Any]) -> None:
+    which = {name: asked[name] for name in ("queue", "task", "worker", "step")}
+    found = metrics.series(asked["name"], window=_window(asked, 3600.0), **which)
+    if as_json:
+        print_json(found)
+        return
+    most = max((point.value for point in found.points if point.value is not None), default=0.0)
+    columns = (Column("FROM"), Column(found.name.upper(), right=True), Column("", least=10))
+    print_table(columns, [[stamp(point.at), _number(point.value), _bar(point.value, most)] for point in found.points])
+
+
+def _print_days(found: list[DayMetrics], as_json: bool) -> None:
+    if as_json:
+        print_json(found)
+        return
+    print_table(_DAYS, [_day_row(day) for day in found])
+
+
+def _print_prometheus(metrics: Metrics, output: Path | None) -> None:
+    _, text = metrics.prometheus()
+    if output is None:
+        click.echo(text.decode(), nl=False)
+    else:
+        _write(output, text)
+
+
+def _write(path: Path, text: bytes) -> None:
+    """Whole or not at all: who reads the file meanwhile finds the one before."""
+    try:
+        handle, beside = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+        try:
+            with os.fdopen(handle, "wb") as file:
+                file.write(text)
+            os.chmod(beside, 0o644)  # node_exporter is another user
+            os.replace(beside, path)
+        except BaseException:
+            os.unlink(beside)
+            raise
+    except OSError as error:
+        raise click.ClickException(f"{path} can't be written: {error.strerror or error}") from None
+
+
+# -- rows
+
+
+def _queue_row(queue: QueueMetrics) -> list[str]:
+    waits = queue.depth.get("pending", 0)
+    oldest = span(queue.oldest) if waits else "-"
+    empty = "never" if queue.eta is None else span(queue.eta) if waits else "-"
+    return [queue.queue, str(waits), oldest, empty, *_cells(queue.figures)]
+
+
+def _task_row(task: TaskMetrics) -> list[str]:
+    return [task.task, task.queue, *_cells(task.figures)]
+
+
+def _cells(figures: MetricFigures) -> list[str]:
+    rates = [_number(figures.enqueue_rate), _number(figures.throughput)]
+    wait, run = figures.wait, figures.run
+    times = [_time(seconds) for seconds in (wait.p50, wait.p95, run.p50, run.p95, run.p99)]
+    retries = [_number(figures.attempts_avg), _share(figures.retry_success)]
+    return [*rates, str(figures.failed), _share(figures.error_rate), *retries, *times]
+
+
+def _store(found: MetricsSnapshot) -> str:
+    if found.store_bytes is None:
+        return "-"
+    clients = "" if found.clients is None else f", {found.clients} clients"
+    return f"{found.store_bytes / 2**20:,.1f} MB{clients}"
+
+
+def _retries(figures: MetricFigures) -> str:
+    ended = f", {_share(figures.retry_success)} of retried jobs completed" if figures.retry_success is not None else ""
+    tries = f", {_number(figures.attempts_avg)} attempts a job" if figures.attempts_avg is not None else ""
+    return f"{figures.retried}{ended}{tries}"
+
+
+def _day_row(day: DayMetrics) -> list[str]:
+    told = day.figures
+    counts = [str(count) for count in (told.enqueued, told.completed, told.failed, told.retried)]
+    times = [_time(told.run.avg), _time(told.run.p95)]
+    return [
+        str(day.day),
+        *counts,
+        _share(told.error_rate),
+        *times,
+        "-" if day.max_depth is None else str(day.max_depth),
+    ]
+
+
+def _number(value: float | None) -> str:
+    if value is None:
+        return "-"
+    return f"{value:,.0f}" if value == round(value) or value >= 100 else f"{value:.3g}"
+
+
+def _time(seconds: float | None) -> str:
+    return "-" if seconds is None else span(seconds)
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
+
+
+def _bar(value: float | None, most: float) -> str:
+    return "█" * round(40 * value / most) if value and most else ""

@@ -1,0 +1,277 @@
+"""`headrace queues`: what waits where, and holding it up or letting it go."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+
+from headrace.app.queues.queues import Queue, QueueStats
+from headrace.cli import job_view
+from headrace.cli.options import as_json_option, duration, example, shared, yes_option
+from headrace.cli.output import Column, ago, confirm, print_facts, print_json, print_table, remark, say
+from headrace.cli.session import Session
+from headrace.core.jobs.queue_rules import QueueRules
+from headrace.core.jobs.states import State
+from headrace.core.queues.limits import STRATEGIES
+from headrace.core.queues.rules_text import QUEUE_RULES, check_rule, in_words
+from headrace.errors import InvalidJob
+
+F = TypeVar("F", bound=Callable[..., Any])
+_PRESSING = (State.RUNNING, State.RETRYING, State.SCHEDULED, State.WAITING, State.FAILED)
+_OVER = (State.COMPLETED, State.CANCELLED)  # what a narrow terminal may drop
+_COLUMNS = (
+    Column("QUEUE", least=8),
+    Column("STATE"),
+    Column("PENDING", right=True),
+    Column("OLDEST", right=True),
+    *(Column(state.upper(), right=True) for state in (*_PRESSING, *_OVER)),
+)
+_RULES_COLUMN = Column("RULES", least=8)  # only where a queue has any
+
+
+@click.group("queues", invoke_without_command=True, epilog=example("headrace queues", "headrace queues pause emails"))
+@as_json_option
+@shared
+@click.pass_context
+def queues(ctx: click.Context, as_json: bool) -> None:
+    """Look at queues, pause and resume them, give them rules. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_queues, as_json=as_json)
+    elif as_json:
+        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
+
+
+@queues.command("list", epilog=example("headrace queues list --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def list_queues(session: Session, as_json: bool) -> None:
+    """List the queues with the number of jobs in each state."""
+    found = session.store().queues()
+    if as_json:
+        print_json(found)
+        return
+    if not found:
+        remark("there are no queues yet; the first job of a queue makes it")
+        return
+    now = datetime.now(UTC)
+    rows = [
+        [
+            stats.queue,
+            _state(stats),
+            str(stats.pending),
+            ago(stats.oldest_pending, now),
+            *(str(getattr(stats, state)) for state in (*_PRESSING, *_OVER)),
+            in_words(stats.rules) or "-",
+        ]
+        for stats in found
+    ]
+    with_rules = any(stats.rules != QueueRules() for stats in found)
+    print_table(
+        (*_COLUMNS, _RULES_COLUMN) if with_rules else _COLUMNS, rows if with_rules else [row[:-1] for row in rows]
+    )
+
+
+def _state(stats: QueueStats) -> str:
+    return "paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved"
+
+
+@queues.command("show", epilog=example("headrace queues show emails"))
+@click.argument("name")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, name: str, as_json: bool) -> None:
+    """Show the numbers and the rules of one queue, and how many jobs its rate would let start now."""
+    stats = session.store().queue(name).stats()
+    if as_json:
+        print_json(stats)
+    else:
+        print_facts(_facts(stats))
+
+
+def _facts(stats: QueueStats) -> Iterator[tuple[str, str]]:
+    yield "queue", stats.queue
+    yield "state", _state(stats)
+    yield "workers", str(stats.workers)
+    yield State.PENDING.value, f"{stats.pending} (oldest {ago(stats.oldest_pending, datetime.now(UTC))})"
+    for state in (*_PRESSING, *_OVER):
+        yield state.value, str(getattr(stats, state))
+    yield "rules", in_words(stats.rules) or "none"
+    if stats.starts_left is not None:
+        yield "starts left", f"{stats.starts_left} now, by its rate"
+
+
+@queues.command("pause", epilog=example("headrace queues pause emails reports"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@shared
+@click.pass_obj
+def pause(session: Session, names: tuple[str, ...]) -> None:
+    """Let no worker take jobs from these queues. Jobs that run go on."""
+    _set(session, names, True)
+
+
+@queues.command("resume", epilog=example("headrace queues resume emails"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@shared
+@click.pass_obj
+def resume(session: Session, names: tuple[str, ...]) -> None:
+    """Let workers take jobs from these queues again."""
+    _set(session, names, False)
+
+
+def _set(session: Session, names: tuple[str, ...], paused: bool) -> None:
+    app = session.store()
+    known = {stats.queue for stats in app.queues()}
+    handles = [app.queue(name) for name in names]  # a wrong name is refused before anything changes
+    for queue in handles:
+        if paused:
+            queue.pause()
+        else:
+            queue.resume()
+        new = "" if queue.name in known else " (it is new: no job was ever in it)"
+        say(f"queue {queue.name} is {'paused' if paused else 'open'}{new}")
+
+
+def as_rule(ctx: click.Context, param: click.Parameter, value: str | None) -> Any:
+    """A rule as the app takes it; the word `none`, which lifts it, stays the text, as None means: not said."""
+    if value is None or value == "none":
+        return value
+    given: Any = duration(ctx, param, value) if param.name == "ageing" else _number(value)
+    try:
+        check_rule(str(param.name), given)
+        return given
+    except InvalidJob as error:
+        told = str(error).partition(": ")[2].replace("None", "'none'")
+        raise click.BadParameter(told, ctx, param) from None
+
+
+def _number(value: str) -> Any:
+    if value.isascii() and value.isdecimal():
+        return int(value)
+    try:
+        return float(value)
+    except ValueError:
+        return value
+
+
+_RULES = tuple(
+    click.option(f"--{name.replace('_', '-')}", metavar=metavar, callback=as_rule, help=told)
+    for name, metavar, told in (
+        ("max_length", "N", "How many jobs may wait in it; beyond that, enqueuing raises QueueFull."),
+        ("weight", "N", "How many times as many turns it has as other queues."),
+        ("strategy", "NAME", f"The order of its jobs: {', '.join(STRATEGIES)}."),
+        ("ageing", "TIME", "How long a job waits until that counts as one point of priority: seconds or 10m, 2h."),
+        ("rate", "RATE", "How many jobs may start, such as 10/s or 100/min."),
+        ("burst", "N", "How many of them may start at once after a rest."),
+        ("concurrency", "N", "How many jobs may run at the same time, over all workers."),
+        ("key_rate", "RATE", "How many jobs of each rate_key may start."),
+        ("key_burst", "N", "How many of them at once after a rest."),
+        ("key_concurrency", "N", "How many jobs of each concurrency_key may run at the same time."),
+    )
+)
+
+
+def _rule_options(function: F) -> F:
+    for option in reversed(_RULES):
+        function = option(function)
+    return function
+
+
+@queues.command(
+    "configure",
+    epilog=example(
+        "headrace queues configure emails --rate 10/s --burst 20 --concurrency 5",
+        "headrace queues configure emails --max-length none",
+        "headrace queues configure emails --clear",
+    ),
+)
+@click.argument("name")
+@_rule_options
+@click.option("--clear", "lift_all", is_flag=True, help="Lift every rule that is not given beside it.")
+@as_json_option
+@shared
+@click.pass_obj
+def configure(session: Session, /, name: str, lift_all: bool, as_json: bool, **given: Any) -> None:
+    """Change a queue's rules, for every worker and every caller. Without any, print those it has.
+
+    The word none lifts a rule.
+    """
+    queue = session.store().queue(name)
+    rules = _change(queue, {rule: value for rule, value in given.items() if value is not None}, lift_all)
+    if as_json:
+        print_json({"queue": queue.name, "rules": rules})
+    elif rules == QueueRules():
+        say(f"queue {queue.name} has no rules")
+    else:
+        say(f"queue {queue.name} has {in_words(rules)}")
+
+
+def _change(queue: Queue, said: dict[str, Any], lift_all: bool) -> QueueRules:
+    lifted = dict.fromkeys(QUEUE_RULES) if lift_all else {}
+    changes = lifted | {rule: None if value == "none" else value for rule, value in said.items()}
+    return queue.configure(**changes) if changes else queue.rules
+
+
+@queues.command("peek", epilog=example("headrace queues peek emails -n 5"))
+@click.argument("name")
+@click.option("-n", "--limit", type=click.IntRange(1, 1000), default=10, show_default=True, help="How many.")
+@as_json_option
+@shared
+@click.pass_obj
+def peek(session: Session, name: str, limit: int, as_json: bool) -> None:
+    """Show the next jobs of a queue in the order they will run."""
+    jobs = session.store().queue(name).peek(limit)
+    if as_json:
+        print_json([job_view.record(job) for job in jobs])
+    elif not jobs:
+        remark(f"no job is pending in queue {name}")
+    else:
+        now = datetime.now(UTC)
+        print_table(job_view.JOB_COLUMNS, [job_view.row(job, now) for job in jobs])
+
+
+@queues.command("clear", epilog=example("headrace queues clear emails"))
+@click.argument("name")
+@yes_option
+@as_json_option
+@shared
+@click.pass_obj
+def clear(session: Session, name: str, yes: bool, as_json: bool) -> None:
+    """Delete every job of a queue that has not started."""
+    queue = session.store().queue(name)
+    if not yes:
+        stats = queue.stats()
+        count = stats.scheduled + stats.waiting + stats.pending + stats.retrying
+        confirm(f"delete the {count} jobs of queue {name} that have not started")
+    deleted = queue.clear()
+    if as_json:
+        print_json({"queue": name, "deleted": deleted})
+    else:
+        say(f"{deleted} jobs deleted from queue {name}")
+
+
+@queues.command("delete", epilog=example("headrace queues delete tpyo"))
+@click.argument("name")
+@yes_option
+@as_json_option
+@shared
+@click.pass_obj
+def delete(session: Session, name: str, yes: bool, as_json: bool) -> None:
+    """Take a queue off every list, with its rules and its finished jobs. It comes back by use.
+
+    A queue with jobs that are not finished is left alone: clear it first.
+    """
+    queue = session.store().queue(name)
+    if not yes:
+        stats = queue.stats()
+        count = stats.completed + stats.failed + stats.cancelled
+        confirm(f"delete queue {name}, its rules and its {count} finished jobs")
+    deleted = queue.delete()
+    if as_json:
+        print_json({"queue": name, "deleted": deleted})
+    else:
+        say(f"queue {name} is deleted, and {deleted} finished jobs with it")

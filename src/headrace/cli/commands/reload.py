@@ -1,0 +1,123 @@
+"""`headrace worker --reload`: runs the worker as a child and starts a fresh one whenever a .py file changes.
+
+For development only. It knows nothing of workers but that SIGTERM asks one to finish and a second one hurries it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from types import FrameType
+
+from headrace.cli.output import remark
+
+_LOOK = 0.5
+_PATIENCE = 2.0  # for running jobs, which are then given back and run again
+_GRACE = 5.0
+_SKIPPED = frozenset({"__pycache__", "node_modules"})
+
+
+def run_reloading(arguments: Sequence[str], folder: str) -> int:
+    """Keep the command running on the newest code until SIGINT or SIGTERM."""
+    return _Reloader([sys.executable, "-m", "headrace", *arguments], folder).run()
+
+
+class _Reloader:
+    def __init__(self, command: list[str], folder: str) -> None:
+        self._command = command
+        self._folder = folder
+        self._signalled = threading.Event()
+        self._signals = 0
+        self._child: subprocess.Popen[bytes] | None = None
+
+    def run(self) -> int:
+        before = {number: signal.signal(number, self._stop) for number in (signal.SIGINT, signal.SIGTERM)}
+        try:
+            remark(f"reloading on changes of .py files under {self._folder}")
+            while not self._signals:
+                self._one_life()
+            return 0
+        finally:
+            self._end(0.0)
+            for number, handler in before.items():
+                signal.signal(number, handler)
+
+    def _one_life(self) -> None:
+        known = snapshot(self._folder)
+        # A session of its own: Ctrl-C is for us, and we pass it on once.
+        self._child = subprocess.Popen(self._command, start_new_session=True)
+        ended = False
+        while not self._signals and snapshot(self._folder) == known:
+            code = self._child.poll()
+            if code is not None and not ended:
+                ended = True
+                remark(f"the worker ended with code {code}; waiting for a change")
+            self._signalled.wait(_LOOK)
+        if self._signals:
+            self._pass_signals_on(self._child)
+        else:
+            remark("files changed; restarting the worker")
+            self._end(_PATIENCE)
+
+    def _stop(self, number: int, frame: FrameType | None) -> None:
+        # Only counted here: a signal may come while the child is just being started and not yet known.
+        self._signals += 1
+        self._signalled.set()
+
+    def _pass_signals_on(self, child: subprocess.Popen[bytes]) -> None:
+        """Give the child every signal we got, until it is gone."""
+        sent = 0
+        while child.poll() is None:
+            while sent < self._signals:
+                self._send(signal.SIGTERM)
+                sent += 1
+            self._signalled.clear()
+            self._signalled.wait(_LOOK / 5)
+
+    def _send(self, number: int) -> None:
+        if self._child is not None and self._child.poll() is None:
+            with contextlib.suppress(ProcessLookupError):
+                self._child.send_signal(number)
+
+    def _end(self, patience: float) -> None:
+        """End the child: in order within `patience`, then by hurrying it, then by force."""
+        if self._child is None:
+            return
+        for number, seconds in ((signal.SIGTERM, patience), (signal.SIGTERM, _GRACE), (signal.SIGKILL, _GRACE)):
+            self._send(number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._child.wait(seconds)
+                return
+
+
+def snapshot(folder: str) -> dict[str, tuple[int, int]]:
+    """Every .py file below the folder with its time and size."""
+    return {entry.path: _mark(entry) for entry in _python_files(folder)}
+
+
+def _mark(entry: os.DirEntry[str]) -> tuple[int, int]:
+    try:
+        known = entry.stat()
+    except OSError:  # gone meanwhile, which is a change as well
+        return 0, 0
+    return known.st_mtime_ns, known.st_size
+
+
+def _python_files(folder: str) -> Iterator[os.DirEntry[str]]:
+    try:
+        entries = list(os.scandir(folder))
+    except OSError:
+        return
+    if any(entry.name == "pyvenv.cfg" for entry in entries):
+        return
+    for entry in entries:
+        if entry.is_dir(follow_symlinks=False):
+            if not entry.name.startswith(".") and entry.name not in _SKIPPED:
+                yield from _python_files(entry.path)
+        elif entry.name.endswith(".py"):
+            yield entry

@@ -1,0 +1,339 @@
+"""`headrace schedules`: what runs when, and holding it up, trying it out, making and ending it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any, TypeVar
+
+import click
+import msgspec
+
+from headrace.app.schedules.records import Schedule, ScheduleRun
+from headrace.cli import job_view
+from headrace.cli.commands.enqueue import _call as spoken_call
+from headrace.cli.commands.enqueue import _doubt as doubt
+from headrace.cli.commands.enqueue import _json as json_argument
+from headrace.cli.options import as_json_option, duration, example, moment, shared, yes_option
+from headrace.cli.output import Column, ago, confirm, one_line, print_facts, print_json, print_table, remark, say, span
+from headrace.cli.session import Session, missing_file
+from headrace.core.text import short
+from headrace.errors import InvalidSchedule
+
+T = TypeVar("T")
+
+_RUNS_SHOWN = 10
+_COLUMNS = (
+    Column("ID", least=12),
+    Column("STATE"),
+    Column("RUNS", least=12),
+    Column("NEXT"),
+    Column("DUE", right=True),
+    Column("LAST", right=True),
+    Column("FIRED", right=True),
+    Column("TASK", least=8),
+    Column("FROM"),
+)
+_RUN_COLUMNS = (Column("TIME"), Column("STATUS"), Column("JOB", least=12), Column("DETAIL", least=12))
+
+
+@click.group(
+    "schedules",
+    invoke_without_command=True,
+    epilog=example("headrace schedules", "headrace schedules preview --cron '0 9 * * MON' --tz Europe/Vienna"),
+)
+@as_json_option
+@shared
+@click.pass_context
+def schedules(ctx: click.Context, as_json: bool) -> None:
+    """Look at schedules, pause, run, make and delete them. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_schedules, as_json=as_json)
+    elif as_json:
+        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
+
+
+# -- looking
+
+
+@schedules.command("list", epilog=example("headrace schedules list --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def list_schedules(session: Session, as_json: bool) -> None:
+    """List the schedules with their next runs, in the zone of each."""
+    app = session.store()
+    found = app.schedules.list()
+    if as_json:
+        print_json([_record(schedule) for schedule in found])
+        return
+    if found:
+        now = datetime.now(UTC)
+        print_table(_COLUMNS, [_row(schedule, now) for schedule in found])
+    else:
+        remark("there are no schedules; declare one with @app.cron or @app.every, or use `headrace schedules create`")
+    for name in sorted(set(app.schedules.declared) - {schedule.id for schedule in found}):
+        remark(f"note: the code declares {name}; the next worker to start stores it")
+
+
+def _row(schedule: Schedule, now: datetime) -> list[str]:
+    return [
+        schedule.id,
+        _state(schedule),
+        _timing(schedule),
+        _local(schedule.next_run),
+        ago(schedule.next_run, now),
+        ago(schedule.last_run, now),
+        str(schedule.fired),
+        schedule.task,
+        schedule.origin,
+    ]
+
+
+def _state(schedule: Schedule) -> str:
+    if schedule.paused:
+        return "paused"
+    return "failed" if schedule.error else "over" if schedule.is_over else "active"
+
+
+def _timing(schedule: Schedule) -> str:
+    if schedule.every is not None:
+        return f"every {span(schedule.every.total_seconds())}"
+    return schedule.cron if schedule.cron is not None else "once"
+
+
+def _local(moment: datetime | None) -> str:
+    """In the zone it is given in: `2026-03-02 09:00:00 EST`."""
+    return "-" if moment is None else f"{moment:%Y-%m-%d %H:%M:%S %Z}"
+
+
+@schedules.command("show", epilog=example("headrace schedules show nightly"))
+@click.argument("schedule_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def show(session: Session, schedule_id: str, as_json: bool) -> None:
+    """Show everything about one schedule, and what became of its last runs."""
+    app = session.store()
+    schedule = app.schedules.get(schedule_id)
+    runs = app.schedules.history(schedule_id, limit=_RUNS_SHOWN)
+    if as_json:
+        print_json({**_record(schedule), "runs": [_run_record(run) for run in runs]})
+        return
+    print_facts(_facts(schedule))
+    if runs:
+        say()
+        print_table(_RUN_COLUMNS, [_run_row(run) for run in runs])
+
+
+def _facts(schedule: Schedule) -> Iterator[tuple[str, str]]:
+    now = datetime.now(UTC)
+    yield "id", schedule.id
+    yield "state", _state(schedule)
+    yield "runs", f"{_timing(schedule)} ({schedule.tz})"
+    yield "next run", _moment(schedule.next_run, now)
+    yield "last run", _moment(schedule.last_run, now)
+    yield "last job", schedule.last_job or "-"
+    yield "fired", str(schedule.fired) + (f" of {schedule.limit}" if schedule.limit is not None else "")
+    yield "task", f"{schedule.task} in queue {schedule.queue}"
+    named = (f"{name}={short(value)}" for name, value in schedule.kwargs.items())
+    yield "arguments", one_line(", ".join([*map(short, schedule.args), *named])) or "none"
+    for name in ("start", "end"):
+        if (limit := getattr(schedule, name)) is not None:
+            yield name, _local(limit)
+    if schedule.jitter:
+        yield "jitter", span(schedule.jitter.total_seconds())
+    yield "clocks change", f"gap: {schedule.dst_gap}, overlap: {schedule.dst_overlap}"
+    yield "missed runs", f"catch up: {schedule.catch_up}"
+    yield "overlapping runs", schedule.overlap
+    yield "made by", f"{schedule.origin}, {_local(schedule.created_at)}"
+    if schedule.error:
+        yield "error", schedule.error
+
+
+def _moment(moment: datetime | None, now: datetime) -> str:
+    if moment is None:
+        return "-"
+    far = ago(moment, now)
+    return f"{_local(moment)} ({far if far.startswith('in ') else f'{far} ago'})"
+
+
+def _run_row(run: ScheduleRun) -> list[str]:
+    more = f"{run.skipped} runs since then: " if run.skipped > 1 else ""
+    return [_local(run.at), run.status, run.job_id or "-", more + (run.detail or "")]
+
+
+@schedules.command(
+    "preview",
+    epilog=example("headrace schedules preview nightly -n 3", "headrace schedules preview --cron '0 2 * * *'"),
+)
+@click.argument("schedule_id", metavar="[ID]", required=False)
+@click.option("--cron", help="Instead of a schedule: an expression of 5 or 6 fields, or @daily and the like.")
+@click.option("--tz", metavar="ZONE", help="The zone of the expression, such as Europe/Vienna; UTC if not given.")
+@click.option("--after", metavar="TIME", callback=moment, help="Later than this ISO time (UTC) instead of now.")
+@click.option("-n", "--limit", "n", type=click.IntRange(1, 1000), default=5, show_default=True, help="How many.")
+@as_json_option
+@shared
+@click.pass_obj
+def preview(
+    session: Session,
+    schedule_id: str | None,
+    cron: str | None,
+    tz: str | None,
+    after: datetime | None,
+    n: int,
+    as_json: bool,
+) -> None:
+    """Show the next times of a schedule, or of an expression that is not stored anywhere."""
+    if (schedule_id is None) == (cron is None):
+        raise click.UsageError("give the ID of a schedule, or an expression with --cron")
+    app = session.store(may_create=cron is not None)
+    timing = {name: value for name, value in (("cron", cron), ("tz", tz)) if value is not None}
+    times = _well_said(lambda: app.schedules.preview(schedule_id, n=n, after=after, **timing))
+    if as_json:
+        print_json([time.astimezone(UTC) for time in times])
+    elif not times:
+        remark("it does not run again")
+    for time in () if as_json else times:
+        say(_local(time))
+
+
+# -- changing
+
+
+@schedules.command("pause", epilog=example("headrace schedules pause nightly"))
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@as_json_option
+@shared
+@click.pass_obj
+def pause(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
+    """Let schedules fire no more until they are resumed. Jobs they have made go on."""
+    schedules = session.store().schedules
+    known = [schedules.get(name).id for name in ids]  # a wrong id is refused before anything changes
+    paused = [schedules.pause(name) for name in known]
+    if as_json:
+        print_json([_record(schedule) for schedule in paused])
+    for schedule in () if as_json else paused:
+        say(f"schedule {schedule.id} is paused")
+
+
+@schedules.command("resume", epilog=example("headrace schedules resume nightly"))
+@click.argument("ids", metavar="ID...", nargs=-1, required=True)
+@as_json_option
+@shared
+@click.pass_obj
+def resume(session: Session, ids: tuple[str, ...], as_json: bool) -> None:
+    """Let schedules fire again, from now on: what fell into the pause is not made up for."""
+    schedules = session.store().schedules
+    known = [schedules.get(name).id for name in ids]
+    resumed = [schedules.resume(name) for name in known]
+    if as_json:
+        print_json([_record(schedule) for schedule in resumed])
+    for schedule in () if as_json else resumed:
+        told = "has no run left" if schedule.next_run is None else f"runs next at {_local(schedule.next_run)}"
+        say(f"schedule {schedule.id} {told}")
+
+
+@schedules.command("run", epilog=example("headrace schedules run nightly"))
+@click.argument("schedule_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def run(session: Session, schedule_id: str, as_json: bool) -> None:
+    """Enqueue the job of a schedule now and print its id. Its times stay as they are."""
+    job = session.store().schedules.run_now(schedule_id)
+    if as_json:
+        print_json(job_view.record(job))
+    else:
+        say(job.id)
+
+
+@schedules.command("delete", epilog=example("headrace schedules delete nightly"))
+@click.argument("schedule_id", metavar="ID")
+@yes_option
+@as_json_option
+@shared
+@click.pass_obj
+def delete(session: Session, schedule_id: str, yes: bool, as_json: bool) -> None:
+    """End a schedule and forget its history. Jobs it has made stay."""
+    app = session.store()
+    schedule = app.schedules.get(schedule_id)
+    if not yes:
+        confirm(f"delete schedule {schedule_id} of task {schedule.task}")
+    deleted = app.schedules.delete(schedule_id)
+    if as_json:
+        print_json({"schedule": schedule_id, "deleted": deleted})
+    else:
+        say(f"schedule {schedule_id} is deleted")
+    if schedule.origin == "code":
+        remark("note: code declares it; while it does, the next worker to start makes it again (pause it instead)")
+
+
+@schedules.command(
+    "create",
+    epilog=example(
+        "headrace schedules create nightly report --cron '0 2 * * *' --tz Europe/Vienna --overlap skip",
+        "headrace schedules create pulse ping '[\"db\"]' --every 30s",
+    ),
+)
+@click.argument("schedule_id", metavar="ID")
+@click.argument("task")
+@click.argument("args", required=False, callback=json_argument)
+@click.argument("kwargs", required=False, callback=json_argument)
+@click.option("--cron", help="An expression of 5 or 6 fields, or @daily and the like.")
+@click.option("--every", metavar="TIME", callback=duration, help="An interval: seconds or 10m, 2h, 3d.")
+@click.option("--at", metavar="TIME", callback=moment, help="Once, at an ISO time (UTC).")
+@click.option("--tz", metavar="ZONE", help="The zone, such as Europe/Vienna; UTC if not given.")
+@click.option("--start", metavar="TIME", callback=moment, help="Not before this ISO time (UTC).")
+@click.option("--end", metavar="TIME", callback=moment, help="Not after this ISO time (UTC).")
+@click.option("--limit", type=int, help="How often it fires at most.")
+@click.option("--jitter", metavar="TIME", callback=duration, help="Up to so much later, differently each time.")
+@click.option("--catch-up", type=click.Choice(["none", "latest", "limited", "all"]), help="Which missed runs run late.")
+@click.option("--overlap", type=click.Choice(["allow", "skip", "queue"]), help="If the job before is not finished.")
+@click.option("--immediate", is_flag=True, default=None, help="Enqueue its job once at once as well.")
+@click.option("--queue", "-q", help="Another queue than the task's own.")
+@click.option("--priority", type=int, help="From -100 to 100; higher runs first.")
+@as_json_option
+@shared
+@click.pass_obj
+def create(session: Session, /, schedule_id: str, task: str, args: Any, kwargs: Any, as_json: bool, **how: Any) -> None:
+    """Store a schedule. Arguments are JSON, as for `headrace enqueue`; say when with --cron, --every or --at."""
+    positional, named = spoken_call(args, kwargs)
+    app = session.store(may_create=True, with_tasks=True)
+    doubt(app, session.app_name, task)
+    new_file = missing_file(app)
+    said = {name: value for name, value in how.items() if value is not None}
+    made = _well_said(lambda: app.schedules.create(schedule_id, task, args=positional, kwargs=named, **said))
+    if new_file:
+        remark(f"note: this made a new store at {new_file}")
+    if as_json:
+        print_json(_record(made))
+    else:
+        say(f"schedule {made.id} runs next at {_local(made.next_run)}")
+
+
+def _well_said(act: Callable[[], T]) -> T:
+    """A schedule that can't be is wrong use of the command."""
+    try:
+        return act()
+    except InvalidSchedule as error:
+        raise click.UsageError(str(error)) from None
+
+
+# -- for programs
+
+
+def _record(schedule: Schedule) -> dict[str, Any]:
+    """Times in UTC, durations in seconds, as everywhere."""
+    told = {name: _plain(value) for name, value in msgspec.structs.asdict(schedule).items()}
+    return {**told, "state": _state(schedule)}
+
+
+def _run_record(run: ScheduleRun) -> dict[str, Any]:
+    return {name: _plain(value) for name, value in msgspec.structs.asdict(run).items()}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return value.astimezone(UTC)
+    return value.total_seconds() if hasattr(value, "total_seconds") else value

@@ -1,0 +1,40 @@
+"""`headrace signal`: sends an event to a job that waits for it, or will."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace.cli.commands.enqueue import _json
+from headrace.cli.find_job import job_of
+from headrace.cli.options import as_json_option, example, shared
+from headrace.cli.output import print_json, say
+from headrace.cli.session import Session
+from headrace.errors import HeadraceError
+
+
+@click.command(
+    "signal",
+    epilog=example(
+        "headrace signal 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f approved",
+        'headrace signal 0197b6f3-5c1e-7d2a-9c3e-0a1b2c3d4e5f approved --data \'{"by": "ann"}\'',
+    ),
+)
+@click.argument("job_id", metavar="ID")
+@click.argument("name")
+@click.option("--data", callback=_json, metavar="JSON", help="What the job gets with it.")
+@as_json_option
+@shared
+@click.pass_obj
+def signal(session: Session, job_id: str, name: str, data: Any, as_json: bool) -> None:
+    """Send a job the event it waits for, or will wait for, with current_job().wait_event(NAME)."""
+    app = session.store()
+    job = job_of(app, job_id)
+    if not app.signal(job, name, data):
+        raise HeadraceError(f"job {job.id} is {job.refresh().state}; it gets no more events")
+    job.refresh()
+    if as_json:
+        print_json({"id": job.id, "event": name, "state": job.state})
+    else:
+        say(f"event {name!r} sent to job {job.id}, which is {job.state}")

@@ -1,0 +1,115 @@
+"""`headrace tasks`: holding up the jobs of a task, wherever they wait, or saying how many may run, in which order."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from headrace.app.app import Headrace
+from headrace.cli.commands.queues import as_rule
+from headrace.cli.options import as_json_option, example, shared
+from headrace.cli.output import Column, print_json, print_table, remark, say
+from headrace.cli.session import Session
+from headrace.core.jobs.queue_rules import TaskRules
+from headrace.core.queues.limits import STRATEGIES
+from headrace.core.queues.rules_text import TASK_RULES, in_words
+from headrace.core.tasks.options import check_task_name
+
+_COLUMNS = (Column("TASK", least=8), Column("RULES", least=8))
+
+
+@click.group("tasks", invoke_without_command=True, epilog=example("headrace tasks", "headrace tasks pause emails.send"))
+@as_json_option
+@shared
+@click.pass_context
+def tasks(ctx: click.Context, as_json: bool) -> None:
+    """Pause and resume tasks, give them rules. Without a command: list those that have any."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_tasks, as_json=as_json)
+    elif as_json:
+        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
+
+
+@tasks.command("list", epilog=example("headrace tasks list --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def list_tasks(session: Session, as_json: bool) -> None:
+    """List the tasks that are paused or have other rules."""
+    found = session.store().task_rules()
+    if as_json:
+        print_json([{"task": name, "rules": rules} for name, rules in found.items()])
+    elif not found:
+        remark("no task is paused or has other rules")
+    else:
+        print_table(_COLUMNS, [[name, in_words(rules)] for name, rules in found.items()])
+
+
+@tasks.command("pause", epilog=example("headrace tasks pause emails.send"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@shared
+@click.pass_obj
+def pause(session: Session, names: tuple[str, ...]) -> None:
+    """Let no worker start jobs of these tasks. Jobs that run go on, jobs of other tasks pass them."""
+    _set(session.store(), names, True)
+
+
+@tasks.command("resume", epilog=example("headrace tasks resume emails.send"))
+@click.argument("names", metavar="NAME...", nargs=-1, required=True)
+@shared
+@click.pass_obj
+def resume(session: Session, names: tuple[str, ...]) -> None:
+    """Let workers start jobs of these tasks again."""
+    _set(session.store(), names, False)
+
+
+def _set(app: Headrace, names: tuple[str, ...], paused: bool) -> None:
+    for name in names:
+        check_task_name(name)  # a wrong name is refused before anything changes
+    for name in names:
+        if paused:
+            app.pause_task(name)
+        else:
+            app.resume_task(name)
+        say(f"task {name} is {'paused' if paused else 'open'}{_doubt(app, name)}")
+
+
+def _doubt(app: Headrace, name: str) -> str:
+    """Any name may be paused, before the first job of it as well; one that nobody knows is most often a slip."""
+    known = name in app.tasks or any(name in worker.tasks for worker in app.workers()) or app.jobs.count(task=name)
+    return "" if known else " (no worker knows it, and there is no job of it)"
+
+
+@tasks.command("configure", epilog=example("headrace tasks configure emails.send --rate 10/s --concurrency 5"))
+@click.argument("name")
+@click.option(
+    "--rate", metavar="RATE", callback=as_rule, help="How many of its jobs may start, such as 10/s or 100/min."
+)
+@click.option("--burst", metavar="N", callback=as_rule, help="How many of them may start at once after a rest.")
+@click.option(
+    "--concurrency",
+    metavar="N",
+    callback=as_rule,
+    help="How many may run at the same time, over all queues and workers.",
+)
+@click.option(
+    "--strategy",
+    metavar="NAME",
+    callback=as_rule,
+    help=f"The order among its own jobs, whatever that of their queue: {', '.join(STRATEGIES)}.",
+)
+@click.option("--clear", "lift_all", is_flag=True, help="Lift every rule that is not given beside it.")
+@as_json_option
+@shared
+@click.pass_obj
+def configure(session: Session, /, name: str, lift_all: bool, as_json: bool, **given: Any) -> None:
+    """Change a task's rules, for every worker. Without any, print those it has. The word none lifts a rule."""
+    said = {rule: None if value == "none" else value for rule, value in given.items() if value is not None}
+    changes = (dict.fromkeys(TASK_RULES) if lift_all else {}) | said
+    app = session.store()
+    rules = app.configure_task(name, **changes) if changes else app.task_rules().get(check_task_name(name), TaskRules())
+    if as_json:
+        print_json({"task": name, "rules": rules})
+    else:
+        say(f"task {name} has {in_words(rules) or 'no rules'}{_doubt(app, name)}")

@@ -1,0 +1,189 @@
+"""`headrace webhooks`: who is told of which events over the web."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+import msgspec
+
+from headrace.cli.options import as_json_option, example, shared
+from headrace.cli.output import Column, print_facts, print_json, print_table, remark, say, stamp
+from headrace.cli.session import Session
+
+if TYPE_CHECKING:  # with it comes what runs jobs
+    from headrace.app.events.webhooks import Webhook
+
+_COLUMNS = (Column("ID"), Column("URL", least=12), Column("TYPES", least=8), Column("STATE"))
+_DELIVERIES = (Column("ID", least=12), Column("STATE"), Column("ATTEMPT"), Column("CREATED"), Column("ERROR", least=8))
+
+
+@click.group(
+    "webhooks",
+    invoke_without_command=True,
+    epilog=example("headrace webhooks", "headrace webhooks create https://example.com/hooks --type job.failed"),
+)
+@as_json_option
+@shared
+@click.pass_context
+def webhooks(ctx: click.Context, as_json: bool) -> None:
+    """Send events to addresses on the web. Without a command: list them."""
+    if ctx.invoked_subcommand is None:
+        ctx.invoke(list_webhooks, as_json=as_json)
+    elif as_json:
+        raise click.UsageError(f"put --json after {ctx.invoked_subcommand!r}", ctx)
+
+
+@webhooks.command("list", epilog=example("headrace webhooks list --json"))
+@as_json_option
+@shared
+@click.pass_obj
+def list_webhooks(session: Session, as_json: bool) -> None:
+    """List the webhooks, the oldest first."""
+    found = session.store().webhooks.list()
+    if as_json:
+        print_json([_plain(hook) for hook in found])
+    elif not found:
+        remark("no webhooks; `headrace webhooks create URL` makes one")
+    else:
+        print_table(_COLUMNS, ([hook.id, hook.url, ", ".join(hook.types), _state(hook)] for hook in found))
+
+
+@webhooks.command(
+    "create", epilog=example("headrace webhooks create https://example.com/hooks --type 'dead.*' --queue emails")
+)
+@click.argument("address", metavar="URL")
+@click.option("--type", "types", multiple=True, default=("job.failed",), help="Of this type, or like job.*.")
+@click.option("--queue", "-q", help="Only of this queue.")
+@click.option("--task", "-t", help="Only of this task.")
+@click.option("--insecure", is_flag=True, help="Allow http to another machine.")
+@as_json_option
+@shared
+@click.pass_obj
+def create(
+    session: Session,
+    address: str,
+    types: tuple[str, ...],
+    queue: str | None,
+    task: str | None,
+    insecure: bool,
+    as_json: bool,
+) -> None:
+    """Send events to URL from now on, and show the secret that signs them: once, so keep it."""
+    hook = session.store().webhooks.create(address, types, queue=queue, task=task, insecure=insecure)
+    if as_json:
+        print_json({**_plain(hook), "secret": hook.secret})
+    else:
+        print_facts(
+            [("id", hook.id), ("url", hook.url), ("types", ", ".join(hook.types)), ("secret", hook.secret or "")]
+        )
+        remark("the secret is not shown again")
+
+
+@webhooks.command("update", epilog=example("headrace webhooks update 5f2c1d9a7b3e --type 'job.*'"))
+@click.argument("webhook_id", metavar="ID")
+@click.option("--to", "address", metavar="URL", help="Send them there.")
+@click.option("--type", "types", multiple=True, help="Of this type, or like job.*, and of no other; repeat.")
+@click.option("--queue", "-q", help="Only of this queue; '' for any.")
+@click.option("--task", "-t", help="Only of this task; '' for any.")
+@click.option("--insecure", is_flag=True, help="Allow http to another machine.")
+@as_json_option
+@shared
+@click.pass_obj
+def update(
+    session: Session,
+    webhook_id: str,
+    address: str | None,
+    types: tuple[str, ...],
+    queue: str | None,
+    task: str | None,
+    insecure: bool,
+    as_json: bool,
+) -> None:
+    """Change where events are sent, and which. What is not named stays, also the secret."""
+    fields: dict[str, object] = {"url": address, "types": types or None, "queue": queue, "task": task}
+    named = {name: value or None for name, value in fields.items() if value is not None}
+    if not named:
+        raise click.UsageError("say what is to be different: --to, --type, --queue or --task")
+    _tell(session.store().webhooks.update(webhook_id, insecure=insecure, **named), "is changed", as_json)
+
+
+@webhooks.command("pause", epilog=example("headrace webhooks pause 5f2c1d9a7b3e"))
+@click.argument("webhook_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def pause(session: Session, webhook_id: str, as_json: bool) -> None:
+    """Send it nothing of what happens from now on."""
+    _tell(session.store().webhooks.pause(webhook_id), "is paused", as_json)
+
+
+@webhooks.command("resume", epilog=example("headrace webhooks resume 5f2c1d9a7b3e"))
+@click.argument("webhook_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def resume(session: Session, webhook_id: str, as_json: bool) -> None:
+    """Send it events again, of what happens from now on."""
+    _tell(session.store().webhooks.resume(webhook_id), "is sent events again", as_json)
+
+
+@webhooks.command("delete", epilog=example("headrace webhooks delete 5f2c1d9a7b3e"))
+@click.argument("webhook_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def delete(session: Session, webhook_id: str, as_json: bool) -> None:
+    """Forget it."""
+    hook = session.store().webhooks.get(webhook_id)
+    session.store().webhooks.delete(webhook_id)
+    _tell(hook, "is deleted", as_json)
+
+
+@webhooks.command("test", epilog=example("headrace webhooks test 5f2c1d9a7b3e"))
+@click.argument("webhook_id", metavar="ID")
+@as_json_option
+@shared
+@click.pass_obj
+def test(session: Session, webhook_id: str, as_json: bool) -> None:
+    """Send it one message of the type webhook.test, now."""
+    status = session.store().webhooks.test(webhook_id)
+    print_json({"id": webhook_id, "status": status}) if as_json else say(f"it answered {status}")
+
+
+@webhooks.command("deliveries", epilog=example("headrace webhooks deliveries 5f2c1d9a7b3e --limit 10"))
+@click.argument("webhook_id", metavar="ID")
+@click.option("--limit", "-n", type=click.IntRange(min=1), default=20, show_default=True, help="So many at most.")
+@as_json_option
+@shared
+@click.pass_obj
+def deliveries(session: Session, webhook_id: str, limit: int, as_json: bool) -> None:
+    """List the newest messages to it, each of which is a job."""
+    jobs = session.store().webhooks.deliveries(webhook_id, limit)
+    rows = [
+        (job.id, str(job.state), str(job.attempt), stamp(job.created_at), job.errors[-1].message if job.errors else "")
+        for job in jobs
+    ]
+    if as_json:
+        print_json([dict(zip(("id", "state", "attempt", "created_at", "error"), row, strict=True)) for row in rows])
+    elif not rows:
+        remark("nothing was sent to it yet")
+    else:
+        print_table(_DELIVERIES, [list(row) for row in rows])
+
+
+def _tell(hook: Webhook, what: str, as_json: bool) -> None:
+    if as_json:
+        print_json(_plain(hook))
+    else:
+        say(f"webhook {hook.id} {what}")
+
+
+def _state(hook: Webhook) -> str:
+    if not hook.paused:
+        return "active"
+    return f"paused: {hook.reason}" if hook.reason else "paused"
+
+
+def _plain(hook: Webhook) -> dict[str, object]:
+    return {name: value for name, value in msgspec.to_builtins(hook).items() if name != "secret"}

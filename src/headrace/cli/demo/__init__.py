@@ -1,0 +1,3 @@
+"""`headrace demo`."""
+
+from __future__ import annotations

@@ -1,0 +1,284 @@
+"""`headrace demo`: the two-minute tour, on a temporary store with real worker processes.
+
+It tells what it does, step by step, and checks what it tells: a step that turns out otherwise ends the demo with 1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import sqlite3
+import time
+from collections.abc import Iterator
+from types import ModuleType
+from typing import Any
+
+import click
+
+from headrace.app.app import Headrace
+from headrace.cli.demo.stage import PATIENCE, DemoFailed, Stage, open_stage, wait_until
+from headrace.cli.options import example, shared
+from headrace.cli.output import clean, on_terminal, paint, remark, say
+from headrace.core.jobs.states import State
+from headrace.errors import JobFailed
+
+_PAGES = 20
+_TICKS = 5000
+_BEATS = 3
+_LETTERS, _RATE = 6, 10
+_TAKEN_OVER = 20.0  # seconds, well below the lease: nobody is to wait for it
+_LATEST = 10.0  # seconds; it is a few milliseconds, unless the machine itself pauses
+
+
+@click.command("demo", epilog=example("headrace demo", "headrace demo --keep"))
+@click.option("--keep", is_flag=True, help="Keep the store, to look around in it afterwards.")
+@shared
+def demo(keep: bool) -> None:
+    """See it work: the two-minute tour, on a temporary file. Nothing of yours is touched."""
+    with open_stage(keep) as stage:
+        # Only now: the module opens the store that the environment names, and that is the stage's own.
+        tasks = importlib.import_module("headrace.cli.demo.tasks")
+        try:
+            _Tour(stage, tasks).go()
+        except Exception:
+            remark(clean(stage.last_words()))
+            raise
+        finally:
+            tasks.app.close()
+        _farewell(stage, keep)
+
+
+class _Tour:
+    """The plot. Each method is a step; together they count the jobs that must be accounted for at the end."""
+
+    def __init__(self, stage: Stage, tasks: ModuleType) -> None:
+        self._stage = stage
+        self._tasks = tasks
+        self._app: Headrace = tasks.app
+        self._completed = 0
+        self._step = 0
+
+    def go(self) -> None:
+        say(f"{paint('headrace demo', bold=True)}: jobs in one SQLite file, workers as processes beside it.")
+        self._start()
+        self._function()
+        self._coroutines()
+        self._sandbox()
+        self._retries()
+        self._dead_letter()
+        self._delay()
+        self._schedule()
+        self._limit()
+        self._crash()
+        self._bulk()
+        self._stop()
+
+    def _start(self) -> None:
+        self._title("A store and a worker")
+        self._code("headrace worker -c 4", prompt="$")
+        pid = self._stage.start_worker(self._app)
+        self._out(f"process {pid} has signed on; the store is {self._stage.folder / 'demo.db'}")
+
+    def _function(self) -> None:
+        self._title("A function becomes a job")
+        self._code("add.enqueue(2, 3).result()")
+        began = time.monotonic()
+        result = self._tasks.add.enqueue(2, 3).result(PATIENCE)
+        _expect(result, 5, "the sum")
+        self._completed += 1
+        self._out(f"{result}, from another process, in {(time.monotonic() - began) * 1000:.0f} ms")
+
+    def _coroutines(self) -> None:
+        self._title("Coroutines share one event loop")
+        self._code(f"app.enqueue_many([fetch.bind(page) for page in range({_PAGES})])")
+        fetch = self._tasks.fetch
+        jobs = self._app.enqueue_many([fetch.bind(page) for page in range(_PAGES)])
+        results = [job.result(PATIENCE) for job in jobs]
+        _expect(results, [f"page {page}" for page in range(_PAGES)], "the pages")
+        self._completed += _PAGES
+        self._out(f"{len(jobs)} results, stored in one commit and run a few at a time")
+
+    def _sandbox(self) -> None:
+        self._title('Heavy work in a process of its own: @app.task(isolation="process")')
+        self._code("crunch.enqueue(100_000).result()")
+        pid, total = self._tasks.crunch.enqueue(100_000).result(PATIENCE)
+        _expect(total, 333328333350000, "the sum of squares")
+        _expect(pid in {worker.pid for worker in self._app.workers()}, False, "run by the worker itself")
+        self._completed += 1
+        self._out(f"{total}, computed in process {pid}, which a timeout could have killed without harm")
+
+    def _retries(self) -> None:
+        self._title("A task that fails twice is tried again")
+        self._code("flaky.enqueue().result()")
+        job = self._tasks.flaky.enqueue()
+        result = job.result(PATIENCE)
+        _expect((job.refresh().attempt, len(job.errors)), (3, 2), "attempts and errors")
+        self._completed += 1
+        for error in job.errors:
+            self._out(f"attempt {error.attempt} failed: {error.type}: {error.message}")
+        self._out(result)
+
+    def _dead_letter(self) -> None:
+        self._title("A task that fails for good is not forgotten")
+        self._code("doomed.enqueue(4711).result()")
+        job = self._tasks.doomed.enqueue(4711)
+        try:
+            job.result(PATIENCE)
+        except JobFailed as error:
+            self._out(f"JobFailed: {error.error_message}")
+        _expect(job.refresh().state, State.FAILED, "the state of a job that can't succeed")
+        _expect(self._dead_letters(), [job.id], "the dead letters")
+        self._out("its dead letter waits for somebody to look: headrace dead show, headrace dead requeue")
+
+    def _delay(self) -> None:
+        self._title("Later is a matter of one option")
+        self._code('remind.using(delay=1).enqueue("stretch").why()')
+        job = self._tasks.remind.using(delay=1).enqueue("stretch")
+        _expect(job.state, State.SCHEDULED, "the state of a delayed job")
+        self._out(job.why())
+        _expect(job.result(PATIENCE), "stretch", "the reminder")
+        late = (job.refresh().started_at - job.run_at).total_seconds()
+        _expect(0 <= late < _LATEST, True, f"a delayed job starts on time, and this one {late} s after it")
+        self._completed += 1
+        self._out(f"it ran {late * 1000:.0f} ms after its time, and never before it")
+
+    def _schedule(self) -> None:
+        self._title("Again and again, with nobody to start it")
+        self._code(f'app.schedules.create("beat", remind.bind("breathe"), every=0.5, limit={_BEATS})')
+        schedules = self._app.schedules
+        schedules.create("beat", self._tasks.remind.bind("breathe"), every=0.5, limit=_BEATS)
+        wait_until(lambda: schedules.get("beat").fired == _BEATS, f"the schedule has fired {_BEATS} times")
+        # A machine that pauses for more than a beat makes up for it with one job, and tells of the time without one.
+        runs = [run for run in schedules.history("beat") if run.job_id]
+        jobs = [self._app.jobs.get(str(run.job_id)) for run in runs]
+        _expect([job.result(PATIENCE) for job in jobs], ["breathe"] * _BEATS, "the reminders")
+        late = max((job.created_at - run.at).total_seconds() for job, run in zip(jobs, runs, strict=True))
+        _expect(late < _LATEST, True, f"a schedule fires on time, and this one {late} s after it")
+        self._completed += _BEATS
+        self._out(f"{_BEATS} jobs, the latest {late * 1000:.0f} ms after its time; a worker that dies is no loss to it")
+        self._code('app.schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)')
+        [monday] = schedules.preview(cron="0 9 * * MON", tz="America/New_York", n=1)
+        self._out(f"{monday:%A %Y-%m-%d %H:%M %Z}")
+
+    def _limit(self) -> None:
+        self._title("Not too fast: a limit over all workers, changed while they run")
+        self._code(f'app.queue("mail").configure(rate="{_RATE}/s", burst=1)')
+        self._app.queue("mail").configure(rate=f"{_RATE}/s", burst=1)
+        remind = self._tasks.remind.using(queue="mail")
+        jobs = self._app.enqueue_many([remind.bind("letter") for _ in range(_LETTERS)])
+        _expect([job.result(PATIENCE) for job in jobs], ["letter"] * _LETTERS, "the letters")
+        starts = [(job.refresh().started_at or job.created_at).timestamp() for job in jobs]
+        took = max(starts) - min(starts)
+        least = (_LETTERS - 1) / _RATE
+        _expect(took > least - 0.01, True, f"{_LETTERS} letters at {_RATE} a second take {least} s, and took {took}")
+        self._out(f"{_LETTERS} jobs in {took:.1f} s, one after the other by the clock of the store")
+
+    def _crash(self) -> None:
+        self._title("A worker is killed in the middle of a job")
+        self._stage.start_worker(self._app)
+        self._code("job = render.enqueue(frames=15)    # 1.5 seconds of work; two workers are up")
+        job = self._tasks.render.enqueue(frames=15)
+        wait_until(lambda: job.refresh().progress is not None, "the job reports progress")
+        first, pid = job.worker, self._pid_of(job.worker)
+        self._code(f"kill -9 {pid}    # at {job.progress:.0%}", prompt="$")
+        self._stage.kill(pid)
+        took = wait_until(lambda: job.refresh().attempt == 2, "another worker takes the job over", _TAKEN_OVER)
+        self._out(f"the other worker noticed and took over within {took:.1f} s")
+        _expect(job.result(PATIENCE), 15, "the frames rendered")
+        _expect((job.refresh().attempt, job.worker != first), (2, True), "second attempt, by another worker")
+        self._completed += 1
+        self._out("finished at attempt 2 by the survivor; had the first one still lived, it could have changed nothing")
+
+    def _bulk(self) -> None:
+        self._title(f"{_TICKS:,} jobs at once")
+        self._code(f"app.enqueue_many([tick.bind(n) for n in range({_TICKS})])")
+        began = time.monotonic()
+        self._app.enqueue_many([self._tasks.tick.bind(number) for number in range(_TICKS)])
+        self._out(f"stored in {time.monotonic() - began:.2f} s, in one commit: all of them or none")
+        with _bar(_TICKS) as show:
+            wait_until(lambda: show(self._ticked()) == _TICKS, "all of them have run", 60.0)
+        ran = self._seconds_to_run("tick")
+        self._completed += _TICKS
+        self._out(f"run by one worker process in {ran:.2f} s: {_TICKS / ran:,.0f} jobs a second")
+
+    def _stop(self) -> None:
+        self._title("SIGTERM: the worker finishes what it runs, and ends")
+        _expect(self._stage.dismiss(), [0], "the exit codes of the workers")
+        found = self._app.queue("default").stats()
+        open_jobs = found.pending + found.running + found.scheduled + found.retrying + found.waiting
+        _expect((found.completed, found.failed, open_jobs), (self._completed, 1, 0), "completed, failed, open")
+        self._out(f"every job is accounted for: {found.completed:,} completed, {found.failed} failed, 0 lost")
+
+    # -- what the steps ask
+
+    def _ticked(self) -> int:
+        return self._app.jobs.count(task="tick", state=State.COMPLETED)
+
+    def _seconds_to_run(self, task: str) -> float:
+        """From the first start to the last finish, as the jobs themselves tell."""
+        jobs = self._app.jobs.find(task=task, limit=_TICKS)
+        started = min(job.started_at for job in jobs if job.started_at)
+        finished = max(job.finished_at for job in jobs if job.finished_at)
+        return max((finished - started).total_seconds(), 0.001)
+
+    def _pid_of(self, worker_id: str | None) -> int:
+        found = next((worker.pid for worker in self._app.workers() if worker.id == worker_id), None)
+        if found is None:
+            raise DemoFailed(f"worker {worker_id} runs a job but is not on the list of workers")
+        return found
+
+    def _dead_letters(self) -> list[str]:
+        with contextlib.closing(sqlite3.connect(self._stage.folder / "demo.db")) as db:
+            return [job_id for (job_id,) in db.execute("SELECT job_id FROM headrace_dead WHERE status = 'pending'")]
+
+    # -- how it is told
+
+    def _title(self, text: str) -> None:
+        self._step += 1
+        say(f"\n{paint(f'{self._step:>2}  {text}', bold=True)}")
+
+    def _code(self, text: str, prompt: str = ">") -> None:
+        say(f"    {paint(f'{prompt} {text}', 'cyan')}")
+
+    def _out(self, text: str) -> None:
+        say(f"      {clean(text)}")
+
+
+def _expect(found: Any, promised: Any, what: str) -> None:
+    if found != promised:
+        raise DemoFailed(f"{what}: expected {promised!r}, got {found!r}")
+
+
+@contextlib.contextmanager
+def _bar(total: int) -> Iterator[Any]:
+    """A progress bar on a terminal; in a pipe nothing. What it is called with comes back."""
+    if not on_terminal():
+        yield lambda done: done
+        return
+    from rich.progress import Progress  # only ever needed here
+
+    with Progress(transient=True) as progress:
+        bar = progress.add_task("      running", total=total)
+
+        def show(done: int) -> int:
+            progress.update(bar, completed=done)
+            return done
+
+        yield show
+
+
+def _farewell(stage: Stage, keep: bool) -> None:
+    say(f"\n{paint('That was all real.', bold=True)} What to try next:")
+    if keep:
+        say(f"    headrace --url {stage.url} jobs --state failed")
+        say(f"    headrace --url {stage.url} jobs history ID")
+        say(f"    rm -r {stage.folder}        # when you are done")
+        return
+    say("    headrace demo --keep        # and then look around in its store")
+    say("    headrace bench              # how fast is this machine?")
+    say("    write shop.py:              from headrace import Headrace")
+    say("                                app = Headrace()")
+    say("                                @app.task")
+    say("                                def add(a: int, b: int) -> int: return a + b")
+    say("    headrace --app shop worker  # and in another terminal:")
+    say("    headrace --app shop enqueue add '[1, 2]' --wait 5")

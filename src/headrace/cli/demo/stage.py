@@ -1,0 +1,128 @@
+"""Where the demo plays: a temporary folder and store of its own, and real worker processes on it.
+
+Whatever happens on the stage, its processes are ended and its folder is removed. It knows nothing of the plot.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import sysconfig
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+from headrace.app.app import Headrace
+from headrace.errors import HeadraceError
+
+_PACKAGES = Path(__file__).parents[2]
+PATIENCE = 60.0  # seconds, for what takes a moment unless the machine itself pauses
+_LOOK = 0.02
+
+
+class DemoFailed(HeadraceError):
+    """A step did not turn out as promised."""
+
+
+class Stage:
+    """The folder, the store's URL and the worker processes."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.url = f"sqlite:///{folder / 'demo.db'}"
+        self._workers: list[subprocess.Popen[bytes]] = []
+
+    def start_worker(self, app: Headrace) -> int:
+        """Start `headrace worker` and wait until it has signed on; its process id."""
+        command = [sys.executable, "-m", "headrace", "--app", "headrace.cli.demo.tasks:app", "worker", "-c", "4"]
+        with self._log(len(self._workers) + 1).open("wb") as log:
+            process = subprocess.Popen(command, stdout=log, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL)
+        self._workers.append(process)
+
+        def signed_on() -> bool:
+            if process.poll() is not None:
+                raise DemoFailed(f"a worker ended with code {process.returncode} instead of starting")
+            return any(worker.pid == process.pid for worker in app.workers())
+
+        wait_until(signed_on, "a worker signs on")
+        return process.pid
+
+    def kill(self, pid: int) -> None:
+        """kill -9: no last word, no clean-up."""
+        process = next(process for process in self._workers if process.pid == pid)
+        process.kill()
+        process.wait()
+        self._workers.remove(process)
+
+    def dismiss(self) -> list[int]:
+        """SIGTERM to all workers; their exit codes."""
+        for process in self._workers:
+            process.send_signal(signal.SIGTERM)
+        codes = [process.wait(PATIENCE) for process in self._workers]
+        self._workers.clear()
+        return codes
+
+    def clear(self) -> None:
+        """End what still runs, however the demo ended."""
+        for process in self._workers:
+            process.kill()
+            process.wait()
+        self._workers.clear()
+
+    def last_words(self) -> str:
+        """The end of every worker's log, for when something went wrong."""
+        return "\n".join("\n".join(log.read_text("utf-8", "replace").splitlines()[-8:]) for log in self._logs())
+
+    def _log(self, number: int) -> Path:
+        while (path := self.folder / f"worker-{number}.log").exists():
+            number += 1
+        return path
+
+    def _logs(self) -> list[Path]:
+        return sorted(self.folder.glob("worker-*.log"))
+
+
+@contextlib.contextmanager
+def open_stage(keep: bool) -> Iterator[Stage]:
+    """A stage where neither the user's settings nor their files are seen, nor touched."""
+    folder = Path(tempfile.mkdtemp(prefix="headrace-demo-"))
+    stage = Stage(folder)
+    before = dict(os.environ)
+    environment = {name: value for name, value in before.items() if not name.startswith("HEADRACE_")}
+    environment |= {"HEADRACE_URL": stage.url, "PYTHONPATH": _python_path()}
+    try:
+        _replace_environment(environment)
+        with contextlib.chdir(folder):
+            yield stage
+    finally:
+        stage.clear()
+        _replace_environment(before)
+        if not keep:
+            shutil.rmtree(folder, ignore_errors=True)
+
+
+def _replace_environment(values: dict[str, str]) -> None:
+    os.environ.clear()
+    os.environ.update(values)
+
+
+def _python_path() -> str:
+    """So that the workers, which start in another folder, find the same headrace."""
+    given = [os.path.abspath(part) for part in os.environ.get("PYTHONPATH", "").split(os.pathsep) if part]
+    installed = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    return os.pathsep.join(given if _PACKAGES in installed else [str(_PACKAGES), *given])
+
+
+def wait_until(true: Callable[[], bool], what: str, patience: float = PATIENCE) -> float:
+    """Wait for something to happen; the seconds it took. DemoFailed if it does not."""
+    began = time.monotonic()
+    while not true():
+        if time.monotonic() - began > patience:
+            raise DemoFailed(f"waited {patience:g} s in vain until {what}")
+        time.sleep(_LOOK)
+    return time.monotonic() - began

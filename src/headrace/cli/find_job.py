@@ -1,0 +1,41 @@
+"""Finds the one job an operator means by an id, or by the beginning of one."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from headrace.app.app import Headrace
+from headrace.errors import InvalidJob, JobNotFound
+from headrace.runtime.jobs.job import Job
+
+SHORTEST = 8
+_PAGE, _PAGES = 1000, 10
+
+
+def job_of(app: Headrace, text: str) -> Job[Any]:
+    """The job with this id, or the only one whose id begins so."""
+    try:
+        return app.jobs.get(text)
+    except JobNotFound:
+        if len(text) < SHORTEST:
+            hint = f". To name a job by the beginning of its id, give at least {SHORTEST} characters"
+            raise JobNotFound(text, hint) from None
+    found: list[Job[Any]] = []
+    for job in _beginning_with(app, text):
+        found.append(job)
+        if len(found) > 1:
+            raise InvalidJob(f"{text!r} begins the ids of several jobs, such as {found[0].id} and {job.id}; give more")
+    if not found:
+        raise JobNotFound(text)
+    return found[0]
+
+
+def _beginning_with(app: Headrace, text: str) -> Iterator[Job[Any]]:
+    cursor = None
+    for _ in range(_PAGES):
+        page = app.jobs.find(text=text, limit=_PAGE, cursor=cursor)
+        yield from (job for job in page if job.id.startswith(text))
+        cursor = page.cursor
+        if cursor is None:
+            return

@@ -1,0 +1,216 @@
+"""A job as the command line shows it: as one record for JSON, as a row of a table, as a page of facts.
+
+The names in the records are stable. Arguments are always the redacted ones. A payload that is damaged is told, not
+raised: an operator must be able to look at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from headrace.app.jobs import records
+from headrace.cli.output import Column, ago, stamp
+from headrace.core.clock import to_datetime
+from headrace.core.codec import codec
+from headrace.core.events.history import Entry
+from headrace.core.jobs.states import State
+from headrace.core.jobs.steps import Step
+from headrace.errors import CorruptPayload, HeadraceError
+from headrace.runtime.jobs.job import LOST_RESULT, Job
+from headrace.runtime.jobs.services import LogEntry
+
+JOB_COLUMNS = (
+    Column("ID"),
+    Column("STATE"),
+    Column("TASK", least=8),
+    Column("QUEUE", least=7),
+    Column("RUN", right=True),
+    Column("AGE", right=True),
+    Column("PRIO", right=True),
+    Column("DETAIL", least=12),
+)
+_KIN_SHOWN = 20
+_LONGEST = 4000  # characters of a call or a result that a person is shown
+HISTORY_COLUMNS = (
+    Column("AT"),
+    Column("EVENT"),
+    Column("FROM"),
+    Column("TO"),
+    Column("RUN", right=True),
+    Column("MESSAGE", least=12),
+    Column("WORKER", least=12),
+)
+
+
+def record(job: Job[Any]) -> dict[str, Any]:
+    """What a list shows of a job."""
+    return _said(records.record_of(job))
+
+
+def full_record(job: Job[Any], steps: Sequence[Step] = ()) -> dict[str, Any]:
+    """Everything about a job."""
+    return _said(records.full_record_of(job, steps))
+
+
+def _said(told: records.JobRecord) -> dict[str, Any]:
+    return {name: value for name, value in msgspec.structs.asdict(told).items() if value is not msgspec.UNSET}
+
+
+def entry_record(entry: Entry) -> dict[str, Any]:
+    return msgspec.structs.asdict(entry)
+
+
+def log_record(line: LogEntry, job: Job[Any]) -> dict[str, Any]:
+    return msgspec.structs.asdict(records.log_of(line, job))
+
+
+def row(job: Job[Any], now: datetime) -> Sequence[str]:
+    """A line of a list of jobs."""
+    run = f"{job.attempt}/{job.max_attempts}"
+    return job.id, job.state, job.task, job.queue, run, ago(job.created_at, now), str(job.priority), _detail(job, now)
+
+
+def entry_row(entry: Entry) -> Sequence[str]:
+    """A line of a job's history."""
+    return (
+        stamp(entry.at),
+        entry.event,
+        entry.from_state or "-",
+        entry.to_state,
+        str(entry.attempt),
+        entry.message or "",
+        entry.worker or "-",
+    )
+
+
+def log_text(line: LogEntry, job: Job[Any]) -> str:
+    return line_text(msgspec.structs.replace(line, fields=job.redacted(line.fields)))
+
+
+def line_text(line: LogEntry) -> str:
+    """A line whose secrets are starred out already."""
+    fields = "".join(f" {name}={value!r}" for name, value in line.fields.items())
+    return f"{stamp(line.at)} {line.level.upper():7} {line.message}{fields}"
+
+
+def facts(job: Job[Any], steps: Sequence[Step] = ()) -> Iterator[tuple[str, str]]:
+    """A page about the job: names and values."""
+    yield "id", job.id
+    yield "call", call_text(job)
+    yield "state", f"{job.state} ({job.reason})" if job.reason else job.state
+    yield "queue", job.queue
+    yield "priority", str(job.priority)
+    yield "attempt", f"{job.attempt} of {job.max_attempts}"
+    yield from _times(job)
+    yield from _rest(job)
+    yield "why", job.why()
+    for step in steps:
+        again = f" ({step.number})" if step.number > 1 else ""
+        yield step.kind, f"{step.name}{again}, {stamp(to_datetime(step.at))}"
+    for error in job.errors:
+        told = f"attempt {error.attempt}, {stamp(error.at)}: {error.type}: {error.message}"
+        yield "error", f"{told}\n{error.traceback}".rstrip()
+
+
+def call_text(job: Job[Any]) -> str:
+    """The call as it would be typed, secrets starred out."""
+    try:
+        args, kwargs = job.redacted_call()
+    except CorruptPayload as error:
+        return f"{job.task}(…)  {error}"
+    listed = [repr(value) for value in args] + [f"{name}={value!r}" for name, value in kwargs.items()]
+    return _brief(f"{job.task}({', '.join(listed)})")
+
+
+def result_text(job: Job[Any]) -> str:
+    """What a completed job returned, as Python writes it."""
+    stored = job.whole.result
+    if stored is None:
+        return "None"
+    try:
+        codec.verify(stored, job.row.result_checksum or 0)
+        text = job.opened("result", stored)
+        if text.startswith(f'{{"{LOST_RESULT}"'):
+            return f"not stored: {msgspec.json.decode(text)[LOST_RESULT]}"
+        return _brief(repr(job.redacted(codec.decode(text))))
+    except HeadraceError as error:
+        return str(error)
+
+
+def result_record(job: Job[Any]) -> Any:
+    """What a completed job returned, as JSON with tags for what JSON has no word for."""
+    return records.result_of(job)
+
+
+def _times(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    yield "created", stamp(job.created_at)
+    if job.run_at != job.created_at:
+        yield "run at", stamp(job.run_at)
+    if job.expires_at:
+        yield "expires", stamp(job.expires_at)
+    if job.started_at:
+        yield "started", stamp(job.started_at)
+    if job.finished_at:
+        took = f" (ran {(job.finished_at - job.started_at).total_seconds():.3f} s)" if job.started_at else ""
+        yield "finished", stamp(job.finished_at) + took
+
+
+def _rest(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    if job.worker:
+        yield "worker", job.worker
+    if job.row.progress:
+        yield "progress", _progress(job)
+    if job.tags:
+        yield "tags", ", ".join(job.tags)
+    if job.metadata:
+        yield "metadata", ", ".join(f"{name}={value!r}" for name, value in job.redacted(job.metadata).items())
+    if job.correlation_id != job.id:
+        yield "correlation", job.correlation_id
+    if asked := _asked(job):
+        yield "options", asked
+    yield from _kin(job)
+    if job.state is State.COMPLETED:
+        yield "result", result_text(job)
+
+
+def _kin(job: Job[Any]) -> Iterator[tuple[str, str]]:
+    if job.flow:
+        yield "flow", job.flow
+    for title, others in (("parents", job.parents()), ("children", job.children())):
+        if others:
+            more = [f"… and {len(others) - _KIN_SHOWN} more"] if len(others) > _KIN_SHOWN else []
+            shown = [f"{other.id} {other.task} {other.state}" for other in others[:_KIN_SHOWN]]
+            yield title, "\n".join([*shown, *more])
+
+
+def _brief(text: str) -> str:
+    over = len(text) - _LONGEST
+    return text if over <= 0 else f"{text[:_LONGEST]}… ({over:,} more characters; --json shows all)"
+
+
+def _asked(job: Job[Any]) -> str:
+    """What was asked for this one call, beyond what the task's definition says."""
+    stored = records.plain(job.row.options) or {}
+    return ", ".join(f"{name}={value!r}" for name, value in stored.items() if not name.startswith("redact"))
+
+
+def _detail(job: Job[Any], now: datetime) -> str:
+    if job.state is State.RUNNING:
+        since = f"for {ago(job.started_at, now)}" if job.started_at else ""
+        return f"{_progress(job)} {since}".strip() if job.row.progress else since
+    if job.state in (State.SCHEDULED, State.RETRYING):
+        when = ago(job.run_at, now) if job.run_at > now else "due"
+        return f"{when} {job.reason or ''}".strip()
+    return job.reason or ""
+
+
+def _progress(job: Job[Any]) -> str:
+    try:
+        value = job.redacted(job.progress)
+    except CorruptPayload:  # a list must not fail for one job, or for want of a key
+        return "unreadable"
+    return f"{value:.0%}" if isinstance(value, int | float) else repr(value)

@@ -1,0 +1,3 @@
+"""`headrace top`."""
+
+from __future__ import annotations

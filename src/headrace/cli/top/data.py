@@ -1,0 +1,197 @@
+"""What `headrace top` sees: one look at the store, and what this look and those before it tell together.
+
+A look is a few questions whose answers are as long as there are queues and workers, not jobs. Rates are what changed
+between two looks, so nothing has to be counted for them.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from headrace.app.app import Headrace
+from headrace.app.queues.queues import QueueStats
+from headrace.app.workers import WorkerInfo
+from headrace.core.clock import to_datetime
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.urls import redacted_url
+from headrace.runtime.jobs.job import Job
+
+_WINDOW = 10.0  # seconds over which rates are told
+_JOBS = 20  # that run are named; of more, the newest
+_FAILURES = 10
+
+
+class QueueSight(Struct, frozen=True, kw_only=True):
+    """A queue. `arriving` and `leaving` are jobs a second; `empty_in` is in how many seconds nothing would wait."""
+
+    queue: str
+    state: str
+    pending: int
+    running: int
+    retrying: int
+    scheduled: int
+    waiting: int
+    failed: int
+    oldest: float | None
+    arriving: float | None
+    leaving: float | None
+
+    @property
+    def empty_in(self) -> float | None:
+        if not self.pending:
+            return 0.0
+        if self.arriving is None or self.leaving is None or self.leaving <= self.arriving:
+            return None
+        return self.pending / (self.leaving - self.arriving)
+
+
+class WorkerSight(Struct, frozen=True, kw_only=True):
+    """A worker, what it runs, and how many jobs a second it is done with."""
+
+    id: str
+    state: str
+    running: int
+    concurrency: int
+    completed: int
+    failed: int
+    rate: float | None
+    up: float
+    jobs: list[str]
+
+
+class FailureSight(Struct, frozen=True, kw_only=True):
+    """A job that failed for good a short time ago."""
+
+    at: datetime
+    task: str
+    queue: str
+    job_id: str
+    error: str
+
+
+class AlertSight(Struct, frozen=True, kw_only=True):
+    """Something that is wrong now."""
+
+    severity: str
+    summary: str
+
+
+class Sight(Struct, frozen=True, kw_only=True):
+    """All that one look shows."""
+
+    at: datetime
+    store: str
+    queues: list[QueueSight]
+    workers: list[WorkerSight]
+    failures: list[FailureSight]
+    alerts: list[AlertSight]
+
+
+class Rates:
+    """How fast numbers grow, from what they were at different times."""
+
+    def __init__(self) -> None:
+        self._seen: deque[tuple[float, dict[str, int]]] = deque()
+
+    def see(self, at: float, numbers: dict[str, int]) -> None:
+        self._seen.append((at, numbers))
+        while len(self._seen) > 2 and self._seen[1][0] <= at - _WINDOW:
+            self._seen.popleft()
+
+    def of(self, name: str) -> float | None:
+        """By how much a second it has grown; None before there are two looks. What has shrunk was swept away."""
+        if len(self._seen) < 2:
+            return None
+        (began, first), (at, last) = self._seen[0], self._seen[-1]
+        if at <= began:
+            return None
+        return max(last.get(name, 0) - first.get(name, 0), 0) / (at - began)
+
+
+class Lookout:
+    """Looks at one store, again and again."""
+
+    def __init__(self, app: Headrace, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._app = app
+        self._monotonic = monotonic
+        self._rates = Rates()
+        self._of_workers: dict[str, Rates] = {}
+
+    def look(self) -> Sight:
+        queues, workers = self._app.queues(), self._app.workers()
+        busy = any(stats.running for stats in queues)
+        running = self._app.jobs.find(state=State.RUNNING, limit=_JOBS) if busy else ()
+        self._rates.see(self._monotonic(), dict(_numbers(queues)))
+        self._see_workers(workers)
+        now = to_datetime(self._app.clock.now())
+        assert now is not None
+        return Sight(
+            at=now,
+            store=redacted_url(self._app.engine.url),
+            queues=[self._queue(stats, now) for stats in queues],
+            workers=[self._worker(worker, running, now) for worker in workers],
+            failures=list(_failures(self._app)),
+            alerts=list(_alerts(self._app)),
+        )
+
+    def _queue(self, stats: QueueStats, now: datetime) -> QueueSight:
+        return QueueSight(
+            queue=stats.queue,
+            state="paused" if stats.paused else "open" if stats.workers or not stats.pending else "unserved",
+            pending=stats.pending,
+            running=stats.running,
+            retrying=stats.retrying,
+            scheduled=stats.scheduled,
+            waiting=stats.waiting,
+            failed=stats.failed,
+            oldest=None if stats.oldest_pending is None else max((now - stats.oldest_pending).total_seconds(), 0.0),
+            arriving=self._rates.of(f"all {stats.queue}"),
+            leaving=self._rates.of(f"over {stats.queue}"),
+        )
+
+    def _see_workers(self, workers: Sequence[WorkerInfo]) -> None:
+        """A worker tells its numbers with its heartbeat: they are as of then, not of the look."""
+        known, self._of_workers = self._of_workers, {}
+        for worker in workers:
+            rates = self._of_workers[worker.id] = known.get(worker.id) or Rates()
+            if worker.seen_at is not None:
+                rates.see(worker.seen_at.timestamp(), {"over": worker.completed + worker.failed})
+
+    def _worker(self, worker: WorkerInfo, running: Iterable[Job[Any]], now: datetime) -> WorkerSight:
+        return WorkerSight(
+            id=worker.id,
+            state=worker.condition,
+            running=worker.running,
+            concurrency=worker.concurrency,
+            completed=worker.completed,
+            failed=worker.failed,
+            rate=self._of_workers[worker.id].of("over"),
+            up=0.0 if worker.started_at is None else (now - worker.started_at).total_seconds(),
+            jobs=[job.task for job in running if job.worker == worker.id],
+        )
+
+
+def _numbers(queues: Sequence[QueueStats]) -> Iterator[tuple[str, int]]:
+    for stats in queues:
+        yield f"all {stats.queue}", sum(getattr(stats, state.value) for state in State)
+        yield f"over {stats.queue}", sum(getattr(stats, state.value) for state in FINAL)
+
+
+def _failures(app: Headrace) -> Iterator[FailureSight]:
+    for letter in app.dead.list(limit=_FAILURES):
+        error = f"{letter.error_type}: {letter.error_message}" if letter.error_type else letter.reason
+        yield FailureSight(
+            at=letter.entered_at, task=letter.task, queue=letter.queue, job_id=letter.job_id, error=error
+        )
+
+
+def _alerts(app: Headrace) -> Iterator[AlertSight]:
+    alerts = getattr(app, "alerts", None)
+    for alert in () if alerts is None else alerts.active():
+        yield AlertSight(severity=alert.severity, summary=alert.summary)

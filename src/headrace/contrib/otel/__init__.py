@@ -1,0 +1,52 @@
+"""OpenTelemetry: spans from enqueue() through every attempt, and the counts of this process.
+
+    from headrace.contrib.otel import instrument
+
+    instrument(app)
+
+A span of kind PRODUCER is around the storing of jobs, one of kind CONSUMER around each attempt, in the same trace; the
+setting `otel` does the same without code. Where spans go is a matter of the providers, which are OpenTelemetry's own
+(`opentelemetry-instrument`, or a few lines of yours). `otel_spans` has the spans, `otel_counts` the counts.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from opentelemetry import metrics, trace
+from opentelemetry.context import Context
+
+from headrace import Headrace, Job, __version__
+from headrace.contrib.otel.metrics import Counts
+from headrace.contrib.otel.spans import Spans, unpacked
+from headrace.core.tasks.trace_context import trail_of
+
+__all__ = ["context_of", "instrument", "uninstrument"]
+
+_SCHEMA = "https://opentelemetry.io/schemas/1.27.0"
+
+
+def instrument(
+    app: Headrace,
+    tracer_provider: trace.TracerProvider | None = None,
+    meter_provider: metrics.MeterProvider | None = None,
+) -> None:
+    """Trace and count whatever this app enqueues and runs. Call it before its workers start.
+
+    Without providers, those of OpenTelemetry's API serve, also if they are set later.
+    """
+    tracer = trace.get_tracer("headrace", __version__, tracer_provider, _SCHEMA)
+    meter = metrics.get_meter("headrace", __version__, meter_provider, _SCHEMA)
+    counts = Counts(meter)
+    app.trace(Spans(app, tracer, counts, tracer_provider))
+    app.on("archive.*", name="headrace.otel")(counts.swept)
+
+
+def uninstrument(app: Headrace) -> None:
+    """Trace nothing more; what has begun is brought to its end."""
+    app.trace(None)
+
+
+def context_of(job: Job[Any]) -> Context:
+    """The context the job was enqueued in, for a span of yours that belongs to it; empty if that was not traced."""
+    return unpacked(trail_of(job.row.metadata))

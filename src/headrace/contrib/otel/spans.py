@@ -1,0 +1,251 @@
+"""The spans of jobs, by the semantic conventions for messaging, and `headrace.*` for what those have no word for.
+
+The context travels with the job, in its trail. An attempt that others will ask about (one that is to be repeated, one
+that failed, one that other jobs wait for) leaves its context in its job's log, in the commit of its outcome; the next
+attempt, and the jobs that waited, find it there and link to it. So a link costs nothing where there is none.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from types import TracebackType
+from typing import Any
+
+from msgspec import structs
+from opentelemetry import context as contexts
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.trace import Span, SpanContext, SpanKind, Status, StatusCode
+from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+from headrace import Call, Headrace, Job
+from headrace.contrib.otel.metrics import Counts
+from headrace.core.jobs.records import Claim, Outcome
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.tasks.trace_context import NO_TRAIL, Trail, correlation_of, marked, trail_of
+from headrace.errors import HeadraceError
+from headrace.runtime.context.trace import ambient, following
+
+TRACED = "traced"  # the message of the line that an attempt leaves in its job's log
+_LONGEST_STATE = 512  # characters of a tracestate that are carried on, as the standard asks at least
+_MOST_LINKS = 32
+_w3c = TraceContextTextMapPropagator()
+_submitting: ContextVar[bool] = ContextVar("headrace_otel_submitting", default=False)
+
+
+def packed(span: Span, trail: Trail) -> Trail:
+    """The trail, going on from this span."""
+    carrier: dict[str, str] = {}
+    _w3c.inject(carrier, trace.set_span_in_context(span, Context()))
+    state = carrier.get("tracestate")
+    return structs.replace(
+        trail,
+        traceparent=carrier.get("traceparent"),
+        tracestate=state if state and len(state) <= _LONGEST_STATE else None,
+    )
+
+
+def unpacked(trail: Trail) -> Context:
+    """The context at the end of the trail; empty if there is none, or none that can be read."""
+    carrier = {"traceparent": trail.traceparent, "tracestate": trail.tracestate}
+    return _w3c.extract({name: value for name, value in carrier.items() if value}, Context())
+
+
+class Spans:
+    """The tracer of one app."""
+
+    def __init__(
+        self, app: Headrace, tracer: trace.Tracer, counts: Counts, provider: trace.TracerProvider | None
+    ) -> None:
+        self._app = app
+        self._tracer = tracer
+        self._counts = counts
+        self._provider = provider
+
+    # -- submitting
+
+    @contextmanager
+    def submitting(self, what: object) -> Iterator[Callable[[Sequence[Job[Any]]], None]]:
+        if _submitting.get():  # the async way may lead through the blocking one
+            yield lambda jobs: None
+            return
+        token = _submitting.set(True)
+        known = {"headrace.task": what.task.name} if isinstance(what, Call) else {}
+        span = self._tracer.start_span("send", kind=SpanKind.PRODUCER, attributes={**_OPERATION["send"], **known})
+        try:
+            with (
+                trace.use_span(span, record_exception=False, set_status_on_exception=False),
+                following(packed(span, ambient.get() or NO_TRAIL)),
+            ):
+                yield lambda jobs: self._submitted(span, jobs)
+        except BaseException as error:  # by its kind alone: what it says may quote arguments
+            span.set_attribute("error.type", type(error).__name__)
+            span.set_status(StatusCode.ERROR, type(error).__name__)
+            raise
+        finally:
+            _submitting.reset(token)
+            span.end()
+
+    def _submitted(self, span: Span, jobs: Sequence[Job[Any]]) -> None:
+        self._counts.enqueued(jobs)
+        if not span.is_recording():
+            return
+        queues, tasks = sorted({job.queue for job in jobs}), sorted({job.task for job in jobs})
+        if len(queues) == 1:
+            span.update_name(f"send {queues[0]}")
+            span.set_attribute("messaging.destination.name", queues[0])
+        if len(tasks) == 1:
+            span.set_attribute("headrace.task", tasks[0])
+        if len(jobs) == 1:
+            span.set_attribute("messaging.message.id", jobs[0].id)
+        else:
+            span.set_attribute("messaging.batch.message_count", len(jobs))
+        if jobs and jobs[0].flow:
+            span.set_attribute("headrace.flow", jobs[0].flow)
+
+    # -- running
+
+    def begin(self, claim: Claim, log: Callable[..., None]) -> AttemptSpan:
+        trail = trail_of(claim.metadata)
+        span = self._tracer.start_span(
+            f"process {claim.queue}",
+            unpacked(trail),
+            kind=SpanKind.CONSUMER,
+            attributes={**_OPERATION["process"], **_about(claim)},
+        )
+        self._counts.began(claim, self._app.clock.now())
+        return AttemptSpan(self, claim, trail, span, log)
+
+    def ended(self, claim: Claim, outcome: Outcome | None, seconds: float) -> None:
+        self._counts.ended(claim, outcome, seconds)
+
+    def past_of(self, claim: Claim, trail: Trail) -> Iterator[tuple[str, SpanContext]]:
+        """What came before this attempt, each with the word for it."""
+        try:
+            job = self._app.jobs.get(claim.id)
+            if before := _last_noted(job):
+                yield "previous attempt", before
+            if trail.kin:
+                for parent in job.parents()[:_MOST_LINKS]:
+                    yield "parent", _last_noted(parent) or _context_in(trail_of(parent.row.metadata))
+        except HeadraceError:  # it is deleted, or the store is away: a trace without links is one all the same
+            return
+
+    # -- in a sandbox
+
+    @contextmanager
+    def inside(self, claim: Claim) -> Iterator[None]:
+        trail = trail_of(claim.metadata)
+        token = contexts.attach(unpacked(trail))
+        try:
+            with following(trail):
+                yield
+        finally:
+            contexts.detach(token)
+
+    def flush(self) -> None:
+        flush = getattr(self._provider or trace.get_tracer_provider(), "force_flush", None)  # the SDK's own have it
+        if flush is not None:
+            flush()
+
+
+class AttemptSpan:
+    """The span of one attempt. It ends with whoever ends the attempt: the task, its timeout, an operator."""
+
+    def __init__(self, spans: Spans, claim: Claim, trail: Trail, span: Span, log: Callable[..., None]) -> None:
+        self._spans = spans
+        self._claim = claim
+        self._trail = trail
+        self._span = span
+        self._log = log
+        self._began = time.monotonic()
+        own = Trail(correlation=correlation_of(claim.metadata, claim.id))
+        self._own = packed(span, own)
+
+    @property
+    def has_past(self) -> bool:
+        return self._span.is_recording() and (self._claim.version > 2 or self._trail.kin)
+
+    def look_back(self) -> None:
+        if self.has_past:
+            for word, before in self._spans.past_of(self._claim, self._trail):
+                if before.is_valid:
+                    self._span.add_link(before, {"headrace.link": word})
+
+    def handed_on(self, claim: Claim) -> Claim:
+        return structs.replace(claim, metadata=marked(claim.metadata, self._own))
+
+    def __enter__(self) -> None:
+        self._tokens = (
+            contexts.attach(trace.set_span_in_context(self._span)),
+            ambient.set(self._own),
+            _submitting.set(False),
+        )
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, where: TracebackType | None, /
+    ) -> None:
+        context, trail, submitting = self._tokens
+        _submitting.reset(submitting)
+        ambient.reset(trail)
+        contexts.detach(context)
+
+    def end(self, outcome: Outcome | None) -> None:
+        self._spans.ended(self._claim, outcome, time.monotonic() - self._began)
+        if self._span.is_recording():
+            self._tell(outcome)
+        self._span.end()
+
+    def _tell(self, outcome: Outcome | None) -> None:
+        state = "lost" if outcome is None else outcome.state.value
+        self._span.set_attribute("headrace.outcome", state)
+        if outcome is None:
+            self._span.set_status(Status(StatusCode.ERROR, "the job was cancelled or its lease is lost"))
+            return
+        if outcome.error_type is not None:
+            self._tell_error(outcome)
+        elif outcome.reason:
+            self._span.set_attribute("headrace.reason", outcome.reason)
+        if self._trail.kin or outcome.state not in FINAL or outcome.state is State.FAILED:
+            self._log(TRACED, "debug", traceparent=self._own.traceparent)
+
+    def _tell_error(self, outcome: Outcome) -> None:
+        kind, message = str(outcome.error_type), outcome.error_message or ""
+        told = {"exception.type": kind, "exception.message": message}
+        if outcome.error_traceback:
+            told["exception.stacktrace"] = outcome.error_traceback
+        self._span.add_event("exception", told)
+        self._span.set_attribute("error.type", kind)
+        self._span.set_status(Status(StatusCode.ERROR, f"{kind}: {message}"))
+
+
+_OPERATION = {
+    name: {"messaging.system": "headrace", "messaging.operation.name": name, "messaging.operation.type": name}
+    for name in ("send", "process")
+}
+
+
+def _about(claim: Claim) -> Mapping[str, str | int]:
+    return {
+        "messaging.destination.name": claim.queue,
+        "messaging.message.id": claim.id,
+        "headrace.task": claim.task,
+        "headrace.attempt": claim.attempt,
+        "headrace.max_attempts": claim.max_attempts,
+        "headrace.correlation_id": correlation_of(claim.metadata, claim.id),
+    }
+
+
+def _last_noted(job: Job[Any]) -> SpanContext | None:
+    """The context that the job's last attempt left in its log."""
+    for line in reversed(job.logs()):
+        if line.message == TRACED and isinstance(noted := line.fields.get("traceparent"), str):
+            return _context_in(Trail(traceparent=noted))
+    return None
+
+
+def _context_in(trail: Trail) -> SpanContext:
+    return trace.get_current_span(unpacked(trail)).get_span_context()

@@ -1,0 +1,273 @@
+"""Alerts: rules, what becomes of one alert from one look to the next, and who is told. Pure; times are milliseconds.
+
+An alert is a rule that holds for one set of labels, and there is one of each at a time:
+
+    (none) ──holds──▶ pending ──for so long──▶ firing ──somebody has seen it──▶ acknowledged
+                         │                        │                                  │
+                         └──does not hold──▶ (none)└──────────does not hold──────────┴──▶ resolved
+
+Without a figure an alert stays what it is, and says so; after an hour of that it is resolved, and that is told.
+Whoever is told of an alert is told again after its cooldown, until it is acknowledged; and one that comes back within
+its cooldown is shown, and told when that is over, if it still holds.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Literal, NamedTuple, get_args
+
+from msgspec import Struct, field
+from msgspec.structs import replace
+
+from headrace.core.alerts.conditions import Answer, Readings
+from headrace.core.alerts.expressions import parsed
+from headrace.core.alerts.metrics import MEASURES
+
+Severity = Literal["info", "warning", "critical"]
+SEVERITIES: tuple[Severity, ...] = get_args(Severity)
+AlertState = Literal["pending", "firing", "acknowledged", "resolved"]
+Deed = Literal["raised", "repeated", "acknowledged", "resolved"]
+OPEN: tuple[AlertState, ...] = ("pending", "firing", "acknowledged")
+NO_DATA_ENDS = 3_600_000
+_SHOWN_FIGURES = 4
+_LONGEST_KEY = 2000  # bytes
+
+
+class Rule(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """When somebody is to be told. With `per`, it holds for each queue, task or worker by itself.
+
+    Without `notify`, those are told who are told of everything (the setting `alert_notify`).
+    """
+
+    name: str
+    when: str
+    for_: int = field(default=0, name="for")
+    cooldown: int = 300_000
+    severity: Severity = "warning"
+    per: tuple[str, ...] = ()
+    labels: dict[str, str] = {}
+    notify: tuple[str, ...] | None = None
+    summary: str | None = None
+    runbook: str | None = None
+    enabled: bool = True
+
+
+class Alert(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What is known of a rule that holds for these labels, or did. `since` is when that began.
+
+    `told_at` is when somebody was last told, also of the one before it; `told` is how often of this one. One that was
+    raised `by_hand` has no rule that would end it, or know its `cooldown`.
+    """
+
+    id: str
+    rule: str
+    series: dict[str, str]
+    labels: dict[str, str]
+    severity: Severity
+    state: AlertState
+    since: int
+    summary: str
+    figures: dict[str, float | None] = {}
+    runbook: str | None = None
+    fired_at: int | None = None
+    acknowledged_at: int | None = None
+    acknowledged_by: str | None = None
+    note: str | None = None
+    resolved_at: int | None = None
+    resolved_by: str | None = None
+    told_at: int | None = None
+    told: int = 0
+    no_data_since: int | None = None
+    notify: tuple[str, ...] | None = None
+    by_hand: bool = False
+    cooldown: int | None = None
+
+    @property
+    def is_open(self) -> bool:
+        return self.state in OPEN
+
+    @property
+    def all_labels(self) -> dict[str, str]:
+        return {**self.labels, **self.series}
+
+
+class Silence(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Nobody is told of alerts that match until then: those of a rule, with these labels, or both."""
+
+    id: str
+    until: int
+    at: int
+    rule: str | None = None
+    labels: dict[str, str] = {}
+    by: str | None = None
+    note: str | None = None
+
+    def mutes(self, rule: str, labels: Mapping[str, str], now: int) -> bool:
+        """Whether nobody is told of alerts of this rule with these labels."""
+        matches = all(labels.get(name) == value for name, value in self.labels.items())
+        return now < self.until and self.rule in (None, rule) and matches
+
+
+class Change(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """An entry of the history: what happened to an alert, and what it was then."""
+
+    at: int
+    what: Deed
+    alert: Alert
+    by: str | None = None
+    note: str | None = None
+
+
+class Step(NamedTuple):
+    """What an alert is now, what happened to it, if anything did, and whether somebody is to be told."""
+
+    alert: Alert | None
+    deed: Deed | None = None
+    tell: bool = False
+
+
+News = tuple[Deed, Alert]  # what somebody is told
+
+
+def key_of(rule: str, series: Mapping[str, str]) -> str:
+    """What tells an alert from all others that there are at the same time. A key of PostgreSQL has not much room."""
+    key = "\n".join([rule, *(f"{name}={series[name]}" for name in sorted(series))])
+    return key if len(key.encode()) <= _LONGEST_KEY else f"{rule}\n#{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+# -- from one look to the next
+
+
+def step(
+    rule: Rule, series: dict[str, str], before: Alert | None, answer: Answer, now: int, new_id: str, muted: bool = False
+) -> Step:
+    """What the alert is after this look. `muted` tells that it is silenced."""
+    if before is not None and before.told_at is not None:
+        before = replace(before, told_at=_believed(before.told_at, rule.cooldown, now))
+    known = before if before is not None and before.is_open else None
+    if answer.holds is None:
+        return _unknown(known, before, now, muted)
+    if not answer.holds:
+        return _over(known, before, now, muted)
+    if known is None:
+        known = _begun(rule, series, before, now, new_id)
+    current = replace(
+        known,
+        severity=rule.severity,
+        labels=rule.labels,
+        runbook=rule.runbook,
+        notify=rule.notify,
+        figures=answer.figures,
+        summary=in_words(rule, series, answer.figures),
+        no_data_since=None,
+        by_hand=False,
+        cooldown=None,
+    )
+    return _held(rule, current, now, muted)
+
+
+def _begun(rule: Rule, series: dict[str, str], before: Alert | None, now: int, new_id: str) -> Alert:
+    return Alert(
+        id=new_id,
+        rule=rule.name,
+        series=series,
+        labels=rule.labels,
+        severity=rule.severity,
+        state="pending",
+        since=now,
+        summary="",
+        told_at=None if before is None else before.told_at,
+    )
+
+
+def _held(rule: Rule, alert: Alert, now: int, muted: bool) -> Step:
+    if alert.state == "pending":
+        alert = replace(alert, since=_believed(alert.since, rule.for_, now))
+    if alert.state == "acknowledged" or (alert.state == "pending" and now - alert.since < rule.for_):
+        return Step(alert)
+    is_new = alert.state == "pending"
+    if is_new:
+        alert = replace(alert, state="firing", fired_at=now)
+    if _has_rested(alert, rule.cooldown, now) and not muted:
+        told = replace(alert, told_at=now, told=alert.told + 1)
+        return Step(told, "repeated" if alert.told else "raised", tell=True)
+    return Step(alert, "raised" if is_new else None)
+
+
+def _over(known: Alert | None, before: Alert | None, now: int, muted: bool) -> Step:
+    if known is None:
+        return Step(before)
+    if known.state == "pending":
+        return Step(None)
+    return resolve(known, now, muted=muted)
+
+
+def _unknown(known: Alert | None, before: Alert | None, now: int, muted: bool) -> Step:
+    if known is None:
+        return Step(before)
+    since = _believed(known.no_data_since or now, NO_DATA_ENDS, now)
+    if now - since < NO_DATA_ENDS:
+        return Step(replace(known, no_data_since=since))
+    return Step(None) if known.state == "pending" else resolve(known, now, by="no data for an hour", muted=muted)
+
+
+def resolve(alert: Alert, now: int, *, by: str | None = None, muted: bool = False) -> Step:
+    """It is over. Who was told that it began is told that it ended."""
+    return Step(
+        replace(alert, state="resolved", resolved_at=now, resolved_by=by), "resolved", alert.told > 0 and not muted
+    )
+
+
+def acknowledge(alert: Alert, now: int, by: str | None, note: str | None) -> Step:
+    """Somebody has seen it: it is not told again."""
+    seen = replace(alert, state="acknowledged", acknowledged_at=now, acknowledged_by=by, note=note or alert.note)
+    return Step(seen, "acknowledged")
+
+
+def is_forgotten(alert: Alert, cooldown: int, now: int) -> bool:
+    """Whether one that is over need not be remembered any more: the next one would be told at once."""
+    return not alert.is_open and _has_rested(alert, cooldown, now)
+
+
+def _has_rested(alert: Alert, cooldown: int, now: int) -> bool:
+    """Whether its cooldown is over; told later than one from now it was by a clock that was wrong."""
+    return alert.told_at is None or not now - cooldown < alert.told_at <= now + cooldown
+
+
+def _believed(since: int, span: int, now: int) -> int:
+    """When something began that lasts so long; now, if it is so far ahead that the clock was wrong."""
+    return now if since > now + span else since
+
+
+def trigger(rule: Rule, series: dict[str, str], before: Alert | None, now: int, new_id: str, muted: bool) -> Step:
+    """Raise one by hand, of a name that no rule has. While it is open, or within its cooldown, it is told once."""
+    done = step(rule, series, before, Answer(True, {}), now, new_id, muted)
+    assert done.alert is not None
+    raised = replace(done.alert, summary=rule.summary or rule.name, by_hand=True, cooldown=rule.cooldown)
+    return Step(raised, done.deed, done.tell)
+
+
+# -- looking
+
+
+def look(rule: Rule, readings: Readings, open_series: list[dict[str, str]]) -> list[tuple[dict[str, str], Answer]]:
+    """Whether the rule holds, for each set of labels that there is or that an alert is open for."""
+    condition = parsed(rule.when)
+    if not rule.per:
+        return [({}, condition.answer(readings, {}))]
+    window = max((reading.window or 0 for reading in condition.readings()), default=0)
+    there = {key_of("", series): series for series in [*open_series, *readings.labels(rule.per, window or None)]}
+    return [(series, condition.answer(readings, series)) for series in there.values() if [*series] == [*rule.per]]
+
+
+def in_words(rule: Rule, series: Mapping[str, str], figures: Mapping[str, float | None]) -> str:
+    """A sentence that tells what was found: `queue emails: many jobs are waiting (depth is 1,204)`."""
+    whose = ", ".join(f"{name} {value}" for name, value in series.items())
+    told = [f"{text} is {_figure(text, value)}" for text, value in list(figures.items())[:_SHOWN_FIGURES]]
+    return (f"{whose}: " if whose else "") + (rule.summary or rule.when) + (f" ({', '.join(told)})" if told else "")
+
+
+def _figure(text: str, value: float | None) -> str:
+    name = text.removeprefix("baseline(").removeprefix("absent(").partition("{")[0].partition("[")[0].rstrip(")")
+    return MEASURES[name].in_words(value)

@@ -1,0 +1,117 @@
+"""What an alert rule can ask of a store: the name of each measure, by what it can be told apart, and its unit.
+
+Only names and words. Where the figures come from is the matter of whoever reads them; see `core.alerts.Readings`.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from headrace.core.jobs.states import OPEN
+
+Unit = Literal["", "share", "seconds", "bytes", "per second", "per job"]
+LABELS = ("queue", "task", "worker", "reason")
+_WORK = ("queue", "task", "worker")
+_HOW = {"avg": "average", "min": "shortest", "max": "longest", "p50": "median", "p95": "p95", "p99": "p99"}
+
+
+class Measure(Struct, frozen=True):
+    """Something that is counted or measured. `timed` tells that it is taken over a window, not at this moment."""
+
+    name: str
+    meaning: str
+    labels: tuple[str, ...] = ()
+    timed: bool = False
+    unit: Unit = ""
+
+    @property
+    def is_count(self) -> bool:
+        """Whether twice the time has twice as many of it."""
+        return self.timed and not self.unit
+
+    def in_words(self, value: float | None) -> str:
+        """A value as people read it."""
+        if value is None:
+            return "no data"
+        if self.unit == "share":
+            return f"{value:.1%}"
+        if self.unit == "bytes":
+            return f"{value / 1e6:,.1f} MB"
+        told = f"{value:,.0f}" if value == round(value) else f"{value:,.3g}"
+        return told + {"seconds": " s", "per second": "/s", "per job": " a job"}.get(self.unit, "")
+
+
+def _counted(name: str, meaning: str) -> Measure:
+    return Measure(name, meaning, _WORK, timed=True)
+
+
+def _timed(name: str, meaning: str, unit: Unit) -> Measure:
+    return Measure(name, meaning, _WORK, True, unit)
+
+
+_ALL = (
+    _counted("enqueued", "jobs that were submitted"),
+    _counted("started", "attempts that began"),
+    _counted("completed", "jobs that completed"),
+    _counted("errors", "attempts that failed, whether or not they are tried again"),
+    _counted("failed", "jobs that failed for good"),
+    _counted("retried", "attempts that failed and are tried again"),
+    _counted("cancelled", "jobs that were cancelled"),
+    _timed("throughput", "jobs completed", "per second"),
+    _timed("enqueue_rate", "jobs submitted", "per second"),
+    _timed("start_rate", "attempts that began", "per second"),
+    _timed("failure_rate", "jobs failed for good", "per second"),
+    _timed("error_rate", "failed attempts, of all that ended", "share"),
+    _timed("attempts_avg", "attempts that ended, by the jobs that completed or failed", "per job"),
+    _timed("retry_success", "jobs that completed, of those that ended after more than one attempt", "share"),
+    *(
+        _timed(f"wait_{how}", f"from when a job could run to its start, {word}", "seconds")
+        for how, word in _HOW.items()
+    ),
+    *(_timed(f"run_{how}", f"time of an attempt, {word}", "seconds") for how, word in _HOW.items()),
+    _counted("stalled", "jobs whose worker was lost or let its lease run out"),
+    _counted("dead_resolved", "dead letters that were dealt with"),
+    _counted("dead_requeued", "dead letters whose jobs were requeued"),
+    _counted("dead_permanent", "dead letters that ended as permanently failed"),
+    _counted("dead_expired", "dead letters that nobody looked into in time"),
+    Measure("workers_lost", "workers that died", timed=True),
+    Measure("schedules_fired", "runs of schedules that became jobs", timed=True),
+    Measure("schedules_missed", "runs of schedules that did not", timed=True),
+    Measure("depth", "jobs that are ready and not taken", ("queue",)),
+    *(Measure(f"depth.{state}", f"jobs that are {state}", ("queue",)) for state in sorted(OPEN)),
+    Measure("depth_max", "the most jobs that were ready and not taken", ("queue",), timed=True),
+    Measure("oldest", "age of the oldest pending job; 0 without any", ("queue",), unit="seconds"),
+    Measure("fullness", "jobs that wait, of the max_length of their queue", ("queue",), unit="share"),
+    Measure("workers", "workers that are alive", ("queue",)),
+    Measure("workers_healthy", "workers that are alive and make progress, of all that did not sign off", unit="share"),
+    Measure("dead", "dead letters that are pending", ("queue", "task", "reason")),
+    Measure("dead_entered", "dead letters that came in", ("queue", "task", "reason"), timed=True),
+    Measure("stale", "jobs that the last check found stale"),
+    Measure("stale_share", "stale jobs, of all that are open", unit="share"),
+    Measure("stale_errors", "1 if the last check for stale jobs failed, else 0"),
+    Measure("stale_dead", "stale jobs that became dead letters", timed=True),
+    Measure("stale_failed", "stale jobs that only failed", timed=True),
+    Measure("stale_failures", "checks for stale jobs that failed", timed=True),
+    Measure("schedule_misses", "runs of schedules that were missed, of all that were due", timed=True, unit="share"),
+    Measure("schedule_errors", "schedules that could not fire"),
+    Measure("archived", "jobs that were archived", timed=True),
+    Measure("archive_failures", "walks over finished jobs that failed", timed=True),
+    *(
+        Measure(f"archive_{how}", f"time of a walk over finished jobs, {word}", timed=True, unit="seconds")
+        for how, word in _HOW.items()
+    ),
+    Measure("partitions_created", "partitions of the archive that were made", timed=True),
+    Measure("partitions_detached", "partitions of the archive that were removed", timed=True),
+    Measure("partition_failures", "partitions that could not be made, each counted once", timed=True),
+    Measure("archive_errors", "1 if finished jobs could not be archived, else 0"),
+    Measure("partition_errors", "faults of the archive: a partition could not be made, or none is ahead"),
+    Measure("store_bytes", "size of the store", unit="bytes"),
+    Measure("store_share", "size of the store, of what it may have (max_size, maxmemory)", unit="share"),
+    Measure("disk_free", "free space on the disk of a store that is a file", unit="bytes"),
+    Measure("clients", "connections that the server of the store has"),
+    Measure("schedules", "schedules that there are"),
+    Measure("busy", "writes that waited for other writers, of all of the last hours", unit="share"),
+)
+MEASURES = {measure.name: measure for measure in _ALL}

@@ -1,0 +1,201 @@
+"""What users write for an alert rule, turned into a Rule or refused with a sentence. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from decimal import Decimal
+from typing import Any
+
+from headrace.core.alerts.alert import SEVERITIES, Rule
+from headrace.core.alerts.conditions import COMPARING, Condition
+from headrace.core.alerts.expressions import parsed
+from headrace.core.alerts.metrics import LABELS, MEASURES
+from headrace.core.clock import to_ms
+from headrace.core.text import nearest, short
+from headrace.errors import InvalidAlert
+
+STRUCTURED = ("metric", "op", "threshold", "window")
+FIELDS = (*(name for name in Rule.__struct_fields__ if name != "name"), *STRUCTURED)
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
+_LABEL = re.compile(r"[A-Za-z_][A-Za-z0-9_]{0,49}")
+_LONGEST_TEXT, _MOST_LABELS = 500, 20
+_LONGEST_SPAN = 90 * 86_400
+_LINK = re.compile(r"https?://\S{1,2000}")
+
+
+def rule(name: Any, fields: Mapping[str, Any], before: Rule | None = None) -> Rule:
+    """The rule of this name with these fields, the others as they were before; InvalidAlert names what is wrong."""
+    for field in fields:
+        if field not in FIELDS:
+            near = nearest(field, FIELDS)
+            hint = f"did you mean {near!r}?" if near else f"it has {', '.join(FIELDS)}"
+            raise InvalidAlert(f"{field}: an alert rule has no such field; {hint}")
+    known = {} if before is None else {field: getattr(before, field) for field in Rule.__struct_fields__}
+    given = {field: _read(field, value) for field, value in fields.items() if field in _READ}
+    when = _condition(fields, None if before is None else before.when)
+    made = Rule(**{**known, **given, "name": check_rule_name(name), "when": when.text})
+    _ensure_told_apart(made, when)
+    return made
+
+
+def _read(field: str, value: Any) -> Any:
+    try:
+        return _READ[field](field, value)
+    except InvalidAlert as error:
+        error.concerns(field, value)
+        raise
+
+
+def check_rule_name(name: Any) -> str:
+    if not isinstance(name, str) or not _NAME.fullmatch(name):
+        raise InvalidAlert(
+            f"name: {short(name)} is no name of a rule; use 1 to 100 letters, digits, '_', '-' or '.', beginning with "
+            "a letter or digit"
+        )
+    return name
+
+
+# -- the condition
+
+
+def _condition(fields: Mapping[str, Any], before: str | None) -> Condition:
+    given = [field for field in STRUCTURED if fields.get(field) is not None]
+    when = fields.get("when")
+    if when is not None and given:
+        raise InvalidAlert(f"when: give either a condition or {', '.join(STRUCTURED)}, not {given[0]} beside it")
+    if given:
+        return parsed(_composed(fields))
+    if when is None and before is None:
+        raise InvalidAlert("when: give a condition such as 'depth > 1000', or metric, op and threshold")
+    return parsed(before if when is None else when)
+
+
+def _composed(fields: Mapping[str, Any]) -> str:
+    """`error_rate[5m] > 5%` of its parts."""
+    metric, sign, threshold = fields.get("metric"), fields.get("op", ">"), fields.get("threshold")
+    if sign not in COMPARING:
+        raise InvalidAlert(f"op: expected one of {' '.join(sorted(COMPARING))}, got {short(sign)}", value=sign)
+    if not isinstance(metric, str):
+        raise InvalidAlert(f"metric: expected a name such as 'depth', got {short(metric)}", value=metric)
+    if not isinstance(threshold, int | float | str) or isinstance(threshold, bool):
+        raise InvalidAlert(
+            f"threshold: expected a number or a text such as '5%', got {short(threshold)}", value=threshold
+        )
+    told = _in_digits(threshold) if isinstance(threshold, float) else threshold
+    return f"{metric}{_window(fields.get('window'))} {sign} {told}"
+
+
+def _window(value: Any) -> str:
+    if value is None:
+        return ""
+    return f"[{value}]" if isinstance(value, str) else f"[{_in_digits(check_span('window', value) / 1000)}s]"
+
+
+def _in_digits(number: float) -> str:
+    """All of its digits and no exponent, which conditions don't have."""
+    return str(int(number)) if number.is_integer() else f"{Decimal(repr(number)):f}"
+
+
+def _ensure_told_apart(made: Rule, when: Condition) -> None:
+    for label in made.per:
+        readings = [one for one in when.readings() if label in one.measure.labels and label not in dict(one.labels)]
+        if not readings:
+            able = sorted(name for name, measure in MEASURES.items() if label in measure.labels)
+            raise InvalidAlert(
+                f"per: nothing in {made.when!r} can be told apart by {label}; what can be is {', '.join(able[:12])}"
+            )
+
+
+# -- fields
+
+
+def check_span(name: str, value: Any) -> int:
+    """Seconds or a timedelta to milliseconds."""
+    number = value.total_seconds() if isinstance(value, timedelta) else value
+    if not isinstance(number, int | float) or isinstance(number, bool):
+        raise InvalidAlert(f"{name.rstrip('_')}: expected seconds or a timedelta, got {short(value)}", value=value)
+    if not 0 <= number <= _LONGEST_SPAN:  # nan is not in any range
+        raise InvalidAlert(f"{name.rstrip('_')}: {short(value)} is out of range; use 0 seconds to 90 days", value=value)
+    return to_ms(number)
+
+
+def _severity(name: str, value: Any) -> str:
+    if value not in SEVERITIES:
+        raise InvalidAlert(f"{name}: expected one of {', '.join(SEVERITIES)}, got {short(value)}", value=value)
+    return str(value)
+
+
+def _per(name: str, value: Any) -> tuple[str, ...]:
+    words = _names(name, value) or ()
+    for word in words:
+        if word not in LABELS:
+            raise InvalidAlert(f"{name}: expected {', '.join(LABELS)}, got {short(word)}", value=word)
+    if len({*words}) < len(words):
+        raise InvalidAlert(f"{name}: {short(value)} names one twice", value=value)
+    return words
+
+
+def _names(name: str, value: Any) -> tuple[str, ...] | None:
+    """A name or several; None stays None."""
+    if value is None:
+        return None
+    words = (value,) if isinstance(value, str) else tuple(value) if isinstance(value, Iterable) else (value,)
+    for word in words:
+        if not isinstance(word, str) or not _NAME.fullmatch(word):
+            raise InvalidAlert(f"{name}: expected a name or a list of names, got {short(value)}", value=value)
+    return words
+
+
+def check_labels(name: str, value: Any) -> dict[str, str]:
+    """Names and texts that people can read."""
+    if value is None:
+        return {}
+    if not isinstance(value, Mapping) or len(value) > _MOST_LABELS:
+        raise InvalidAlert(f"{name}: expected at most {_MOST_LABELS} names with texts, got {short(value)}", value=value)
+    for label, text in value.items():
+        if not isinstance(label, str) or not _LABEL.fullmatch(label):
+            raise InvalidAlert(
+                f"{name}: {short(label)} is no name of a label; use letters, digits and '_'", value=label
+            )
+        check_words(f"{name}: {label}", text)
+    return dict(value)
+
+
+def check_words(name: str, value: Any) -> str | None:
+    """A text of one line; None stays None."""
+    if value is None:
+        return None
+    if not isinstance(value, str) or not value.isprintable() or not 0 < len(value) <= _LONGEST_TEXT:
+        raise InvalidAlert(
+            f"{name}: expected a text of one line, at most {_LONGEST_TEXT} long, got {short(value)}", value=value
+        )
+    return value
+
+
+def _link(name: str, value: Any) -> str | None:
+    if check_words(name, value) is not None and not _LINK.fullmatch(value):
+        raise InvalidAlert(
+            f"{name}: expected a link that begins with https:// or http://, got {short(value)}", value=value
+        )
+    return None if value is None else str(value)
+
+
+def _flag(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise InvalidAlert(f"{name}: expected True or False, got {short(value)}", value=value)
+    return value
+
+
+_READ: dict[str, Any] = {
+    "for_": check_span,
+    "cooldown": check_span,
+    "severity": _severity,
+    "per": _per,
+    "labels": check_labels,
+    "notify": _names,
+    "summary": check_words,
+    "runbook": _link,
+    "enabled": _flag,
+}

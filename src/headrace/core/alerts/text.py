@@ -1,0 +1,67 @@
+"""Alerts in words: what a log, a mail and a webhook say of them. Pure; sends nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from headrace.core.alerts.alert import Alert, Deed, News
+from headrace.core.clock import to_datetime
+
+MOST_SHOWN = 20  # alerts of one message that are told in full
+
+
+def headline(what: Deed, alert: Alert) -> str:
+    """`CRITICAL no_worker: jobs are waiting …`, `resolved no_worker: …`."""
+    word = {"resolved": "resolved", "repeated": f"still {alert.severity.upper()}"}.get(what, alert.severity.upper())
+    return f"{word} {alert.rule}: {alert.summary}"
+
+
+def subject(news: Sequence[News]) -> str:
+    """All of it in one line."""
+    if len(news) == 1:
+        return one_line(headline(*news[0]))
+    open_, over = sum(what != "resolved" for what, _ in news), sum(what == "resolved" for what, _ in news)
+    told = [f"{open_} alerts" if open_ else "", f"{over} resolved" if over else ""]
+    return ", ".join(filter(None, told))
+
+
+def details(alert: Alert) -> list[str]:
+    """What else is known, a line each."""
+    told = [f"since {stamp(alert.since)}"]
+    if alert.resolved_at is not None:
+        told.append(f"resolved {stamp(alert.resolved_at)}" + (f" by {alert.resolved_by}" if alert.resolved_by else ""))
+    if alert.all_labels:
+        told.append(", ".join(f"{name}={value}" for name, value in alert.all_labels.items()))
+    if alert.runbook:
+        told.append(f"runbook: {alert.runbook}")
+    return [*map(one_line, told), f"id: {alert.id}"]
+
+
+def record(what: Deed, alert: Alert) -> dict[str, Any]:
+    """What a webhook is told."""
+    return {
+        "what": what,
+        "id": alert.id,
+        "rule": alert.rule,
+        "state": alert.state,
+        "severity": alert.severity,
+        "summary": alert.summary,
+        "labels": alert.all_labels,
+        "figures": alert.figures,
+        "runbook": alert.runbook,
+        "since": to_datetime(alert.since),
+        "fired_at": to_datetime(alert.fired_at),
+        "resolved_at": to_datetime(alert.resolved_at),
+        "resolved_by": alert.resolved_by,
+    }
+
+
+def stamp(ms: int | None) -> str:
+    """2026-03-01 12:30:05 UTC."""
+    return "-" if ms is None else f"{to_datetime(ms):%Y-%m-%d %H:%M:%S} UTC"
+
+
+def one_line(text: str) -> str:
+    """The text without anything that would break a line, a header or a terminal."""
+    return " ".join("".join(char if char.isprintable() else " " for char in text).split())

@@ -1,0 +1,3 @@
+"""Arguments and results as JSON: encoding, decoding, encryption, redaction."""
+
+from __future__ import annotations

@@ -1,0 +1,180 @@
+"""Arguments and results as text, and back: compact JSON, its size and its checksum.
+
+What is not plain JSON is tagged (see `tags`), so every value comes back as what it was. Decoding builds
+values of fixed types only: no text, however made, can name code to import or run. This module does not know
+what a task is or what its parameters are called; `signature` does.
+"""
+
+from __future__ import annotations
+
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+import msgspec
+
+from headrace.core.codec import encryption
+from headrace.core.codec.decode import Tree, ensure_shallow, lift
+from headrace.core.codec.encode import Unstorable, Walk, lower, lower_items, step_to, too_large
+from headrace.core.text import short, why
+from headrace.errors import CorruptPayload, InvalidJob
+
+# A text this short can't hold an integer that some Python would refuse to read (see lowering.LONGEST_PLAIN_INT).
+_SHORT = 600
+_PLAIN = frozenset({str, int, bool, NoneType})
+
+
+class _Call(msgspec.Struct, forbid_unknown_fields=True):
+    args: tuple[Any, ...] = ()
+    kwargs: dict[str, Any] = {}
+    given: tuple[int, str] | None = None  # whose results are among the arguments, for the words of an error only
+
+
+_dump = msgspec.json.Encoder().encode
+_load = msgspec.json.Decoder().decode
+_load_call = msgspec.json.Decoder(_Call).decode
+
+
+def encode(value: Any, *, models: bool = False, limit: int | None = None, where: str = "value") -> str:
+    """The text of one value. Raises InvalidJob naming the path, which starts with `where`.
+
+    With `models`, Enum members, dataclasses, msgspec Structs and pydantic models are written as their plain
+    fields. With a `limit` in bytes, a value that is too large is refused, mostly before it is encoded.
+    """
+    try:
+        return dump_tree(lower(Walk(models, limit), value), limit)
+    except Exception as error:  # all of it is told, see refusal
+        raise refusal(where, error) from None
+
+
+def refusal(where: str, error: Exception) -> InvalidJob:
+    """What to raise for whatever went wrong while a value was lowered; some of it runs the value's own code."""
+    if isinstance(error, InvalidJob):
+        return error
+    if isinstance(error, Unstorable):
+        return InvalidJob(f"{where}{error.path}: {error.reason}")
+    if isinstance(error, RecursionError):
+        return InvalidJob(f"{where}: nested too deeply; pass flatter data")
+    return InvalidJob(f"{where}: can't be encoded: {why(error)}")
+
+
+def decode(text: str) -> Any:
+    """The value of a text that `encode` made. Raises CorruptPayload, and nothing else."""
+    try:
+        tree = _load(text)
+        ensure_shallow(text, tree)
+        # Most texts hold no tag. One scan by the interpreter is far cheaper than a walk through the value.
+        return lift(tree) if '"$' in text else tree
+    except Exception as error:
+        raise _corrupt(error, text) from error
+
+
+def encode_call(
+    args: Sequence[Any], kwargs: Mapping[str, Any], *, models: bool = False, limit: int | None = None
+) -> str:
+    """The text of a call: {"args":[…],"kwargs":{…}}."""
+    if _all_plain(args) and (not kwargs or (_all_plain(kwargs.values()) and _plain_names(kwargs))):
+        try:
+            raw = _dump({"args": args, "kwargs": kwargs})
+        except ValueError:  # a lone surrogate or an endless integer: the walk below names it, or tags it
+            raw = b""
+        if 0 < len(raw) <= _SHORT and (limit is None or len(raw) <= limit):
+            return raw.decode()
+    return _encode_call_by_walking(args, kwargs, Walk(models, limit, call=True))
+
+
+def _all_plain(values: Iterable[Any]) -> bool:
+    for value in values:
+        kind = type(value)
+        if kind not in _PLAIN and (kind is not float or value - value != 0.0):
+            return False
+    return True
+
+
+def _plain_names(kwargs: Mapping[str, Any]) -> bool:
+    for name in kwargs:  # noqa: SIM110 - a generator costs more than everything else in a small call
+        if type(name) is not str or name[:1] == "$":
+            return False
+    return True
+
+
+def _encode_call_by_walking(args: Sequence[Any], kwargs: Mapping[str, Any], walk: Walk) -> str:
+    place = "args"
+    try:
+        positional = lower_items(walk, args)
+        place = "kwargs"
+        named = {name: _lower_named(walk, name, value) for name, value in kwargs.items()}
+        return dump_call(positional, named, walk.limit)
+    except Exception as error:  # all of it is told, see refusal
+        raise refusal(place, error) from None
+
+
+def _lower_named(walk: Walk, name: str, value: Any) -> Tree:
+    try:
+        return lower(walk, value)
+    except Unstorable as error:
+        raise error.inside(step_to(name)) from None
+
+
+def dump_call(args: Sequence[Tree], kwargs: Mapping[str, Tree], limit: int | None = None) -> str:
+    """The text of a call whose values have been lowered."""
+    for name in kwargs:
+        if type(name) is not str:
+            raise InvalidJob(f"the keyword argument name {short(name)} is not a str")
+    named = kwargs if _plain_names(kwargs) else {"$dict": [[*pair] for pair in kwargs.items()]}
+    try:
+        return dump_tree({"args": args, "kwargs": named}, limit)
+    except UnicodeEncodeError:  # all values have been lowered, so it is a name
+        raise InvalidJob(f"keyword arguments: one of {short(list(kwargs))} has a lone surrogate in its name") from None
+
+
+def dump_tree(tree: Tree, limit: int | None = None) -> str:
+    raw = _dump(tree)
+    if limit is not None and len(raw) > limit:
+        raise too_large(len(raw), limit)
+    return raw.decode()
+
+
+def decode_call(text: str) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a text that `encode_call` made. Raises CorruptPayload, and nothing else."""
+    try:
+        call = _load_call(text)
+        ensure_shallow(text, call.args, call.kwargs)
+        if '"$' not in text:
+            return call.args, call.kwargs
+        args, kwargs = lift(list(call.args)), lift(call.kwargs)
+    except Exception as error:
+        raise _corrupt(error, text) from error
+    if type(kwargs) is not dict or any(type(name) is not str for name in kwargs):
+        raise CorruptPayload("payload can't be read: kwargs is not an object with names")
+    return tuple(args), kwargs
+
+
+def _corrupt(error: Exception, text: str) -> CorruptPayload:
+    """Whatever went wrong, the stored text is at fault: it names a value that can't be built."""
+    if (key := encryption.key_of(text)) is not None:  # whoever has keys has opened it before
+        return encryption.locked(key)
+    if isinstance(error, RecursionError):
+        return CorruptPayload("payload can't be read: nested too deeply")
+    if isinstance(error, (CorruptPayload, msgspec.MsgspecError)):
+        return CorruptPayload(f"payload can't be read: {str(error)[:120]}")
+    return CorruptPayload(f"payload can't be read: {why(error)}")
+
+
+def checksum(text: str) -> int:
+    """CRC-32 of the text as UTF-8."""
+    # A damaged store may hold what no encoder wrote, so even a lone surrogate must have a checksum.
+    return zlib.crc32(text.encode("utf-8", "surrogatepass"))
+
+
+def is_whole(text: str, expected: int) -> bool:
+    """Whether this is the text the checksum was taken of."""
+    return checksum(text) == expected
+
+
+def verify(text: str, expected: int) -> None:
+    """Refuse a text that is not the one the checksum was taken of."""
+    found = checksum(text)
+    if found != expected:
+        raise CorruptPayload(f"payload is damaged: its checksum is {found}, {expected} was stored with it")

@@ -1,0 +1,53 @@
+"""Keeps the secrets of a call out of what is told about its errors: a message likes to quote what it complains of.
+
+Whatever of the arguments is starred out where they are shown is starred out wherever it stands in a text.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct
+
+from headrace.core.codec.redaction import MASK
+
+_LEAST = 4  # characters: what is shorter stands in any text, and to star it out would only tell it
+
+
+class Veil(Struct, frozen=True):
+    """The secrets of one call, longest first."""
+
+    secrets: tuple[str, ...] = ()
+
+    def over(self, text: str) -> str:
+        for secret in self.secrets:
+            text = text.replace(secret, MASK)
+        return text
+
+
+def veil_of(value: Any, shown: Any) -> Veil:
+    """What hides in any text that which is starred out in what is `shown` of a value."""
+    hidden = {text for text in _hidden(value, shown) if len(text) >= _LEAST}
+    return Veil(tuple(sorted(hidden, key=len, reverse=True)))
+
+
+def _hidden(value: Any, shown: Any) -> Iterator[str]:
+    if isinstance(shown, str) and shown == MASK and value != MASK:
+        yield from _texts(value)
+    elif isinstance(value, dict) and isinstance(shown, dict):
+        for name, inner in value.items():
+            yield from _hidden(inner, shown.get(name))
+    elif isinstance(value, list | tuple) and isinstance(shown, list | tuple):
+        for inner, seen in zip(value, shown, strict=False):
+            yield from _hidden(inner, seen)
+
+
+def _texts(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        yield from _texts(value.values())
+    elif isinstance(value, Iterable) and not isinstance(value, str | bytes):
+        for inner in value:
+            yield from _texts(inner)
+    elif value is not None and not isinstance(value, bool):
+        yield str(value)

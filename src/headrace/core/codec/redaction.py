@@ -1,0 +1,120 @@
+"""Hides secrets before anybody sees them: the values under given names, at any depth. Changes nothing in place.
+
+Names are declared by a task, and match as a whole. Words are suspected wherever they stand in a name: see `suspicion`.
+Who was shown stars and hands them back leaves the secret as it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+from headrace.core.codec.secret_names import is_suspicious
+from headrace.errors import InvalidJob
+
+MASK = "***"
+NO_WORDS: frozenset[str] = frozenset()
+# No stored value is deeper. Beyond it, and in a value that contains itself, all is hidden rather than shown.
+_MAX_DEPTH = 200
+_NESTING = (dict, list, tuple, set, frozenset)
+
+
+def redact(value: Any, names: frozenset[str], words: frozenset[str] = NO_WORDS) -> Any:
+    """A copy of the value with MASK under every dict key, or namedtuple field, that is one of the names.
+
+    A name matches the whole key, in upper or lower case; a word is suspected in it. The second of a pair is under the
+    first one, as in a list of headers.
+    """
+    return _masked(value, _Veil(names, words), 0) if names or words else value
+
+
+def redact_call(
+    parameter_names: Sequence[str] | None,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    names: frozenset[str],
+    words: frozenset[str] = NO_WORDS,
+) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """The arguments of a call, redacted by the names of their parameters and inside their values.
+
+    `parameter_names` are those of the positional parameters in order (`Signature.positional`); a last one
+    with a star, as in "*secrets", names all the arguments from its place on.
+    """
+    if not names and not words:
+        return tuple(args), kwargs
+    veil = _Veil(names, words)
+    titles = _titles(parameter_names or (), len(args))
+    positional = (_under(title, value, veil, 0) for title, value in zip(titles, args, strict=True))
+    return tuple(positional), _masked(kwargs, veil, 0)
+
+
+def unmasked(value: Any, shown: Any, original: Any) -> Any:
+    """The value, changed from what was shown of the original, with the secrets put back where stars still stand.
+
+    InvalidJob if stars stand where nothing was hidden: nobody can tell which secret is meant.
+    """
+    if isinstance(value, str) and value == MASK:
+        if isinstance(shown, str) and shown == MASK:
+            return original
+        raise InvalidJob(f"{MASK} stands in a place where no secret was, and can't be put back; write it out")
+    if isinstance(value, dict):
+        known = shown.keys() & original.keys() if isinstance(shown, dict) and isinstance(original, dict) else ()
+        places = ((key, (shown[key], original[key]) if key in known else (None, None)) for key in value)
+        return {key: unmasked(value[key], *place) for key, place in places}
+    if isinstance(value, list | tuple):
+        had = list(zip(shown, original, strict=False)) if _are_rows(shown, original) else []
+        had += [(None, None)] * (len(value) - len(had))
+        items = [unmasked(item, *place) for item, place in zip(value, had, strict=False)]
+        return items if isinstance(value, list) else tuple(items)
+    return value
+
+
+def _are_rows(*values: Any) -> bool:
+    return all(isinstance(value, list | tuple) for value in values)
+
+
+class _Veil:
+    __slots__ = ("_names", "_words")
+
+    def __init__(self, names: frozenset[str], words: frozenset[str]) -> None:
+        self._names = _folded(names)
+        self._words = words
+
+    def hides(self, name: Any, value: Any) -> bool:
+        if isinstance(name, bytes):
+            name = name.decode("utf-8", "replace")
+        if not isinstance(name, str):
+            return False
+        return name.casefold() in self._names or (bool(self._words) and is_suspicious(name, value, self._words))
+
+
+def _titles(parameter_names: Sequence[str], count: int) -> list[str]:
+    names = list(parameter_names)
+    rest = names.pop().removeprefix("*") if names and names[-1].startswith("*") else ""
+    return [*names, *[rest] * (count - len(names))][:count]
+
+
+@lru_cache(maxsize=256)
+def _folded(names: frozenset[str]) -> frozenset[str]:
+    return frozenset(name.casefold() for name in names)
+
+
+def _under(name: Any, value: Any, veil: _Veil, depth: int) -> Any:
+    return MASK if veil.hides(name, value) else _masked(value, veil, depth + 1)
+
+
+def _masked(value: Any, veil: _Veil, depth: int) -> Any:
+    if not isinstance(value, _NESTING):
+        return value
+    if depth > _MAX_DEPTH:
+        return MASK
+    if isinstance(value, dict):
+        return {key: _under(key, item, veil, depth) for key, item in value.items()}
+    if names := getattr(value, "_fields", ()):
+        fields = _masked(dict(zip(names, value, strict=True)), veil, depth + 1)
+        return type(value)(*fields.values())
+    if isinstance(value, list | tuple) and len(value) == 2 and veil.hides(*value):
+        return (value[0], MASK) if isinstance(value, tuple) else [value[0], MASK]
+    kind: Any = next(kind for kind in _NESTING if isinstance(value, kind))
+    return kind(_masked(item, veil, depth + 1) for item in value)

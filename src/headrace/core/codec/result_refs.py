@@ -1,0 +1,136 @@
+"""Promises: what stands in a call for the result of a job that has not ended yet, and how it is filled in.
+
+Stored, a promise is a tag like others, {"$result": id}, or {"$results": [id, …]} for a list of nothing else. A text
+that `lowering` wrote has these only where a promise was: quotes inside a text are escaped, and a user's own key that
+begins with "$" is never written as a key. So they are found, and replaced by the texts of results, without decoding
+the rest. This module knows nothing of stores or handles.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import NoneType
+from typing import Any
+
+from msgspec import Struct, json
+
+from headrace.core.jobs.states import State
+
+MARK = '{"$result'  # no text without it holds a promise
+_PLAIN = frozenset({str, int, float, bool, bytes, NoneType})
+_ID = r'"[A-Za-z0-9_.:@/=-]{1,128}"'
+_GIVEN = re.compile(r',"given":\[(\d+),"([^"]+)"\]\}$')
+_PROMISE = re.compile(rf'\{{"\$result":({_ID})\}}|\{{"\$results":\[({_ID}(?:,{_ID})*)\]\}}')
+
+
+class Promise(Struct, frozen=True):
+    """The result of this job, as an argument of one that waits for it."""
+
+    id: str
+
+    @property
+    def promised_id(self) -> str:
+        return self.id
+
+    def __repr__(self) -> str:
+        return f"<result of {self.id}>"
+
+
+class Ending(Struct, frozen=True, array_like=True, gc=False):
+    """How a job stands, as far as those who wait for its result have to know."""
+
+    id: str
+    task: str
+    state: State
+    result: str | None
+    result_checksum: int | None
+    reason: str | None
+    options: str | None
+
+
+class ParentFailure(Struct, frozen=True):
+    """The argument in place of a result, for a job that runs although this job did not complete.
+
+    `error` and `message` tell its last error, where there was one, or why it was cancelled.
+    """
+
+    job_id: str
+    task: str
+    state: State
+    error: str | None = None
+    message: str | None = None
+
+
+def is_promise(value: Any) -> bool:
+    """Told by its attribute: handles of jobs and nodes of flows are promises as well, and live on upper floors."""
+    return hasattr(type(value), "promised_id")
+
+
+def promises_in(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Whatever is a promise in these arguments, also inside lists, tuples, sets and dicts."""
+    if not kwargs and _PLAIN.issuperset(map(type, args)):  # nearly always, where flows are large
+        return []
+    return list(_found_in([args, kwargs]))
+
+
+def _found_in(value: Any) -> Iterator[Any]:
+    left = [value]
+    while left:
+        one = left.pop()
+        if type(one) in _PLAIN:
+            continue
+        if isinstance(one, dict):
+            left += reversed(one.values())
+        elif isinstance(one, list | tuple | set | frozenset):
+            left += reversed([*one])
+        elif is_promise(one):
+            yield one
+
+
+def ids_in(text: str) -> list[str]:
+    """The jobs whose results this stored call is to be given, each of them once."""
+    if MARK not in text:
+        return []
+    found = (job_id for match in _PROMISE.finditer(text) for job_id in _ids(match))
+    return list(dict.fromkeys(found))
+
+
+def filled(text: str, result: Callable[[str], str]) -> str:
+    """The stored call with the text of a result in the place of each promise."""
+
+    def fill(match: re.Match[str]) -> str:
+        texts = [result(job_id) for job_id in _ids(match)]
+        return texts[0] if match[1] else f"[{','.join(texts)}]"
+
+    parents = ids_in(text)
+    # Beside the arguments, where no one who decodes a call looks, it says whose results they hold.
+    return f'{_PROMISE.sub(fill, text)[:-1]},"given":[{len(parents)},"{parents[0]}"]}}' if parents else text
+
+
+def giver_in(text: str) -> str | None:
+    """Whose results are in this call, in words; None if there are none."""
+    match = _GIVEN.search(text)
+    if match is None:
+        return None
+    one = f"the result of its parent {match[2]}"
+    return one if match[1] == "1" else f"a result of one of its {match[1]} parents, the first of which is {match[2]}"
+
+
+def _ids(match: re.Match[str]) -> list[str]:
+    return [quoted[1:-1] for quoted in (match[1] or match[2]).split(",")]
+
+
+def as_failure(content: list[Any]) -> ParentFailure:
+    """What the tag $failure says."""
+    job_id, task, state, error, message = content
+    return ParentFailure(job_id, task, State(state), error, message)
+
+
+def failure_text(failure: ParentFailure) -> str:
+    """A failure as it stands in a stored call."""
+    return json.encode({"$failure": failure_fields(failure)}).decode()
+
+
+def failure_fields(failure: ParentFailure) -> list[str | None]:
+    return [failure.job_id, failure.task, failure.state.value, failure.error, failure.message]

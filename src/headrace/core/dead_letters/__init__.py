@@ -1,0 +1,3 @@
+"""Dead letters as records, and when they are requeued."""
+
+from __future__ import annotations

@@ -1,0 +1,3 @@
+"""Events of jobs, the event log, job history, webhooks."""
+
+from __future__ import annotations

@@ -1,0 +1,93 @@
+"""What the history of jobs says, as events: one table for all that is out of the ordinary.
+
+A store tells whatever it files as it is; what that means to those who listen is decided here, when it is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from headrace.core.jobs.states import Event, State
+
+_LONGEST = 500  # characters of a message: an event is a hint, the job has the whole of it
+
+
+Entry = dict[str, Any]
+Part = tuple[str, Entry]
+ENDS_A_RUN = frozenset({"job.completed", "job.attempt_failed", "job.stalled"})
+
+
+def happened(entry: Entry) -> list[Part]:
+    """The events of one entry, each with what it tells; none if it concerns nobody but the job.
+
+    An entry has `event`, `source` and `target`, and whatever else was filed with it.
+    """
+    tell = _TELLS.get(entry["event"])
+    parts = tell(entry) if tell else []
+    return [(kind, {name: value for name, value in data.items() if value is not None}) for kind, data in parts]
+
+
+def run_of(entry: Entry, at: int) -> int | None:
+    """How long the run took that the entry ends, in milliseconds; None if there was none."""
+    started = entry.get("started_at")
+    return None if started is None else max((entry.get("finished_at") or at) - started, 0)
+
+
+def _error(entry: Entry) -> Entry:
+    message = entry.get("error_message")
+    return {"error": entry.get("error_type"), "message": None if message is None else message[:_LONGEST]}
+
+
+def _reason(entry: Entry) -> Entry:
+    return {"reason": entry.get("detail")}
+
+
+def _retried(entry: Entry) -> list[Part]:
+    return [("job.attempt_failed", _error(entry)), ("job.retry_scheduled", {"run_at": entry.get("run_at")})]
+
+
+def _failed(entry: Entry) -> list[Part]:
+    final = ("job.failed", {**_reason(entry), **_error(entry)})
+    return [("job.attempt_failed", _error(entry)), final] if entry["source"] == State.RUNNING else [final]
+
+
+def _expired(entry: Entry) -> list[Part]:
+    stalled = ("job.stalled", {**_reason(entry), "started_at": entry.get("started_at")})
+    return (
+        [stalled, ("job.failed", {**_reason(entry), **_error(entry)})] if entry["target"] == State.FAILED else [stalled]
+    )
+
+
+def _unblocked(entry: Entry) -> list[Part]:
+    met: list[Part] = [("job.dependencies_met", {"state": entry["target"]})]
+    return [*met, ("job.completed", {})] if entry["target"] == State.COMPLETED else met
+
+
+def _again(entry: Entry) -> list[Part]:
+    """A job that is to run, now or later, though it was there before."""
+    if entry["target"] == State.SCHEDULED:
+        return [("job.scheduled", {**_reason(entry), "run_at": entry.get("run_at")})]
+    return [("job.enqueued", {**_reason(entry), "again": True})]
+
+
+def _plainly(kind: str) -> Callable[[Entry], list[Part]]:
+    return lambda entry: [(kind, _reason(entry))]
+
+
+_TELLS: dict[str, Callable[[Entry], list[Part]]] = {
+    Event.RETRY: _retried,
+    Event.FAIL: _failed,
+    Event.EXPIRE: _expired,
+    Event.UNBLOCK: _unblocked,
+    Event.SNOOZE: _again,
+    Event.REVIVE: _again,
+    Event.RELEASE: _plainly("job.released"),
+    Event.CANCEL: _plainly("job.cancelled"),
+    Event.LAPSE: _plainly("job.cancelled"),
+    Event.HURRY: _plainly("job.promoted"),
+    Event.AMEND: _plainly("job.amended"),
+    Event.STALE: lambda entry: [("job.stale", _reason(entry)), ("job.failed", {**_reason(entry), "error": "StaleJob"})],
+    "review": _plainly("job.stale"),
+    "lease lost": _plainly("job.lease_lost"),
+}

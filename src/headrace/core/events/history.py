@@ -1,0 +1,192 @@
+"""Tells a job's whole history from its row and what was filed about it.
+
+The store writes no line for what can be inferred: a submit, a claim and a success are told by the row itself, and a
+version that is missing between two entries was a promotion or a claim that was given back unused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import datetime
+
+from msgspec import Struct
+
+from headrace.core.clock import to_datetime
+from headrace.core.jobs.records import Filing, JobRow
+from headrace.core.jobs.states import FINAL, Event, State
+
+_ASIDE = frozenset({Event.LEASE_LOST, Event.REVIEW})
+_MOVES_NOTHING = _ASIDE | {Event.STEP, Event.SLEEP, Event.EVENT}
+
+
+class Entry(Struct, frozen=True):
+    """One step of a job's life."""
+
+    at: datetime
+    event: Event
+    from_state: State | None
+    to_state: State
+    version: int
+    attempt: int
+    worker: str | None = None
+    message: str | None = None
+
+
+class AttemptError(Struct, frozen=True):
+    """The error of one attempt."""
+
+    at: datetime
+    attempt: int
+    type: str
+    message: str
+    traceback: str
+
+
+def errors_of(filings: Sequence[Filing]) -> list[AttemptError]:
+    """Every attempt that ended in an error, oldest first."""
+    return [
+        AttemptError(_moment(f.at), f.attempt, f.error_type, f.error_message or "", f.error_traceback or "")
+        for f in filings
+        if f.error_type is not None
+    ]
+
+
+def tell(row: JobRow, filings: Sequence[Filing]) -> list[Entry]:
+    """All entries, oldest first."""
+    entries: list[Entry] = []
+    notes: list[Entry] = []  # since the last move that was filed
+    first = version = _first_version(row, filings)
+    state: State | None = None
+    attempt = 0
+    for filing in _whole(filings):
+        entry = _filed(filing)
+        if entry.event in _MOVES_NOTHING:  # so it tells nothing of what came before
+            notes.append(entry)
+            continue
+        if filing.attempt > attempt + 1 and entry.from_state is State.RUNNING:
+            version = filing.version - 2  # runs in between are kept no more: nothing but the claim is known
+        entries += _merged(_before(filing, version, state), notes)
+        entries.append(entry)
+        version, state, attempt, notes = filing.version, entry.to_state, filing.attempt, []
+    entries += _merged(_present(row, version, state), notes)
+    return [Entry(_moment(row.created_at), Event.SUBMIT, None, _first_state(row, entries), first, 0), *entries]
+
+
+def _merged(moves: Iterator[Entry], notes: list[Entry]) -> Iterator[Entry]:
+    """Notes, in the order they were filed, among the moves that nobody filed."""
+    move = next(moves, None)
+    for note in notes:
+        while move is not None and not _is_later(move, note):
+            yield move
+            move = next(moves, None)
+        yield note
+    if move is not None:
+        yield move
+    yield from moves
+
+
+def _is_later(move: Entry, note: Entry) -> bool:
+    """What a run remembered has its version. What came from another run is of any version, and stands by its time."""
+    return move.at > note.at if note.event in _ASIDE else move.version > note.version
+
+
+def _first_version(row: JobRow, filings: Sequence[Filing]) -> int:
+    """Where the versions of this job began: at 1, or at its time of creation if the user gave its id."""
+    known = min((filing.version for filing in filings), default=row.version)
+    return row.created_at if known >= row.created_at else 1
+
+
+def _first_state(row: JobRow, entries: list[Entry]) -> State:
+    first = next((entry.from_state for entry in entries if entry.event not in _MOVES_NOTHING), row.state)
+    return State.PENDING if first is None or first == State.RUNNING else first
+
+
+def _before(filing: Filing, version: int, state: State | None) -> Iterator[Entry]:
+    """The claim, and the success, that led to what was filed; and what went before them unfiled."""
+    if filing.version == version + 1:
+        return  # all that went before was filed: a success, too, where jobs that it had to wait for were open
+    if filing.source == State.RUNNING and filing.started_at is not None:
+        yield from _claim(filing, version, filing.version - 1, state)
+    elif filing.source == State.COMPLETED and filing.finished_at is not None:
+        yield from _claim(filing, version, filing.version - 2, state)
+        yield _success(filing, filing.finished_at, filing.version - 1)
+    else:
+        yield from _unfiled(version, filing.version, _moment(filing.at), filing.attempt, state)
+
+
+def _present(row: JobRow, version: int, state: State | None) -> Iterator[Entry]:
+    """The claim and the success that the row itself tells."""
+    if row.version == version:
+        return  # as above
+    if row.state is State.COMPLETED and row.finished_at is not None:
+        yield from _claim(row, version, row.version - 1, state)
+        yield _success(row, row.finished_at, row.version)
+    elif row.state is State.RUNNING:
+        yield from _claim(row, version, row.version, state)
+    else:
+        yield from _unfiled(version, row.version + 1, _moment(row.run_at), row.attempt, state)
+
+
+def _claim(run: JobRow | Filing, before: int, version: int, state: State | None) -> Iterator[Entry]:
+    at = _moment(run.started_at or 0)
+    yield from _unfiled(before, version, at, run.attempt, state)
+    yield Entry(at, Event.CLAIM, State.PENDING, State.RUNNING, version, run.attempt, run.worker)
+
+
+def _success(run: JobRow | Filing, finished_at: int, version: int) -> Entry:
+    at = _moment(finished_at)
+    return Entry(at, Event.SUCCEED, State.RUNNING, State.COMPLETED, version, run.attempt, run.worker)
+
+
+def _unfiled(before: int, after: int, at: datetime, attempt: int, state: State | None) -> Iterator[Entry]:
+    """Promotions and unused claims, from the versions that are missing. `state` is where the job was, if known."""
+    missing = 0 if state in FINAL else after - before - 1  # an end is left by what is filed only
+    if missing and (state in (State.SCHEDULED, State.RETRYING) or (state is None and missing % 2)):
+        yield Entry(at, Event.PROMOTE, state or State.SCHEDULED, State.PENDING, before + 1, attempt)
+        before, missing = before + 1, missing - 1
+    if times := missing // 2:
+        message = f"fetched and given back {times} time{'s' if times > 1 else ''} without being begun"
+        yield Entry(at, Event.RELEASE, State.RUNNING, State.PENDING, before + 2 * times, attempt, None, message)
+    if missing % 2:  # one of them was put aside for a while
+        yield Entry(at, Event.PROMOTE, State.SCHEDULED, State.PENDING, after - 1, attempt)
+
+
+def _filed(filing: Filing) -> Entry:
+    said = [part for part in (filing.detail, _error_line(filing)) if part]
+    return Entry(
+        _moment(filing.at),
+        Event(filing.event),
+        State(filing.source),
+        State(filing.target),
+        filing.version,
+        filing.attempt,
+        filing.worker,
+        ": ".join(said) or None,
+    )
+
+
+def last_words(filings: Sequence[Filing]) -> list[Entry]:
+    """What was filed, one by one, of a job whose row is gone: what a row would tell in between is lost."""
+    return [_filed(filing) for filing in _whole(filings)]
+
+
+_EVENTS, _STATES = frozenset(Event), frozenset(State)
+
+
+def _whole(filings: Sequence[Filing]) -> list[Filing]:
+    """Those that can be told: one that is damaged names no event or state there is."""
+    return [one for one in filings if is_whole(one)]
+
+
+def is_whole(filing: Filing) -> bool:
+    return filing.event in _EVENTS and filing.source in _STATES and filing.target in _STATES
+
+
+def _error_line(filing: Filing) -> str | None:
+    return f"{filing.error_type}: {filing.error_message}" if filing.error_type else None
+
+
+def _moment(ms: int) -> datetime:
+    moment = to_datetime(ms)
+    assert moment is not None
+    return moment

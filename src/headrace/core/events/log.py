@@ -1,0 +1,230 @@
+"""The pages that events are stored on: one for each commit, by columns, so that a batch of jobs costs one small row.
+
+A page is a list of groups in JSON. Three kinds of groups are shorthand, and are written out when a page is read: `ran`
+stands for the start and the end of jobs that began and succeeded within one page, `filed` for an entry of a job's
+history, and `only` (beside the page) for the jobs that it is true of, where the store refused some of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.core import damaged_records
+from headrace.core.clock import to_datetime
+from headrace.core.events.event import Happening, Interest, page_of
+from headrace.core.events.from_history import ENDS_A_RUN, happened, run_of
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import State
+from headrace.core.schedules.records import Occurrence, ScheduleRow
+
+RAN, FILED, STARTED, COMPLETED = "ran", "filed", "job.started", "job.completed"
+
+
+class Group(Struct, frozen=True, array_like=True):
+    """Events of one type, queue, task and worker that were told together, with a column for each thing to tell.
+
+    A column is as long as `jobs`, or empty. `waits` are the milliseconds from when a job could have run to its start,
+    `runs` those from there to its end, `ago` how long before `at` each event was. What is about no job is one event.
+    """
+
+    type: str
+    at: int
+    queue: str | None = None
+    task: str | None = None
+    worker: str | None = None
+    jobs: list[str] = []
+    attempts: list[int] = []
+    waits: list[int] = []
+    runs: list[int] = []
+    ago: list[int] = []
+    data: list[dict[str, Any]] = []
+    head: str = ""  # only as stored: what all ids of `jobs` begin with
+
+    @property
+    def size(self) -> int:
+        """How many events these are."""
+        return len(self.jobs) or 1
+
+    def of(self, wanted: Collection[str]) -> Group | None:
+        """What of the group is about these jobs, of each once; None if nothing is."""
+        firsts = {job_id: place for place, job_id in reversed(list(enumerate(self.jobs)))}
+        places = sorted(place for job_id, place in firsts.items() if job_id in wanted)
+        if len(places) == len(self.jobs):
+            return self
+        columns = {name: [column[place] for place in places] for name in _COLUMNS if (column := getattr(self, name))}
+        return replace(self, **columns) if places else None
+
+
+_OF_A_RUN = frozenset((STARTED, "job.progress", "job.log"))
+_SCHEDULED, _WAITING = State.SCHEDULED, State.WAITING
+_MANY = 4  # jobs of a group that are worth a look at what their ids have in common
+_COLUMNS = ("jobs", "attempts", "waits", "runs", "ago", "data")
+_encoder = msgspec.json.Encoder()
+_groups = msgspec.json.Decoder(list[Group])
+_names = msgspec.json.Decoder(list[str])
+
+
+class Page(Struct, frozen=True):
+    """A page that is to be stored: its text, the number of its events and their time."""
+
+    text: str
+    size: int
+    at: int
+
+
+def page(groups: Sequence[Group]) -> Page:
+    """The page with these groups."""
+    size = at = 0
+    for group in groups:  # a plain loop: a single enqueue() comes through here, too
+        size += (len(group.jobs) or 1) << (group.type == RAN)
+        at = max(at, group.at)
+    return Page(_encoder.encode([_shortened(group) for group in groups]).decode(), size, at)
+
+
+def _shortened(group: Group) -> Group:
+    """The group as it is stored: jobs that were enqueued together have most of their ids in common."""
+    jobs = group.jobs
+    if len(jobs) < _MANY:
+        return group
+    first, last = min(jobs), max(jobs)
+    length = next((place for place, (one, other) in enumerate(zip(first, last, strict=False)) if one != other), 0)
+    return replace(group, jobs=[job[length:] for job in jobs], head=first[:length]) if length else group
+
+
+def _in_full(group: Group) -> Group:
+    head = group.head
+    return replace(group, jobs=[head + job for job in group.jobs], head="") if head else group
+
+
+def read(text: str | bytes, only: str | bytes | None = None) -> list[Group]:
+    """The groups of a page as it is stored, written out, in the order in which they happened."""
+    told: list[Group] = []
+    true_of = None if only is None else frozenset(damaged_records.read(_names.decode, only) or ())
+    for group in damaged_records.read(_groups.decode, text) or ():
+        if _is_whole(group):
+            told += _written_out(_in_full(group), true_of)
+    return told
+
+
+def _is_whole(group: Group) -> bool:
+    """Whether each of its columns tells of each of its jobs; it may have been damaged."""
+    return all(not column or len(column) == group.size for name in _COLUMNS if (column := getattr(group, name)))
+
+
+def _written_out(group: Group, only: frozenset[str] | None) -> Iterable[Group]:
+    if group.type == FILED:
+        return _of_history(group)
+    if group.type == RAN:
+        start = replace(group, type=STARTED, ago=group.runs, runs=[], data=[])
+        end = replace(group, type=COMPLETED, waits=[])
+        return [start, *_written_out(end, only)]
+    if only is None or group.type in _OF_A_RUN:  # a store can't refuse what has happened in a run
+        return [group]
+    left = group.of(only)
+    return [] if left is None else [left]
+
+
+def _of_history(group: Group) -> list[Group]:
+    [entry] = group.data
+    run = run_of(entry, group.at)
+    runs = [] if run is None else [run]
+    return [
+        replace(group, type=kind, runs=runs if kind in ENDS_A_RUN else [], data=[data] if data else [])
+        for kind, data in happened(entry)
+    ]
+
+
+def narrowed(groups: Sequence[Group], to: Collection[str]) -> list[Group]:
+    """These groups, written out, with no success but of these jobs."""
+    true_of = frozenset(to)
+    return [each for group in groups for each in _written_out(group, true_of)]
+
+
+def endings(groups: Sequence[Group], of: Collection[str]) -> list[Group]:
+    """What these groups tell of the success of these jobs, and nothing else."""
+    told = [replace(group, type=COMPLETED, waits=[]) for group in groups if group.type in (RAN, COMPLETED)]
+    return [left for group in told if (left := group.of(of)) is not None]
+
+
+def events_of(
+    cursor: str, groups: Sequence[Group], after: str | None = None, wanted: Interest | None = None
+) -> Iterator[Happening]:
+    """The events of one page, each with its cursor; with `after`, a cursor on it, those behind that one."""
+    last = sum(group.size for group in groups) - 1
+    on, place = ("", None) if after is None else page_of(after)
+    first = 0 if on != cursor else last + 1 if place is None else place + 1
+    number = 0
+    for group in groups:
+        if wanted is not None and not wanted.covers(group.type, group.queue, group.task):
+            number += group.size
+            continue
+        for place_in_group in range(group.size):
+            if number >= first:
+                yield _event(cursor if number == last else f"{cursor}.{number}", group, place_in_group)
+            number += 1
+
+
+def _event(cursor: str, group: Group, place: int) -> Happening:
+    moment = to_datetime(group.at - (group.ago[place] if group.ago else 0))
+    assert moment is not None
+    data = dict(group.data[place]) if group.data else {}
+    if group.waits:
+        data["wait"] = group.waits[place] / 1000
+    if group.runs:
+        data["run"] = group.runs[place] / 1000
+    return Happening(
+        cursor,
+        group.type,
+        moment,
+        group.jobs[place] if group.jobs else None,
+        group.task,
+        group.queue,
+        group.worker,
+        group.attempts[place] if group.attempts else None,
+        data,
+    )
+
+
+def arrivals(jobs: Iterable[NewJob]) -> list[Group]:
+    """What is told of jobs that are stored."""
+    groups: dict[tuple[str, str, bool, bool], Group] = {}
+    for job in jobs:
+        is_later, waits = job.state is _SCHEDULED, job.state is _WAITING
+        key = (job.queue, job.task, is_later, waits)  # not the state itself: a hash of it takes longer than all of this
+        group = groups.get(key)
+        if group is None:
+            kind = "job.scheduled" if is_later else "job.enqueued"
+            group = groups[key] = Group(kind, job.created_at, job.queue, job.task)
+        group.jobs.append(job.id)
+        if is_later:
+            group.data.append({"run_at": job.run_at})
+        elif waits:
+            group.data.append({"waits": True})
+    return list(groups.values())
+
+
+def fired(row: ScheduleRow, occurrences: Iterable[Occurrence]) -> list[Group]:
+    """What is told of the times of a schedule. Those that could not be made up for are skipped as well."""
+    return [
+        Group(
+            "schedule.fired" if each.status == "enqueued" else "schedule.skipped",
+            each.recorded_at,
+            row.queue,
+            row.task,
+            jobs=[each.job_id] if each.job_id else [],
+            data=[_occurrence(each)],
+        )
+        for each in occurrences
+    ]
+
+
+def _occurrence(each: Occurrence) -> dict[str, Any]:
+    told: dict[str, Any] = {"schedule": each.schedule, "occurrence": each.at}
+    if each.status != "enqueued":
+        told |= {"status": each.status, "reason": each.detail, "skipped": each.skipped or 1}
+    return told

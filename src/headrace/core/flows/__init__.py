@@ -1,0 +1,3 @@
+"""Graphs of jobs."""
+
+from __future__ import annotations

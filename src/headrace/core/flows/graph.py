@@ -1,0 +1,136 @@
+"""A graph of calls before it is stored: nodes, what they wait for, and what can't be: a circle, a stranger's node.
+
+Pure: it holds calls without knowing what they are made of beyond their arguments, and stores nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any, Protocol
+
+from headrace.core.codec.result_refs import promises_in
+from headrace.core.jobs.dependencies import Bond, Policy, circle_in
+from headrace.core.tasks.options import check_jobs
+from headrace.core.text import short
+from headrace.errors import InvalidJob
+
+
+class Arguments(Protocol):
+    """What a graph needs of a call."""
+
+    @property
+    def args(self) -> tuple[Any, ...]: ...
+    @property
+    def kwargs(self) -> dict[str, Any]: ...
+
+
+class Node:
+    """A job of a flow that is not stored yet. As an argument of another node it stands for its result."""
+
+    __slots__ = ("_graph", "_others", "call", "id", "policy", "title")
+
+    def __init__(self, graph: Graph, call: Arguments, title: str, node_id: str, policy: Policy | None) -> None:
+        self._graph = graph
+        self._others: list[Node | str] = []
+        self.call = call
+        self.title = title
+        self.id = node_id
+        self.policy = policy
+
+    @property
+    def promised_id(self) -> str:
+        return self.id
+
+    def after(self, *others: Any) -> Node:
+        """Have it wait for these as well, nodes or jobs, without their results; the node itself."""
+        self._graph.ensure_open()
+        for other in _each(others):  # a node in a list as well: by its id alone no stranger's would be told from ours
+            self._others += [other] if isinstance(other, Node) else check_jobs("after", other)
+        return self
+
+    @property
+    def waits_for(self) -> tuple[str, ...]:
+        """The ids of those it waits for beside those whose results it is given."""
+        if not self._others:  # nearly always, where flows are large
+            return ()
+        return tuple(other.id if isinstance(other, Node) else other for other in self._others)
+
+    def given(self) -> list[Node]:
+        """Every node whose result it is given."""
+        promises = promises_in(self.call.args, self.call.kwargs)
+        return [node for node in promises if isinstance(node, Node)] if promises else []
+
+    def nodes(self) -> list[Node]:
+        """Every node it depends on."""
+        given = self.given()
+        return given + [node for node in self._others if isinstance(node, Node)] if self._others else given
+
+    def is_of(self, graph: Graph) -> bool:
+        return self._graph is graph
+
+    @property
+    def graph_name(self) -> str:
+        return self._graph.name
+
+    def __repr__(self) -> str:
+        return f"<Node {self.title} {self.id}>"
+
+
+def _each(given: Any) -> Iterator[Any]:
+    if isinstance(given, Iterable) and not isinstance(given, str):
+        for one in given:
+            yield from _each(one)
+    else:
+        yield given
+
+
+class Graph:
+    """Nodes in the order they were added."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.nodes: list[Node] = []
+        self.is_closed = False
+
+    def add(self, call: Arguments, title: str, node_id: str, policy: Policy | None = None) -> Node:
+        self.ensure_open()
+        node = Node(self, call, title, node_id, policy)
+        self.nodes.append(node)
+        return node
+
+    def ensure_open(self) -> None:
+        """Refuse a change of a graph that is stored."""
+        if self.is_closed:
+            raise InvalidJob(
+                f"flow {short(self.name)} is enqueued already; build another one, or have a job of its own wait for "
+                "its jobs with using(after=...)",
+                value=self.name,
+            )
+
+    def ensure_whole(self) -> None:
+        """Refuse a graph without nodes, or with a node that depends on one of another graph."""
+        if not self.nodes:
+            raise InvalidJob(
+                f"flow {short(self.name)} has no jobs; add some with flow.add(task.bind(...))", value=self.name
+            )
+        for node in self.nodes:
+            for other in node.nodes():
+                if not other.is_of(self):
+                    raise InvalidJob(
+                        f"{node.title} depends on {other.title}, which was added to another flow, "
+                        f"{short(other.graph_name)}; add it to this one, or pass its job once that flow is enqueued",
+                        value=other.graph_name,
+                    )
+
+    def ensure_acyclic(self, bonds: Sequence[Bond]) -> None:
+        """Refuse bonds that lead from a node back to itself, and tell the way."""
+        places = {node.id: place for place, node in enumerate(self.nodes)}
+        if all(places.get(bond.parent, -1) < places.get(bond.child, len(places)) for bond in bonds):
+            return  # nobody waits for one that was added later, as nearly always
+        circle = circle_in((bond.parent, bond.child) for bond in bonds)
+        if circle:
+            titles = {node.id: node.title for node in self.nodes}
+            path = " -> ".join(titles.get(job_id, job_id) for job_id in circle)
+            raise InvalidJob(
+                f"flow {short(self.name)}: these jobs would wait for each other for ever: {path}", value=self.name
+            )

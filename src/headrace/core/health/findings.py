@@ -1,0 +1,337 @@
+"""What may be wrong with a store, and what to do about it: the rules and the words, once for every engine.
+
+An engine counts; this module decides what is worth telling. It reads neither clock nor store.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Literal, get_args
+
+from msgspec import Struct, field
+
+from headrace.core.jobs.records import WorkerRow
+
+Tending = Literal["checkpoint", "vacuum", "optimize", "workers"]
+TENDINGS: tuple[Tending, ...] = get_args(Tending)
+Filed = Literal["history", "logs"]
+
+LATE = 60_000  # milliseconds after which somebody should have done what was due
+GONE = 600_000  # milliseconds of silence after which a worker is forgotten
+KEPT_AT_START = 10  # entries of a long history that stay, whatever comes behind them
+
+WARNED, CRITICAL = 0.80, 0.85  # of what a store may have
+_LARGE = 500 * 2**20
+_LITTLE_DISK, _NO_DISK = 500 * 2**20, 100 * 2**20
+
+
+class Finding(Struct, frozen=True, kw_only=True):
+    """Something that an operator should know. A `note` is no fault; what is `repairable`, repair() puts right."""
+
+    code: str
+    sentence: str
+    advice: str
+    count: int = 1
+    repairable: bool = False
+    note: bool = False
+    examples: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.sentence}; {self.advice}"
+
+
+class Census(Struct, kw_only=True):
+    """What an engine has counted, each up to some thousands.
+
+    `orphans` are records without their job by what they are, `strays` run under unknown workers, `unreaped` have a
+    lease that is long over, `overdue` were to be promoted long ago, `forlorn` wait although nobody is left to wait for,
+    `damaged` have records that no longer tell what they are or what they wait for.
+    """
+
+    orphans: Mapping[str, int] = field(default_factory=dict)
+    strays: int = 0
+    unreaped: int = 0
+    overdue: int = 0
+    forlorn: int = 0
+    damaged: int = 0
+    workers: Sequence[WorkerRow] = ()
+
+
+class Capped(Struct, frozen=True):
+    """What one look for histories that are too long did: entries removed, how far it came, and whether to go on."""
+
+    removed: int
+    reached: int
+    more: bool
+
+
+def is_gone(worker: WorkerRow, now: int) -> bool:
+    """Whether a worker has been silent for so long that it need not be listed any more."""
+    return now - worker.seen_at > max(GONE, 6 * worker.heartbeat)
+
+
+def judge(census: Census, now: int) -> list[Finding]:
+    """The findings about what is in a store."""
+    return [*_of_damage(census), *_of_orphans(census), *_of_zombies(census, now), *_of_delays(census, now)]
+
+
+def judge_ids(damaged: Sequence[str]) -> list[Finding]:
+    """Whether there are ids that nobody can ask for; these are they as they are shown."""
+    if not damaged:
+        return []
+    return [
+        Finding(
+            code="damaged_ids",
+            sentence=_counted(len(damaged), "id is no text", "ids are no text"),
+            advice="make them what they are shown as with `headrace check --repair`, and delete what is not needed",
+            count=len(damaged),
+            repairable=True,
+            examples=tuple(damaged[:5]),
+        )
+    ]
+
+
+def _of_damage(census: Census) -> Iterator[Finding]:
+    if census.damaged:
+        yield Finding(
+            code="damaged_records",
+            sentence=_counted(census.damaged, "record of a job can't be read", "records of jobs can't be read"),
+            advice="fail them with `headrace check --repair`, or restore a backup",
+            count=census.damaged,
+            repairable=True,
+        )
+
+
+def _of_orphans(census: Census) -> Iterator[Finding]:
+    for what, count in census.orphans.items():
+        if count:
+            yield Finding(
+                code=f"orphan_{what}",
+                sentence=_counted(count, *_ORPHANS[what]),
+                advice="remove them with `headrace check --repair`",
+                count=count,
+                repairable=True,
+            )
+
+
+_ORPHANS = {
+    "history": ("history entry belongs to no job", "history entries belong to no job"),
+    "logs": ("log line belongs to no job", "log lines belong to no job"),
+    "tags": ("tag belongs to no job", "tags belong to no job"),
+    "steps": ("remembered step belongs to no job", "remembered steps belong to no job"),
+    "bonds": ("bond lacks a job at one end", "bonds lack a job at one end"),
+    "flows": ("flow has no job", "flows have no job"),
+    "index": ("index entry leads to no job", "index entries lead to no job"),
+    "times": ("time to fire belongs to no schedule", "times to fire belong to no schedule"),
+}
+# Codes of what can be put right.
+REPAIRS = (*(f"orphan_{what}" for what in _ORPHANS), "silent_workers", "unindexed", "damaged_records", "damaged_ids")
+
+
+def _of_zombies(census: Census, now: int) -> Iterator[Finding]:
+    silent = [worker for worker in census.workers if worker.is_silent(now) and now - worker.seen_at > LATE]
+    if silent:
+        yield Finding(
+            code="silent_workers",
+            sentence=_counted(len(silent), "worker has fallen silent", "workers have fallen silent")
+            + f", such as {silent[0].id}",
+            advice="look whether they hang or were killed; after ten minutes `headrace check --repair` forgets them",
+            count=len(silent),
+            repairable=any(is_gone(worker, now) for worker in silent),
+            examples=tuple(worker.id for worker in silent[:5]),
+        )
+    if census.strays:
+        yield Finding(
+            code="stray_leases",
+            sentence=_counted(
+                census.strays,
+                "jobs are running under workers that never signed on",
+                "jobs are running under workers that never signed on",
+            ),
+            advice="their leases will run out, and a live worker takes them over",
+            count=census.strays,
+        )
+    if census.unreaped:
+        yield Finding(
+            code="unreaped_leases",
+            sentence=_counted(
+                census.unreaped,
+                "running job has a lease that ended over a minute ago",
+                "running jobs have leases that ended over a minute ago",
+            ),
+            advice="any live worker takes them over: start one",
+            count=census.unreaped,
+        )
+
+
+def _of_delays(census: Census, now: int) -> Iterator[Finding]:
+    someone_works = any(not worker.is_silent(now) for worker in census.workers)
+    if census.overdue:
+        advice = "all workers are busy or paused: add one" if someone_works else "no worker is alive: start one"
+        yield Finding(
+            code="overdue",
+            sentence=_counted(
+                census.overdue,
+                "scheduled or retrying job is due for over a minute",
+                "scheduled or retrying jobs are due for over a minute",
+            ),
+            advice=advice,
+            count=census.overdue,
+            note=someone_works,
+        )
+    if census.forlorn:
+        yield Finding(
+            code="forlorn",
+            sentence=_counted(
+                census.forlorn,
+                "waiting job has no unfinished job to wait for",
+                "waiting jobs have no unfinished job to wait for",
+            ),
+            advice="let them run with `headrace jobs promote --state waiting`, or cancel them",
+            count=census.forlorn,
+        )
+
+
+# -- size
+
+
+class Sizes(Struct, frozen=True, kw_only=True):
+    """How large a store is, in bytes. `limit` is what it may be; None where nobody said."""
+
+    used: int
+    limit: int | None = None
+    disk_free: int | None = None
+
+
+def judge_size(sizes: Sizes) -> list[Finding]:
+    """Warn from 80 % of what a store may be, and call it wrong from 85 % on; without a limit, tell from 500 MB on."""
+    return [*_of_size(sizes), *_of_disk(sizes)]
+
+
+def _of_size(sizes: Sizes) -> Iterator[Finding]:
+    told = f"the store has {_megabytes(sizes.used)}"
+    if sizes.limit:
+        share = sizes.used / sizes.limit
+        if share >= WARNED:
+            yield Finding(
+                code="size",
+                sentence=f"{told}, {share:.0%} of the {_megabytes(sizes.limit)} it may have",
+                advice="keep finished jobs for a shorter time, delete what is not needed, or raise the limit",
+                note=share < CRITICAL,
+            )
+    elif sizes.used >= _LARGE:
+        yield Finding(
+            code="size",
+            sentence=told,
+            advice="if that is as it should be, say how large it may be with the setting `max_size`",
+            note=True,
+        )
+
+
+def _of_disk(sizes: Sizes) -> Iterator[Finding]:
+    free = sizes.disk_free
+    if free is not None and free < _LITTLE_DISK:
+        yield Finding(
+            code="disk",
+            sentence=f"only {_megabytes(free)} are free on the disk of the store",
+            advice="make room before it is full: then nothing can be enqueued or finished",
+            note=free >= _NO_DISK,
+        )
+
+
+def _megabytes(size: int) -> str:
+    return f"{size / 2**20:,.0f} MB"
+
+
+class StoragePart(Struct, frozen=True, kw_only=True):
+    """A table or a key of the store: its name without the prefix that all share, what it is, and how large.
+
+    `entries` of a table on PostgreSQL is the server's estimate. `bytes` is None where the store does not tell, and
+    `expires`, in seconds from now, where it stays.
+    """
+
+    name: str
+    kind: str
+    entries: int
+    bytes: int | None = None
+    expires: float | None = None
+
+
+# -- pressure
+
+
+class Strain(Struct, frozen=True):
+    """The bytes of a store, which share of writes had to wait for others, and how many clients its server has.
+
+    What is None is not known: a server does not tell the one, and a file has none of the other.
+    """
+
+    size: int
+    busy: float | None = None
+    clients: int | None = None
+
+
+class Pressure(Struct, frozen=True, array_like=True):
+    """What the writers of a file met within an hour: turns to write, those that came late, jobs stored or settled."""
+
+    hour: int
+    turns: int = 0
+    late: int = 0
+    jobs: int = 0
+
+    def plus(self, other: Pressure) -> Pressure:
+        return Pressure(self.hour, self.turns + other.turns, self.late + other.late, self.jobs + other.jobs)
+
+
+HOURS_KEPT = 24
+_HOUR = 3_600_000  # milliseconds
+_BUSY_RATE = 0.05
+_ENOUGH_TURNS = 1000
+_BUSY_JOBS = 2000  # a second, over a whole hour
+
+
+def add_pressure(known: Sequence[Pressure], fresh: Pressure) -> list[Pressure]:
+    """The hours of a day with what came now, the newest last."""
+    hours = {each.hour: each for each in known if fresh.hour - HOURS_KEPT < each.hour <= fresh.hour}
+    hours[fresh.hour] = hours.get(fresh.hour, Pressure(fresh.hour)).plus(fresh)
+    return [hours[hour] for hour in sorted(hours)]
+
+
+def late_share(hours: Sequence[Pressure], now: int) -> float:
+    """Which share of the writes of this hour and the last one came late."""
+    recent = [each for each in hours if each.hour >= now // _HOUR - 1]
+    turns = sum(each.turns for each in recent)
+    return sum(each.late for each in recent) / turns if turns else 0.0
+
+
+def judge_pressure(hours: Sequence[Pressure], url: str) -> list[Finding]:
+    """Whether a file is outgrown: what several processes write into it waits, or there is more than one disk's work."""
+    found = []
+    advice = f"it is time for a server: `headrace copy {url} postgresql://...`"
+    busy = [each for each in hours if each.turns >= _ENOUGH_TURNS and each.late > _BUSY_RATE * each.turns]
+    if busy:
+        worst = max(busy, key=lambda each: each.late / each.turns)
+        found.append(
+            Finding(
+                code="outgrown_busy",
+                sentence=f"{worst.late / worst.turns:.0%} of the writes of the worst hour of a day waited for others",
+                advice=advice,
+                count=len(busy),
+                note=True,
+            )
+        )
+    most = max((each.jobs for each in hours), default=0)
+    if most > _BUSY_JOBS * 3600:
+        found.append(
+            Finding(
+                code="outgrown_throughput",
+                sentence=f"{most / 3600:,.0f} jobs a second were stored and settled in the busiest hour of this day",
+                advice=advice,
+                note=True,
+            )
+        )
+    return found
+
+
+def _counted(count: int, one: str, many: str) -> str:
+    return f"1 {one}" if count == 1 else f"{count} {many}"

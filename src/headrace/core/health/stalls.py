@@ -1,0 +1,52 @@
+"""Parts of a worker that no longer make progress although their process lives, as its pulse has told. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.damaged_records import read_or, readable
+from headrace.core.documents import STAYS, Paper
+from headrace.core.health.findings import Finding
+
+KIND = f"{STAYS}stalls"
+
+
+class Stall(Struct, frozen=True):
+    """A part of a worker, and since when it has given no sign of life."""
+
+    worker: str
+    part: str
+    since: int
+
+
+_decode = msgspec.json.Decoder(Stall).decode
+_OF_NOBODY = Stall("", "", 0)
+
+
+def paper_of(stall: Stall) -> Paper:
+    return Paper(KIND, f"{stall.worker}/{stall.part}", 0, msgspec.json.encode(stall).decode())
+
+
+def told(papers: Iterable[Paper]) -> list[Stall]:
+    return list(readable(_decode, (paper.value for paper in papers)))
+
+
+def left_behind(papers: Iterable[Paper], workers: Collection[str]) -> list[Paper]:
+    """The papers of workers that are no more."""
+    return [paper for paper in papers if read_or(_decode, paper.value, _OF_NOBODY).worker not in workers]
+
+
+def judge_stalls(stalls: Iterable[Stall], now: int) -> list[Finding]:
+    """What an operator should know of them."""
+    return [
+        Finding(
+            code="stalled_workers",
+            sentence=f"the {stall.part} of worker {stall.worker} has stood still for {(now - stall.since) // 1000} s",
+            advice="its log has the place where it is; restart the worker",
+            examples=(stall.worker,),
+        )
+        for stall in stalls
+    ]

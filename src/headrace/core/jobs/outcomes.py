@@ -1,0 +1,115 @@
+"""One small constructor for each thing an attempt can decide. They all feed the same settle."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from msgspec.structs import replace
+
+from headrace.core.jobs.fingerprint import fingerprint
+from headrace.core.jobs.records import Claim, ErrorInfo, Lease, Outcome
+from headrace.core.jobs.states import Event, State
+
+
+def succeed(claim: Claim, result: str | None, checksum: int | None, now: int) -> Outcome:
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.SUCCEED,
+        State.COMPLETED,
+        now,
+        result=result,
+        result_checksum=checksum,
+        finished_at=now,
+    )
+
+
+def retry(claim: Claim, error: ErrorInfo, delay: int, max_attempts: int, now: int) -> Outcome:
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.RETRY,
+        State.RETRYING,
+        now,
+        run_at=now + delay,
+        reason=f"attempt {claim.attempt} of {max_attempts} failed",
+        max_attempts=max_attempts,
+        error_type=error.type,
+        error_message=error.message,
+        error_traceback=error.traceback,
+    )
+
+
+def fail(claim: Claim | Lease, reason: str, error: ErrorInfo | None, max_attempts: int | None, now: int) -> Outcome:
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.FAIL,
+        State.FAILED,
+        now,
+        reason=reason,
+        max_attempts=max_attempts,
+        finished_at=now,
+        error_type=error.type if error else None,
+        error_message=error.message if error else None,
+        error_traceback=error.traceback if error else None,
+        fingerprint=fingerprint(claim.task if isinstance(claim, Claim) else "", error, reason),
+    )
+
+
+def lettered(outcomes: list[Outcome], switch: bool | Collection[str]) -> list[Outcome]:
+    """The same, but that failures open dead letters only as the setting `dead_letters` says."""
+    if switch is True:
+        return outcomes
+    return [
+        replace(outcome, letter=False)
+        if outcome.event is Event.FAIL and not opens_letter(switch, outcome.reason)
+        else outcome
+        for outcome in outcomes
+    ]
+
+
+def snooze(claim: Claim, delay: int, reason: str, now: int) -> Outcome:
+    return Outcome(
+        claim.id, claim.version, Event.SNOOZE, State.SCHEDULED, now, run_at=now + delay, refund=1, reason=reason
+    )
+
+
+def suspend(claim: Claim, until: int, reason: str, now: int, awaits: str | None = None, number: int = 0) -> Outcome:
+    """Lay a job aside until a time comes, or an event: the `number`-th one of the name it `awaits`."""
+    return Outcome(
+        claim.id,
+        claim.version,
+        Event.SNOOZE,
+        State.SCHEDULED,
+        now,
+        run_at=until,
+        refund=1,
+        reason=reason,
+        awaits=awaits,
+        awaited_number=number,
+    )
+
+
+def release(claim: Claim, reason: str, now: int) -> Outcome:
+    """Give back a job that was begun, because its worker stops."""
+    return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, reason=reason)
+
+
+def give_back(claim: Claim, now: int) -> Outcome:
+    """Give back a job that was not begun: it was fetched ahead."""
+    return Outcome(claim.id, claim.version, Event.RELEASE, State.PENDING, now, refund=1, quiet=True)
+
+
+def starts_again(outcome: Outcome) -> bool:
+    """Whether its job is to start again, now or at a time, so that workers have to learn of it."""
+    return outcome.finished_at is None
+
+
+def cancel(claim: Claim, reason: str, now: int) -> Outcome:
+    return Outcome(claim.id, claim.version, Event.CANCEL, State.CANCELLED, now, reason=reason, finished_at=now)
+
+
+def opens_letter(switch: bool | Collection[str], reason: str | None) -> bool:
+    """Whether a job that fails for this reason gets a dead letter, by the setting `dead_letters`."""
+    return switch if isinstance(switch, bool) else reason in switch

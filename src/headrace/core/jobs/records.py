@@ -1,0 +1,379 @@
+"""The frozen records that cross the engine seam. They hold values and know no rule.
+
+Records marked `array_like` travel to and from the store as JSON arrays, a whole batch in one parameter and one
+statement: fewer crossings between Python and the store, and no wait for the interpreter lock in between.
+Their field order is therefore part of the seam; statements name the fields, never the positions.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import UNSET, Struct, UnsetType
+
+from headrace.core.clock import to_datetime
+from headrace.core.damaged_records import items_of
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.known_tasks import KnownTasks
+from headrace.core.jobs.queue_rules import Strategy
+from headrace.core.jobs.states import Event, State
+
+Isolation = Literal["thread", "async", "process"]
+
+
+class RetryPolicy(Struct, frozen=True, omit_defaults=True):
+    """A Retry as stored with a job: only data, exception classes by their dotted names."""
+
+    limit: int = 3
+    backoff: str | list[float] = "exponential"
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    floor: float = 0.1
+    jitter: float = 0.1
+    on: tuple[str, ...] = ()
+    never: tuple[str, ...] = ()
+    on_timeout: bool = True
+
+
+class JobOptions(Struct, frozen=True, omit_defaults=True):
+    """What was asked for this one call; whatever is unset follows the task's definition in the worker."""
+
+    timeout: int | UnsetType | None = UNSET
+    retry: RetryPolicy | UnsetType = UNSET
+    keep_result: bool | UnsetType = UNSET
+    isolation: Isolation | UnsetType = UNSET
+    redact: tuple[str, ...] = ()
+    redact_args: tuple[int, ...] = ()
+    preemptible: bool | UnsetType = UNSET
+    remove_on_complete: bool | int | UnsetType = UNSET
+    remove_on_fail: bool | int | UnsetType = UNSET
+
+
+class NewJob(Struct, frozen=True, array_like=True, gc=False):
+    """A job as submitted. The client makes the id, so that a repeated insert is recognized.
+
+    `version` is where its versions begin: at 1, or for an id the user gave, which may be used again after a delete,
+    at the time. So no version of an id is ever given twice, and a worker of the deleted job is fenced from the new one.
+    """
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    priority: int
+    rank: int
+    payload: str
+    checksum: int
+    created_at: int
+    run_at: int
+    max_attempts: int
+    expires_at: int | None = None
+    options: str | None = None
+    tags: str | None = None
+    metadata: str | None = None
+    version: int = 1
+    unique_key: str | None = None
+    lane: str = ""
+    flow: str | None = None
+    kin: int = 0
+
+
+class Claim(Struct, frozen=True, array_like=True, gc=False):
+    """A job handed to a worker. Who returns its version may settle it; nobody else can.
+
+    `ref` is the engine's own short name for the job, unique among live claims.
+    """
+
+    id: str
+    ref: int
+    task: str
+    queue: str
+    priority: int
+    version: int
+    attempt: int
+    max_attempts: int
+    payload: str
+    checksum: int
+    created_at: int
+    run_at: int
+    crashes: int
+    releases: int
+    options: str | None
+    metadata: str | None
+
+
+class Lease(Struct, frozen=True, array_like=True, gc=False):
+    """What a worker holds: the right to settle this version."""
+
+    id: str
+    version: int
+
+
+class ErrorInfo(Struct, frozen=True, array_like=True):
+    """One failed attempt, in words."""
+
+    type: str
+    message: str
+    traceback: str = ""
+
+
+class Outcome(Struct, frozen=True, array_like=True, gc=False):
+    """What one attempt decided. The only thing that changes a running job from its worker's side.
+
+    A quiet outcome leaves no history: nothing happened but that the job was fetched and given back. One that `awaits`
+    an event is pending at once if that event, by its number, has come meanwhile. What a success has `spawned` is stored
+    with its `bonds` in the same commit, or not at all. A failure opens a dead letter unless `letter` is False.
+    """
+
+    id: str
+    version: int
+    event: Event
+    state: State
+    at: int
+    run_at: int | None = None
+    refund: int = 0
+    result: str | None = None
+    result_checksum: int | None = None
+    reason: str | None = None
+    max_attempts: int | None = None
+    finished_at: int | None = None
+    error_type: str | None = None
+    error_message: str | None = None
+    error_traceback: str | None = None
+    quiet: bool = False
+    awaits: str | None = None
+    awaited_number: int = 0
+    spawned: tuple[NewJob, ...] = ()
+    bonds: tuple[Bond, ...] = ()
+    fingerprint: str = ""
+    letter: bool = True
+
+
+class Note(Struct, frozen=True, array_like=True):
+    """Progress or a log line of a running job; stored only while its lease holds."""
+
+    id: str
+    version: int
+    at: int
+    progress: str | None = None
+    level: str | None = None
+    message: str | None = None
+    fields: str | None = None
+
+
+class Share(Struct, frozen=True):
+    """How many jobs of one queue a claim may take before the other queues had theirs."""
+
+    queue: str
+    quota: int
+
+
+class Want(Struct, frozen=True):
+    """What a worker could start now. `others` lets it take from queues without a share, too. `capabilities` are what it
+    has of what jobs may need, "*" is all. `strategy` is the order it prefers. It is handed no job of a task that is not
+    `known`; None is all."""
+
+    worker: str
+    limit: int
+    lease: int
+    shares: tuple[Share, ...] = ()
+    others: bool = True
+    capabilities: tuple[str, ...] = ()
+    strategy: Strategy | None = None
+    known: KnownTasks | None = None
+
+
+class Exchanged(Struct, frozen=True):
+    """The answer to one turn of a worker.
+
+    `refused` are the outcomes whose version was no longer the job's. `next_at` is when another claim could find
+    more, None if only a ring can tell. `queues` are the open queues the claim saw, `weights` those of them that have
+    one by their rules.
+    """
+
+    refused: list[Outcome]
+    claims: list[Claim]
+    next_at: int | None = None
+    queues: tuple[str, ...] = ()
+    weights: dict[str, int] = {}
+
+
+class Reaped(Struct, frozen=True, array_like=True):
+    """A job taken from a worker that died or fell silent."""
+
+    id: str
+    queue: str
+    state: State
+    worker: str | None
+
+
+class JobRow(Struct, frozen=True, array_like=True, kw_only=True, gc=False):
+    """Everything the store keeps in a job's own row. `kin` tells that its end, or its success, concerns others."""
+
+    seq: int
+    id: str
+    task: str
+    queue: str
+    state: State
+    priority: int
+    rank: int
+    version: int
+    attempt: int
+    max_attempts: int
+    crashes: int
+    releases: int
+    payload: str
+    checksum: int
+    created_at: int
+    run_at: int
+    expires_at: int | None
+    started_at: int | None
+    finished_at: int | None
+    worker: str | None
+    lease_until: int | None
+    result: str | None
+    result_checksum: int | None
+    progress: str | None
+    reason: str | None
+    options: str | None
+    tags: str | None
+    metadata: str | None
+    unique_key: str | None = None
+    lane: str = ""
+    flow: str | None = None
+    kin: int = 0
+
+
+class Filing(Struct, frozen=True, array_like=True):
+    """A stored history row: what the job's own row can't tell, filed when it was overwritten."""
+
+    at: int
+    event: str
+    source: str
+    target: str
+    version: int
+    attempt: int
+    worker: str | None
+    started_at: int | None
+    finished_at: int | None
+    detail: str | None
+    error_type: str | None
+    error_message: str | None
+    error_traceback: str | None
+
+
+class LogLine(Struct, frozen=True, array_like=True):
+    """One line a job logged about itself."""
+
+    at: int
+    attempt: int
+    level: str
+    message: str
+    fields: str | None
+
+
+class Filter(Struct, frozen=True, omit_defaults=True):
+    """Which jobs are meant. Every field that is set must match; the empty filter matches all."""
+
+    ids: tuple[str, ...] = ()
+    states: tuple[State, ...] = ()
+    queue: str | None = None
+    task: str | None = None
+    tag: str | None = None
+    worker: str | None = None
+    text: str | None = None
+    since: int | None = None
+    until: int | None = None
+    flow: str | None = None
+
+
+class Page(Struct, frozen=True):
+    """Jobs, newest first, and the cursor that continues after the last one (None at the end)."""
+
+    jobs: list[JobRow]
+    cursor: str | None
+
+
+class QueueRow(Struct, frozen=True, array_like=True):
+    """A queue's stored settings. `rules` is a QueueRules in JSON, None if nobody made any."""
+
+    name: str
+    paused: bool
+    created_at: int
+    rules: str | None = None
+
+
+class Depth(Struct, frozen=True, array_like=True):
+    """How many jobs of one queue are in one state, and since when the oldest was to run."""
+
+    queue: str
+    state: State
+    jobs: int
+    oldest: int | None
+
+
+class WorkerRow(Struct, frozen=True, array_like=True):
+    """A worker as it reported itself; with no `heartbeat`, it only shows up. An operator's `wish`: run, pause, stop."""
+
+    id: str
+    host: str
+    pid: int
+    started_at: int
+    seen_at: int
+    state: str
+    wish: str
+    queues: str
+    concurrency: int
+    running: int
+    completed: int
+    failed: int
+    tasks: str
+    heartbeat: int
+    capabilities: str = "[]"
+
+    def serves(self, queue: str) -> bool:
+        """Whether it takes jobs from this queue."""
+        return queue in (names := items_of(self.queues, dict, list)) or not names
+
+    def is_silent(self, now: int) -> bool:
+        """Whether it has missed more than a few of its own heartbeats, or of usual ones if it has not told its own."""
+        return now - self.seen_at > 3 * (self.heartbeat or 30_000)
+
+
+class Renewal(Struct, frozen=True):
+    """The answer to a renewal: leases that are no longer held, what an operator wishes, and when any lease ends."""
+
+    lost: frozenset[Lease]
+    wish: str
+    next_expiry: int | None = None
+
+
+class DeadRow(Struct, frozen=True, array_like=True):
+    """An investigation record as stored; see `core.letters`. `snapshot` is the job as it failed, in JSON."""
+
+    id: str
+    job_id: str
+    task: str
+    queue: str
+    reason: str
+    entered_at: int
+    status: str
+    resolved_at: int | None
+    resolved_by: str | None
+    snapshot: str
+    fingerprint: str = ""
+    requeues: int = 0
+    notes: str | None = None
+
+
+class Changes(Struct, frozen=True):
+    """What an operator may change of a job that has not started."""
+
+    priority: int | None = None
+    run_at: int | None = None
+    queue: str | None = None
+
+    def in_words(self) -> str:
+        said = {"priority": self.priority, "run_at": to_datetime(self.run_at), "queue": self.queue}
+        return ", ".join(f"{name}={value}" for name, value in said.items() if value is not None)

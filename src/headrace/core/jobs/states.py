@@ -1,0 +1,167 @@
+"""The life of a job: every state, every event, and which event may lead from where to where.
+
+Engines only execute rows of TRANSITIONS; nothing else decides what is legal. The diagram in the docs is
+generated from the table (`python -m headrace.core.jobs.states` prints it).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from enum import StrEnum
+from typing import NamedTuple
+
+
+class State(StrEnum):
+    """Where a job stands. A state equals its own text: `job.state == "completed"`."""
+
+    SCHEDULED = "scheduled"
+    WAITING = "waiting"
+    PENDING = "pending"
+    RUNNING = "running"
+    RETRYING = "retrying"
+    COMPLETED = "completed"
+    FAILED = "failed"
+    CANCELLED = "cancelled"
+
+
+class Event(StrEnum):
+    """What happened to a job. An event equals its own text: `entry.event == "claim"`."""
+
+    SUBMIT = "submit"
+    PROMOTE = "promote"
+    UNBLOCK = "unblock"
+    CLAIM = "claim"
+    SUCCEED = "succeed"
+    RETRY = "retry"
+    SNOOZE = "snooze"
+    RELEASE = "release"
+    FAIL = "fail"
+    EXPIRE = "expire"
+    CANCEL = "cancel"
+    LAPSE = "lapse"
+    STALE = "stale"
+    REVIVE = "revive"
+    HURRY = "hurry"
+    AMEND = "amend"
+    DELETE = "delete"
+    # What a history tells and the table does not have, for it moves no job.
+    LEASE_LOST = "lease lost"
+    REVIEW = "review"
+    STEP = "step"
+    SLEEP = "sleep"
+    EVENT = "event"
+
+
+FINAL = frozenset({State.COMPLETED, State.FAILED, State.CANCELLED})
+OPEN = frozenset(State) - FINAL
+NOT_STARTED = OPEN - {State.RUNNING}
+
+
+class Transition(NamedTuple):
+    event: Event
+    sources: frozenset[State]
+    targets: frozenset[State]
+    note: str
+
+
+def _row(event: Event, sources: frozenset[State] | set[State], targets: set[State], note: str) -> Transition:
+    return Transition(event, frozenset(sources), frozenset(targets), note)
+
+
+_S = State
+TRANSITIONS: dict[Event, Transition] = {
+    row.event: row
+    for row in (
+        _row(Event.SUBMIT, set(), {_S.PENDING, _S.SCHEDULED, _S.WAITING}, "by run_at and open parents"),
+        _row(Event.PROMOTE, {_S.SCHEDULED, _S.RETRYING}, {_S.PENDING}, "when due; inside claim"),
+        _row(
+            Event.UNBLOCK,
+            {_S.WAITING},
+            {_S.PENDING, _S.SCHEDULED, _S.COMPLETED},
+            "the last job it waits for ended, in the same commit; completed if its own run was over",
+        ),
+        _row(Event.CLAIM, {_S.PENDING}, {_S.RUNNING}, "attempt + 1, lease set"),
+        _row(
+            Event.SUCCEED,
+            {_S.RUNNING},
+            {_S.COMPLETED, _S.WAITING},
+            "result stored; waiting while jobs that it has to wait for are open",
+        ),
+        _row(Event.RETRY, {_S.RUNNING}, {_S.RETRYING}, "error kept, run_at from the backoff"),
+        _row(
+            Event.SNOOZE,
+            {_S.RUNNING},
+            {_S.SCHEDULED, _S.PENDING},
+            "spends no attempt; pending if the event it waits for has come meanwhile",
+        ),
+        _row(
+            Event.RELEASE,
+            {_S.RUNNING},
+            {_S.PENDING, _S.SCHEDULED},
+            "shutdown or unused prefetch; spends no attempt",
+        ),
+        _row(
+            Event.FAIL,
+            OPEN,
+            {_S.FAILED},
+            "attempts used up or permanent error, or given up by hand before it started; dead letter",
+        ),
+        _row(
+            Event.EXPIRE,
+            {_S.RUNNING},
+            {_S.PENDING, _S.RETRYING, _S.FAILED},
+            "the lease ran out or its worker died; failed when attempts are used up; inside reap",
+        ),
+        _row(Event.CANCEL, OPEN, {_S.CANCELLED}, "a running attempt is fenced out at once"),
+        _row(Event.LAPSE, NOT_STARTED, {_S.CANCELLED}, "`expires` passed before it started; inside claim"),
+        _row(Event.STALE, OPEN, {_S.FAILED}, "exceeded its lifecycle threshold"),
+        _row(
+            Event.REVIVE,
+            FINAL,
+            {_S.PENDING, _S.SCHEDULED, _S.WAITING},
+            "retry by hand; the error history is kept; waiting while jobs that it waits for are open; scheduled if "
+            "many are requeued at a rate",
+        ),
+        _row(
+            Event.HURRY,
+            {_S.SCHEDULED, _S.RETRYING, _S.WAITING},
+            {_S.PENDING},
+            "promote now; a waiting one runs without those it waits for",
+        ),
+        _row(Event.AMEND, NOT_STARTED, set(NOT_STARTED), "an operator changed priority, queue or run_at"),
+        _row(Event.DELETE, frozenset(State) - {_S.RUNNING}, set(), "the row is gone"),
+    )
+}
+
+
+def sources(event: Event) -> frozenset[State]:
+    """The states from which the event is legal."""
+    return TRANSITIONS[event].sources
+
+
+def is_legal(event: Event, source: State, target: State) -> bool:
+    """Whether the table has a row that leads from source to target by this event."""
+    row = TRANSITIONS[event]
+    return source in row.sources and target in row.targets
+
+
+def _names(states: frozenset[State]) -> list[str]:
+    return sorted(states) or ["[*]"]  # Mermaid's word for "not there"
+
+
+def _edges() -> Iterator[str]:
+    for event, row in TRANSITIONS.items():
+        if event is Event.AMEND:
+            continue
+        for source in _names(row.sources):
+            for target in _names(row.targets):
+                yield f"    {source} --> {target}: {event}"
+
+
+def diagram() -> str:
+    """The table as a Mermaid state diagram."""
+    return "\n".join(["stateDiagram-v2", *_edges()])
+
+
+if __name__ == "__main__":
+    print(diagram())

@@ -1,0 +1,88 @@
+"""What became of jobs within a time: counts and durations, added up from the pages of events in bulk.
+
+Groups of a page are folded as they are: what is done for each single job is done in C.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from typing import Final, TypeVar
+
+from msgspec import Struct, field
+
+from headrace.core.metrics.histogram import NOTHING, Histogram, merged
+
+K = TypeVar("K")
+COMPLETED_AFTER_RETRY, FAILED_AFTER_RETRY = "completed_after_retry", "failed_after_retry"  # among `other`
+COUNTS: Final = ("enqueued", "started", "completed", "errors", "failed", "retried", "cancelled")
+
+
+class Cell(Struct, frozen=True, array_like=True):
+    """What happened to jobs of one task in one queue, or under one worker, within a bucket.
+
+    `errors` are attempts that failed, whether or not the job is tried again. `wait` is from when a job could run until
+    an attempt began, `run` from there to the end of the attempt. `other` are all other events, by their type.
+    """
+
+    enqueued: int = 0
+    started: int = 0
+    completed: int = 0
+    errors: int = 0
+    failed: int = 0
+    retried: int = 0
+    cancelled: int = 0
+    wait: Histogram = NOTHING
+    run: Histogram = NOTHING
+    other: dict[str, int] = field(default_factory=dict)
+
+    def plus(self, that: Cell) -> Cell:
+        """Both together."""
+        return total((self, that))
+
+
+EMPTY = Cell()
+
+
+def total(cells: Iterable[Cell]) -> Cell:
+    """All of them together."""
+    some = list(cells)
+    counts = {name: sum(getattr(cell, name) for cell in some) for name in COUNTS}
+    waits, runs = merged(cell.wait for cell in some), merged(cell.run for cell in some)
+    other: Counter[str] = Counter()
+    for cell in some:
+        other.update(cell.other)
+    return Cell(**counts, wait=waits, run=runs, other=dict(other))
+
+
+def add(into: dict[K, Cell], more: Mapping[K, Cell]) -> dict[K, Cell]:
+    """Add cells to those that are there."""
+    for name, cell in more.items():
+        known = into.get(name)
+        into[name] = cell if known is None else known.plus(cell)
+    return into
+
+
+SUM: Final = " "  # no task and no worker is called so
+OTHERS: Final = "all others"  # nor so
+MANY: Final = 8
+MOST: Final = 200  # cells of one paper that have names of their own
+
+
+def added(before: dict[str, Cell], fresh: Mapping[str, Cell]) -> dict[str, Cell]:
+    """The cells of a paper with more of them. Where they are many, their sum is one of them, under SUM.
+
+    So who wants the sum of a queue with many tasks has one cell to read. Names beyond the first MOST are counted
+    together, under OTHERS: a paper does not grow with what tasks are called.
+    """
+    known = before.get(SUM)
+    new = [name for name in fresh if name not in before]
+    beyond = set(new[max(MOST - len(before), 0) :])
+    after = add(before, {name: cell for name, cell in fresh.items() if name not in beyond})
+    if beyond:
+        add(after, {OTHERS: total(fresh[name] for name in beyond)})
+    if known is not None:
+        after[SUM] = known.plus(total(fresh.values()))
+    elif len(after) >= MANY:
+        after[SUM] = total(after.values())
+    return after

@@ -1,0 +1,142 @@
+"""From pages of events to buckets. Whole groups are folded: what is done for each single job is done in C.
+
+An event goes into the buckets of its own time, however late its page is read.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Sequence
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from headrace.core.damaged_records import read_or
+from headrace.core.events.log import Group
+from headrace.core.metrics.buckets import EVER, TEN_SECONDS, Section, Width
+from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell, add
+from headrace.core.metrics.histogram import NOTHING, Histogram
+
+# Which count an event is told by; all others are counted by their type.
+_FIELDS: Final = {
+    "job.enqueued": "enqueued",
+    "job.scheduled": "enqueued",
+    "job.started": "started",
+    "job.completed": "completed",
+    "job.attempt_failed": "errors",
+    "job.failed": "failed",
+    "job.retry_scheduled": "retried",
+    "job.cancelled": "cancelled",
+}
+# The ends of jobs, by what is counted beside if it took more than one attempt.
+_AFTER_RETRY: Final = {"job.completed": COMPLETED_AFTER_RETRY, "job.failed": FAILED_AFTER_RETRY}
+_UNCOUNTED: Final = frozenset({"job.progress", "job.log"})
+
+# What a walk over finished jobs, or over stale ones, has done, which is counted by itself: it is of no job.
+SWEPT: Final = ("archived", "deleted", "partitions_created", "partitions_detached", "partition_failures")
+STALE: Final = ("stale_dead", "stale_failed", "stale_reviewed")
+
+_histogram = partial(msgspec.convert, type=Histogram, strict=False)  # the keys of a JSON object are texts
+Place = tuple[Section, str, str]  # a queue and a task of it, ("w", "", worker), or ("a", "", "") for the archive
+Folded = dict[tuple[int, Place], Cell]  # by the beginning of the bucket
+
+
+class _Heap:
+    """What is to become a cell."""
+
+    def __init__(self) -> None:
+        self.counts: Counter[str] = Counter()
+        self.waits: list[int] = []
+        self.runs: list[int] = []
+
+    def add(self, kind: str, count: int, waits: Sequence[int], runs: Sequence[int]) -> None:
+        self.counts[kind] += count
+        self.waits += waits
+        self.runs += runs
+
+    def cell(self) -> Cell:
+        known = {name: self.counts.pop(name) for name in COUNTS if name in self.counts}
+        if lost := self.counts["job.stalled"]:  # its attempt is spent
+            known["errors"] = known.get("errors", 0) + lost
+        return Cell(**known, wait=Histogram.of(self.waits), run=Histogram.of(self.runs), other=dict(+self.counts))
+
+
+def _counted_as(group: Group) -> str:
+    # One that is put off by its own attempt is not a new one.
+    return "snoozed" if group.type == "job.scheduled" and group.attempts else _FIELDS.get(group.type, group.type)
+
+
+def _weight(group: Group) -> int:
+    """How many its event stands for: of the runs of a schedule that were skipped, the older ones are told together."""
+    told = group.data[0].get("skipped") if group.type == "schedule.skipped" and group.data else 1
+    return told if isinstance(told, int) else 1
+
+
+def _place_of(group: Group) -> tuple[str, str, str]:
+    """The queue, the task and the worker that it counts for. An alert is about a task, and does not happen to it."""
+    if group.type.startswith("alert."):
+        return "", "", ""
+    return group.queue or "", group.task or "", group.worker or ""
+
+
+def fold(groups: Iterable[Group]) -> Folded:
+    """What these groups say, in the finest buckets."""
+    folded: Folded = {}
+    heaps: defaultdict[tuple[int, str, str, str], _Heap] = defaultdict(_Heap)
+    for group in groups:
+        if group.type.startswith(("archive.", "stale.")):
+            add(folded, {(TEN_SECONDS.start(group.at), ("a", "", "")): _sweep(group)})
+        elif group.type not in _UNCOUNTED:
+            kind, place = _counted_as(group), _place_of(group)
+            for start, count, waits, runs in _by_bucket(group):
+                heaps[(start, *place)].add(kind, count * _weight(group), waits, runs)
+            if group.type in _AFTER_RETRY and (again := sum(map((1).__lt__, group.attempts))):
+                heaps[(TEN_SECONDS.start(group.at), *place)].counts[_AFTER_RETRY[group.type]] += again
+            if group.type == "dead.resolved":  # and by what became of it
+                ends = Counter(f"dead.{told.get('status')}" for told in group.data)
+                heaps[(TEN_SECONDS.start(group.at), *place)].counts.update(ends)
+    for (start, queue, task, worker), heap in heaps.items():
+        cell = heap.cell()
+        add(folded, {(start, ("q", queue, task)): cell})
+        if worker:
+            add(folded, {(start, ("w", "", worker)): cell})
+    return folded
+
+
+def _sweep(group: Group) -> Cell:
+    """A walk: how long one over finished jobs took, and how many jobs and partitions it was about.
+
+    `wait` is how long the jobs had lasted that were found stale.
+    """
+    told = group.data[0] if group.data else {}
+    counts = {name: int(told[name]) for name in (*SWEPT, *STALE) if told.get(name)}
+    lasted = read_or(_histogram, told.get("lasted"), NOTHING)
+    return Cell(run=Histogram.of(group.runs), wait=lasted, other={group.type: 1, **counts})
+
+
+_Part = tuple[int, int, Sequence[int], Sequence[int]]  # the bucket's beginning, how many events, waits and runs
+
+
+def _by_bucket(group: Group) -> Iterable[_Part]:
+    """The columns of a group, in parts if its events were in different buckets; most often they are in one."""
+    newest = TEN_SECONDS.start(group.at)
+    if not group.ago or group.at - max(group.ago) >= newest:
+        return [(newest, group.size, group.waits, group.runs)]
+    places: defaultdict[int, list[int]] = defaultdict(list)
+    for place, ago in enumerate(group.ago):
+        places[TEN_SECONDS.start(group.at - ago)].append(place)
+    return [(start, len(some), _at(group.waits, some), _at(group.runs, some)) for start, some in places.items()]
+
+
+def _at(column: list[int], places: list[int]) -> list[int]:
+    return [column[place] for place in places] if column else []
+
+
+def widened(folded: Folded, width: Width) -> Folded:
+    """The same in wider buckets. Workers come and go under new names: they are not counted for ever."""
+    found: Folded = {}
+    for (start, place), cell in folded.items():
+        if width is not EVER or place[0] != "w":
+            add(found, {(width.start(start), place): cell})
+    return found

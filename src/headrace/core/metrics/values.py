@@ -1,0 +1,181 @@
+"""The metrics by their names: how each is made of what was counted and read. No data is None, and not zero."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from headrace.core.jobs.states import OPEN, State
+from headrace.core.metrics.cells import COMPLETED_AFTER_RETRY, COUNTS, FAILED_AFTER_RETRY, Cell
+from headrace.core.metrics.gauges import STORE, Gauge, Gauges
+from headrace.core.metrics.histogram import Histogram, merged
+from headrace.core.text import nearest, short
+from headrace.errors import InvalidJob
+
+RATES: Final = {
+    "throughput": "completed",
+    "enqueue_rate": "enqueued",
+    "start_rate": "started",
+    "failure_rate": "failed",
+}
+_OTHER = {
+    "schedules_fired": "schedule.fired",
+    "schedules_missed": "schedule.skipped",
+    "dead_entered": "dead.entered",
+    "dead_resolved": "dead.resolved",
+    "dead_requeued": "dead.requeued",
+    "dead_permanent": "dead.permanently_failed",
+    "dead_expired": "dead.expired",
+    "stalled": "job.stalled",
+    "workers_lost": "worker.lost",
+}
+_QUANTILES = {"p50": 0.5, "p95": 0.95, "p99": 0.99}
+_HOW = ("avg", "min", "max", *_QUANTILES)
+DURATIONS: Final = tuple(f"{what}_{how}" for what in ("wait", "run") for how in _HOW)
+# Of the archive, by what they are counted as.
+_SWEPT = {
+    "archived": "archived",
+    "archive_failures": "archive.failed",
+    "partitions_created": "partitions_created",
+    "partitions_detached": "partitions_detached",
+    "partition_failures": "partition_failures",
+    "stale_dead": "stale_dead",
+    "stale_failed": "stale_failed",
+    "stale_failures": "stale.failed",
+}
+OF_ARCHIVE: Final = (*_SWEPT, *(f"archive_{how}" for how in _HOW))
+TALLIED: Final = (
+    *COUNTS,
+    *RATES,
+    "error_rate",
+    "attempts_avg",
+    "retry_success",
+    *DURATIONS,
+    *_OTHER,
+    "schedule_misses",
+    *OF_ARCHIVE,
+)
+
+# The names of gauges, by what they are called on the shelf.
+OF_QUEUES: Final = {
+    "depth": State.PENDING.value,
+    **{f"depth.{state.value}": state.value for state in State if state in OPEN},
+    "depth_max": State.PENDING.value,
+    "oldest": "oldest",
+    "workers": "workers",
+}
+OF_STORE: Final = ("dead", "stale", "store_bytes", "busy", "clients", "schedules")
+GAUGED: Final = (*OF_QUEUES, *OF_STORE)
+NAMES: Final = (*TALLIED, *GAUGED)
+
+
+def check_metric(name: object, *, queue: str | None, task: str | None, worker: str | None) -> str:
+    """The name of a metric that can be told so finely; InvalidJob otherwise."""
+    if not isinstance(name, str) or name not in NAMES:
+        raise InvalidJob(f"metric: there is no {short(name)}; {_hint(name)}")
+    if worker is not None and (queue is not None or task is not None):
+        raise InvalidJob("metric: either of a worker, or of a queue or task: both together are not counted")
+    finer = [label for label, given in (("task", task), ("worker", worker)) if given is not None]
+    is_whole = name in OF_STORE or name in OF_ARCHIVE
+    if (name in GAUGED and finer) or (is_whole and (finer or queue is not None)):
+        only = "the whole store" if is_whole else "a queue or the whole store"
+        raise InvalidJob(f"metric: {name} is read for {only}, not by {(*finer, 'queue')[0]}")
+    return name
+
+
+def _hint(name: object) -> str:
+    if isinstance(name, str) and name.startswith("depth."):
+        offered = ", ".join(known for known in OF_QUEUES if known.startswith("depth."))
+        return (
+            f"how many jobs are in a state is read of those that are not over: {offered}; completed counts the others"
+        )
+    near = nearest(name, NAMES) if isinstance(name, str) else None
+    return f"did you mean {near!r}?" if near else f"metrics are {', '.join(NAMES)}"
+
+
+def tallied(name: str, cell: Cell, seconds: float) -> float | None:
+    """A metric of what was counted within so many seconds."""
+    return summed(name, [cell], seconds)
+
+
+def summed(name: str, cells: Iterable[Cell], seconds: float) -> float | None:
+    """A metric of what was counted in all of these cells; only what it is made of is added up."""
+    some = list(cells)
+    if name in COUNTS:
+        return float(_sum(some, name))
+    if name in RATES:
+        return _sum(some, RATES[name]) / seconds if seconds else None
+    if name in _OTHER or name in _SWEPT:
+        return float(_events(some, _OTHER.get(name) or _SWEPT[name]))
+    if name == "error_rate":
+        return share(_sum(some, "errors"), _sum(some, "completed"))
+    if name == "attempts_avg":
+        ended = _sum(some, "completed") + _sum(some, "failed")
+        return (_sum(some, "completed") + _sum(some, "errors")) / ended if ended else None
+    if name == "retry_success":
+        return share(_events(some, COMPLETED_AFTER_RETRY), _events(some, FAILED_AFTER_RETRY))
+    if name == "schedule_misses":
+        return share(_events(some, "schedule.skipped"), _events(some, "schedule.fired"))
+    what, _, how = name.partition("_")
+    return duration(merged(cell.wait if what == "wait" else cell.run for cell in some), how)
+
+
+def _sum(cells: list[Cell], field: str) -> int:
+    return sum(getattr(cell, field) for cell in cells)
+
+
+def _events(cells: list[Cell], kind: str) -> int:
+    return sum(cell.other.get(kind, 0) for cell in cells)
+
+
+def share(these: int, others: int) -> float | None:
+    """How much of all these are; None if there is nothing at all."""
+    return these / (these + others) if these or others else None
+
+
+def duration(found: Histogram, how: str) -> float | None:
+    """The mean, the ends or a quantile, in seconds."""
+    if not found.bins:
+        return None
+    if how in _QUANTILES:
+        ms = found.quantile(_QUANTILES[how])
+    else:
+        ms = {"avg": found.mean, "min": found.least, "max": found.most}[how]
+    return None if ms is None else ms / 1000
+
+
+def gauged(name: str, queue: str | None, buckets: Iterable[Gauges]) -> float | None:
+    """A gauge as it was last read in these buckets, the oldest first; None if nothing was read."""
+    read = list(buckets)
+    if not read:
+        return None
+    if name == "depth_max":
+        return max(reading(gauges, name, queue).most for gauges in read)
+    if name in OF_STORE and name not in read[-1].get(STORE, {}):
+        return None  # how busy it is, a server does not tell, and nobody may have looked for stale jobs yet
+    return reading(read[-1], name, queue).last
+
+
+def reading(gauges: Gauges, name: str, queue: str | None) -> Gauge:
+    """One gauge of a bucket. A queue without jobs has no reading: there is nothing in it."""
+    return gauges.get(STORE if queue is None else queue, {}).get(OF_QUEUES.get(name, name), _NOTHING)
+
+
+_NOTHING = Gauge(0.0, 0.0, 0.0)
+
+
+def mean_of(gauges: Gauges, name: str, queue: str | None) -> float:
+    """The mean of a gauge in a bucket. What was nothing has no reading, but the number of workers always has."""
+    return reading(gauges, name, queue).sum / gauges[STORE]["workers"].count
+
+
+def seconds_to_drain(depth: float, coming: float, going: float) -> float | None:
+    """How long until a queue is empty, if jobs come and go at these rates; None if it does not get shorter."""
+    if depth <= 0:
+        return 0.0
+    return depth / (going - coming) if going > coming else None
+
+
+def worst_first(cells: Mapping[tuple[str, str], Cell]) -> list[tuple[str, str]]:
+    """The places of these cells: those with the most failed attempts first, and then the busiest."""
+    return sorted(cells, key=lambda place: (-cells[place].errors, -cells[place].failed, -cells[place].completed, place))

@@ -1,0 +1,3 @@
+"""Which job of which queue is claimed next: limits, fair shares, slow start."""
+
+from __future__ import annotations

@@ -1,0 +1,279 @@
+"""How much may start now: rates, concurrency, and a fair order among those who share a queue. Pure.
+
+A job whose start depends on more than its queue carries a **lane**, the list of its **gates**: a key that only so
+many jobs may hold at once, a key of which only so many may start in a time, a capability that its worker must have, a
+task that an operator has limited. A job may start when all of its gates are open. Jobs of one lane wait behind each
+other and behind nobody else, so a lane that is shut keeps nobody waiting, and no lane with a million jobs starves one
+with ten.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Literal, NamedTuple
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.damaged_records import DAMAGE
+from headrace.core.jobs.queue_rules import Rate, Strategy
+from headrace.core.text import short
+from headrace.errors import ConfigError
+
+EVERYTHING = "*"  # a capability that stands for all
+STRATEGIES: tuple[Strategy, ...] = ("priority", "fifo", "lifo", "weighted_random", "fresh_first")
+_UNITS = {
+    "s": 1,
+    "sec": 1,
+    "second": 1,
+    "m": 60,
+    "min": 60,
+    "minute": 60,
+    "h": 3600,
+    "hour": 3600,
+    "d": 86400,
+    "day": 86400,
+}
+RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*(?:/|\s+[Pp][Ee][Rr]\s+)\s*([0-9]+(?:\.[0-9]+)?)?\s*([A-Za-z]+)\s*")
+_FASTEST, _SLOWEST = 1_000_000, 1 / (366 * 86400)  # starts in a second; slower ones are slips, and overflow a store
+
+
+def allows(rate: Rate, full_at: int, now: int) -> int:
+    """How many may start now, where `full_at` is when the bucket will be full again; all in microseconds."""
+    return max((now + rate.burst * rate.every - max(full_at, now)) // rate.every, 0)
+
+
+def spent(rate: Rate, full_at: int, now: int, starts: int) -> int:
+    """When the bucket will be full again after so many starts."""
+    return max(full_at, now) + starts * rate.every
+
+
+def opens_at(rate: Rate, full_at: int) -> int:
+    """From when on one more may start."""
+    return full_at - (rate.burst - 1) * rate.every
+
+
+def as_rate(text: str, burst: int | None = None) -> Rate:
+    """A rate as a user writes it: "10/s", "100/min", "5 per hour", "3/10s". Without a burst, one second's worth."""
+    match = RATE.fullmatch(text)
+    unit = _unit(match[3].lower()) if match else None
+    if match is None or unit is None:
+        raise ConfigError(
+            f"rate: {short(text)} is no rate; write so many per time, such as '10/s', '100/min' or '3/10s'", value=text
+        )
+    seconds = float(match[2] or 1) * unit
+    jobs = float(match[1])
+    if not seconds or not _SLOWEST <= jobs / seconds <= _FASTEST:
+        raise ConfigError(
+            f"rate: {short(text)} must be at least one a year and at most {_FASTEST} a second", value=text
+        )
+    every = max(round(1_000_000 * seconds / jobs), 1)
+    # Not from `every`, whose rounding would make five of "6/s".
+    return Rate(every, burst if burst is not None else max(int(jobs / seconds + 1e-9), 1))
+
+
+def _unit(word: str) -> int | None:
+    """The seconds of a unit; a plural is one of a word, so that "ms" is not taken for minutes."""
+    return _UNITS.get(word) or (_UNITS.get(word.removesuffix("s")) if len(word) > 2 else None)
+
+
+# -- gates
+
+Kind = Literal["key", "rate", "needs", "task"]
+
+
+class Gate(NamedTuple):
+    kind: Kind
+    name: str
+
+
+_LETTERS: dict[Kind, str] = {"key": "c", "rate": "r", "needs": "n", "task": "t"}
+_KINDS: dict[str, Kind] = {letter: kind for kind, letter in _LETTERS.items()}
+_texts = msgspec.json.Decoder(list[str])
+
+
+def lane_of(gates: Iterable[Gate]) -> str:
+    """The lane of a job with these gates; "" if it has none, and may start whenever its queue may."""
+    texts = sorted({f"{_LETTERS[gate.kind]}:{gate.name}" for gate in gates})
+    return msgspec.json.encode(texts).decode() if texts else ""
+
+
+def gates_of(lane: str) -> list[Gate]:
+    """The gates of a lane. One that is damaged needs what no worker has: nobody knows what it may be behind."""
+    found = _read(lane)
+    return [Gate("needs", lane)] if found is None else found
+
+
+def is_damaged(lane: str | bytes) -> bool:
+    """Whether nobody can tell the gates of this lane."""
+    return _read(lane) is None
+
+
+def _read(lane: str | bytes) -> list[Gate] | None:
+    if not lane:
+        return []
+    try:
+        return [Gate(_KINDS[text[0]], text[2:]) for text in _texts.decode(lane)]
+    except (*DAMAGE, LookupError):
+        return None
+
+
+def behind_task(lane: str, task: str) -> str:
+    """The lane that is the same but for the gate of its jobs' task."""
+    return lane_of([*gates_of(lane), Gate("task", task)])
+
+
+def needs_of(lane: str) -> frozenset[str]:
+    """What a worker must have for the jobs of this lane."""
+    return frozenset(gate.name for gate in gates_of(lane) if gate.kind == "needs")
+
+
+def is_equipped(capabilities: Iterable[str], needs: Iterable[str]) -> bool:
+    """Whether a worker with these capabilities has all that is needed."""
+    has = set(capabilities)
+    return EVERYTHING in has or has.issuperset(needs)
+
+
+class Head(Struct, frozen=True, array_like=True, gc=False):
+    """A job near the front of its lane."""
+
+    seq: int
+    task: str
+    priority: int
+    rank: int
+    lane: str = ""
+
+
+class Doorkeeper:
+    """Counts what may still pass each gate in one claim."""
+
+    def __init__(self, room_of: Callable[[Gate], float]) -> None:
+        self._room_of = room_of
+        self._room: dict[Gate, float] = {}
+        self.passed: dict[Gate, int] = {}
+
+    def room(self, gate: Gate) -> float:
+        if gate not in self._room:
+            self._room[gate] = self._room_of(gate)
+        return self._room[gate]
+
+    def lets_in(self, gates: Sequence[Gate]) -> bool:
+        """Whether one more job with these gates may start; it is counted if it may."""
+        if any(self.room(gate) < 1 for gate in gates):
+            return False
+        for gate in gates:
+            self._room[gate] -= 1
+            self.passed[gate] = self.passed.get(gate, 0) + 1
+        return True
+
+
+class Order(NamedTuple):
+    """In which order jobs go: inside a lane, and among lanes."""
+
+    strategy: Strategy
+    ageing: int | None = None
+
+    @property
+    def minds_priority(self) -> bool:
+        """Whether lanes go by the priority of their jobs. To all other orders they are equally urgent."""
+        return self.strategy in ("priority", "fresh_first")
+
+    @property
+    def point(self) -> int:
+        """The milliseconds of waiting that count as much as one point of priority; 0 if waiting counts for nothing."""
+        return self.ageing or 0 if self.strategy == "priority" else 0
+
+    def level_of(self, head: Head) -> int:
+        """How urgent a job is to lanes, in whole points. All grow older alike, so the present moment is not in it."""
+        if not self.minds_priority:
+            return 0
+        return head.priority - abs(head.rank) // self.point if self.point else head.priority
+
+    def remembered_at(self, level: int) -> int:
+        """Where to remember who had the last turn of a level. With ageing, levels pass, and one place is for all."""
+        return 0 if self.point else level
+
+
+_STRICT = Order("priority")
+
+
+def in_turn(
+    lanes: Iterable[Sequence[Head]], order: Order = _STRICT, served: Mapping[int, str] | None = None
+) -> list[Head]:
+    """The heads of several lanes in a fair order: of those that are equally urgent, one of each lane in turn.
+
+    `served` tells for a level which lane had the last turn: the one after it begins. Without that, whoever has
+    the oldest jobs would have every turn of a worker with a single slot.
+    """
+    placed = []
+    for heads in lanes:
+        rounds: dict[int, int] = {}
+        for head in heads:
+            level = order.level_of(head)
+            number = rounds[level] = rounds.get(level, 0) + 1
+            last = served.get(order.remembered_at(level)) if served else None
+            turn = (False, "") if last is None else (head.lane <= last, head.lane)
+            place = _aged(head, order.point) if order.point else head.rank
+            placed.append((-level, number, turn, place, head.seq, head))
+    return [head for *_, head in sorted(placed, key=lambda place: place[:5])]
+
+
+# -- the order inside a queue
+
+
+def weight_of(priority: int) -> float:
+    """How often a priority is drawn: with ten points more, ten times as often."""
+    return 10 ** (priority / 10)
+
+
+def drawn(waiting: Mapping[int, int], jobs: int, chance: Callable[[], float]) -> list[int]:
+    """Draw priorities by their weights, each at most as often as jobs of it wait."""
+    left, order = {priority: count for priority, count in waiting.items() if count}, list[int]()
+    while left and len(order) < jobs:
+        total = sum(weight_of(priority) for priority in left)
+        mark, chosen = chance() * total, max(left)
+        for priority in sorted(left):
+            mark -= weight_of(priority)
+            if mark < 0:
+                chosen = priority
+                break
+        order.append(chosen)
+        left[chosen] -= 1
+        if not left[chosen]:
+            del left[chosen]
+    return order
+
+
+def merged(levels: Mapping[int, Sequence[Head]], order: Order, jobs: int) -> list[Head]:
+    """The first `jobs` of a queue, given the fronts of its priorities.
+
+    By `fifo` the longest waiting comes first and by `lifo` the last, whatever their priority. With `ageing`, so many
+    milliseconds of waiting count as much as one point of priority.
+    """
+
+    def place(head: Head) -> tuple[int, int]:
+        waited_from = _aged(head, order.point)
+        return (-waited_from, -head.seq) if order.strategy == "lifo" else (waited_from, head.seq)
+
+    return sorted((head for heads in levels.values() for head in heads), key=place)[:jobs]
+
+
+def _aged(head: Head, point: int) -> int:
+    """Since when a job waits, as if every point of its priority had been waited for."""
+    return abs(head.rank) - head.priority * point
+
+
+def in_places_of(heads: Iterable[Head], usual: Sequence[Head]) -> list[Head]:
+    """Heads of a lane with an order of its own, each with the urgency of the most urgent one left when it starts.
+
+    `usual` are as many of the lane in the order of its queue. So the queue decides when it is the lane's turn, the
+    lane which of its jobs takes it, and it makes no difference whether jobs are claimed singly or together.
+    """
+    placed, gone, front = list[Head](), set[int](), 0
+    for head in heads:
+        while usual[front].seq in gone:
+            front += 1
+        placed.append(Head(head.seq, head.task, usual[front].priority, usual[front].rank, head.lane))
+        gone.add(head.seq)
+    return placed

@@ -1,0 +1,309 @@
+"""The archive of finished jobs as values: its rows, how a job is made small, and which partition holds which time.
+
+A partition is a week, a day or a month of UTC, by the time at which its jobs finished. Its name tells its span, so that
+partitions of several kinds may lie side by side after the setting was changed. Pure; reads no clock.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+import zlib
+from collections.abc import Sequence
+from datetime import UTC, date, datetime, timedelta
+from typing import Any, Literal
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.codec.encryption import MARK as SEALED
+from headrace.core.damaged_records import CORRUPT_RECORD, DAMAGE, read
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Filing, JobRow, LogLine
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.transfer import Parcel
+from headrace.errors import CorruptPayload, InvalidJob
+
+Key = tuple[str, int, int]  # of a row: its id, when the job was created and when it ended
+Interval = Literal["weekly", "daily", "monthly"]
+AHEAD = 2
+SUMMARY = 200  # characters
+_DAY = 86_400_000
+_NAME = re.compile(r"(\d{4})-(?:W(\d\d)|(\d\d)-(\d\d)|(\d\d))")
+_CURSOR = re.compile(r"(-?\d{1,18}):(\S{1,512})")
+
+
+class ArchiveRow(Struct, frozen=True, array_like=True, kw_only=True):
+    """A finished job in the archive: by what it is found, and the whole of it, made small, in `body`.
+
+    Two rows of one id are two jobs if they were created at different times: a user may give an id again.
+    """
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    created_at: int
+    finished_at: int
+    duration: int | None
+    attempts: int
+    summary: str | None
+    tags: str | None
+    body: bytes
+    bytes: int
+
+
+class ArchivePage(Struct, frozen=True):
+    """Rows, the newest end first, and the cursor that continues after the last one (None at the end)."""
+
+    rows: list[ArchiveRow]
+    cursor: str | None
+
+
+class PartitionRow(Struct, frozen=True, array_like=True):
+    """A partition of the archive: the times of the ends in it, from the first on, before the second; None for any."""
+
+    name: str
+    since: int | None
+    until: int | None
+    jobs: int
+    bytes: int
+
+
+class Durations(Struct, frozen=True, array_like=True):
+    """How long the archived jobs of one task ran, in milliseconds."""
+
+    task: str
+    jobs: int
+    average: float
+    p95: int
+    longest: int
+
+
+# -- partitions
+
+
+def partition_of(moment: int, interval: Interval) -> str:
+    """The name of the partition of a time: 2026-W46, 2026-11-16 or 2026-11."""
+    day = datetime.fromtimestamp(moment / 1000, UTC).date()
+    if interval == "weekly":
+        year, week, _ = day.isocalendar()  # the year of the week: 2027-01-01 is a day of 2026-W53
+        return f"{year:04d}-W{week:02d}"
+    return f"{day:%Y-%m-%d}" if interval == "daily" else f"{day:%Y-%m}"
+
+
+def span_of(partition: str) -> tuple[int, int] | None:
+    """From when to before when the jobs of a partition ended; None if this is not the name of one."""
+    found = _NAME.fullmatch(partition)
+    if found is None:
+        return None
+    year, week, month, day, whole_month = (int(part) if part else None for part in found.groups())
+    try:
+        if week is not None:
+            first = date.fromisocalendar(year or 0, week, 1)
+            return _ms(first), _ms(first + timedelta(days=7))
+        if day is not None:
+            first = date(year or 0, month or 0, day)
+            return _ms(first), _ms(first) + _DAY
+        first = date(year or 0, whole_month or 0, 1)
+        return _ms(first), _ms((first + timedelta(days=31)).replace(day=1))
+    except (ValueError, OverflowError):
+        return None
+
+
+def ahead(now: int, interval: Interval, count: int = AHEAD) -> list[str]:
+    """The partition of this time, and those of the times after it."""
+    names = [partition_of(now, interval)]
+    for _ in range(count):
+        span = span_of(names[-1])
+        assert span is not None
+        names.append(partition_of(span[1], interval))
+    return names
+
+
+def is_past(partition: str, before: int) -> bool:
+    """Whether every job of the partition ended before this time."""
+    span = span_of(partition)
+    return span is not None and span[1] <= before
+
+
+def _ms(day: date) -> int:
+    return int(datetime(day.year, day.month, day.day, tzinfo=UTC).timestamp()) * 1000
+
+
+# -- rows
+
+
+class Keepsake(Struct, frozen=True, array_like=True):
+    """What the body of a row holds. Fields are only ever added at the end: archives are kept for years."""
+
+    job: JobRow
+    history: list[Filing]
+    logs: list[LogLine]
+    steps: list[Step] = []
+    bonds: list[Bond] = []
+
+
+_encode = msgspec.msgpack.Encoder().encode
+_decode = msgspec.msgpack.Decoder(Keepsake).decode
+_FORMAT = b"\x01"  # the first byte of a body: how the rest is to be read
+# What bodies have in common, the most usual at the end. A body is read with the very dictionary it was written with:
+# another one needs another format.
+_COMMON = (
+    b'Traceback (most recent call last):\n  File "/usr/lib/python3/site-packages/", line , in \n    raise '
+    b"ConnectionError: TimeoutError: ValueError: worker_lost attempts_used_up permanent timeout "
+    b"\xa5retry\xa7running\xa8retrying\xa4fail\xa7running\xa6failed\xa6cancel\xa9cancelled\xa6revive\xa7pending"
+    b"\xa4info\xa7warning\xa5error\xa7default\xa9completed\x00\x00\x01\x04\x00\x00\xa7[[],{}]\xcf\x00\x00\x01\x9d"
+    b"\xc0\xc0\xc0\xc0\xc0\xc0\xc0\xa0\xc0\x00\x90\x90\x90\x90"
+)
+
+
+def row_of(parcel: Parcel, bonds: Sequence[Bond] = ()) -> ArchiveRow:
+    """A finished job as it is archived."""
+    job = parcel.job
+    assert job.finished_at is not None
+    body = _packed(Keepsake(job, parcel.history, parcel.logs, parcel.steps, list(bonds)))
+    return ArchiveRow(
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        state=job.state,
+        created_at=job.created_at,
+        finished_at=job.finished_at,
+        duration=None if job.started_at is None else max(job.finished_at - job.started_at, 0),
+        attempts=job.attempt,
+        summary=_summary(parcel),
+        tags=job.tags,
+        body=body,
+        bytes=len(body),
+    )
+
+
+def keepsake_of(row: ArchiveRow) -> Keepsake:
+    """The whole job of a row; CorruptPayload if the body is damaged."""
+    if row.body[:1] != _FORMAT:
+        raise CorruptPayload(f"job {row.id} in the archive is of a format that this headrace does not know; upgrade it")
+    try:
+        unpacker = zlib.decompressobj(-zlib.MAX_WBITS, zdict=_COMMON)
+        return _decode(unpacker.decompress(row.body[1:]) + unpacker.flush())
+    except (zlib.error, *DAMAGE) as error:
+        raise CorruptPayload(f"job {row.id} in the archive no longer decodes: {error}; restore a backup") from error
+
+
+def shown(row: ArchiveRow) -> Keepsake:
+    """The whole job of a row, to be looked at; of one whose body is damaged, what the row itself tells."""
+    return read(keepsake_of, row) or Keepsake(_outline_of(row), [], [])
+
+
+def _outline_of(row: ArchiveRow) -> JobRow:
+    empty: dict[str, Any] = dict.fromkeys(
+        ("expires_at", "started_at", "worker", "lease_until", "result", "result_checksum", "progress", "options")
+    )
+    return JobRow(
+        seq=0,
+        id=row.id,
+        task=row.task,
+        queue=row.queue,
+        state=row.state,
+        priority=0,
+        rank=0,
+        version=1,
+        attempt=row.attempts,
+        max_attempts=row.attempts,
+        crashes=0,
+        releases=0,
+        payload="",
+        checksum=-1,
+        created_at=row.created_at,
+        run_at=row.created_at,
+        finished_at=row.finished_at,
+        reason=CORRUPT_RECORD,
+        tags=row.tags,
+        metadata=None,
+        **empty,
+    )
+
+
+def revived(keepsake: Keepsake, now: int) -> Parcel:
+    """The job as it is brought back from the archive: to run again, alone, with its history."""
+    job = keepsake.job
+    cleared = dict.fromkeys(("started_at", "finished_at", "worker", "result", "result_checksum", "progress", "reason"))
+    told = Filing(
+        *(now, Event.REVIVE.value, job.state.value, State.PENDING.value, job.version + 1, job.attempt, job.worker),
+        *(job.started_at, job.finished_at, "brought back from the archive", None, None, None),
+    )
+    again = msgspec.structs.replace(
+        job,
+        **cleared,
+        state=State.PENDING,
+        version=job.version + 1,
+        attempt=0,
+        crashes=0,
+        expires_at=None,
+        run_at=now,
+        rank=-now if job.rank < 0 else now,
+        flow=None,
+        kin=0,
+    )
+    steps = [] if job.state is State.COMPLETED else keepsake.steps
+    return Parcel(again, [*keepsake.history, told], keepsake.logs, steps)
+
+
+def was_archived_before(parcel: Parcel) -> bool:
+    """Whether an older row of this job may be in the archive: it was over before, and somebody ran it again."""
+    return any(filing.event == Event.REVIVE for filing in parcel.history)
+
+
+def _packed(keepsake: Keepsake) -> bytes:
+    packer = zlib.compressobj(6, zlib.DEFLATED, -zlib.MAX_WBITS, zdict=_COMMON)
+    return _FORMAT + packer.compress(_encode(keepsake)) + packer.flush()
+
+
+def _summary(parcel: Parcel) -> str | None:
+    if parcel.job.state is State.COMPLETED:
+        result = parcel.job.result
+        return None if result is None or result.startswith(SEALED) else result[:SUMMARY]
+    for filing in reversed(parcel.history):
+        if filing.error_type is not None:
+            return f"{filing.error_type}: {filing.error_message}"[:SUMMARY]
+    return None if parcel.job.reason is None else parcel.job.reason[:SUMMARY]
+
+
+def key_of(row: ArchiveRow) -> Key:
+    return row.id, row.created_at, row.finished_at
+
+
+# -- cursors
+
+
+def cursor_after(row: ArchiveRow) -> str:
+    """Where a search goes on behind this row."""
+    return f"{row.finished_at}:{row.id}"
+
+
+def place_of(cursor: str | None) -> tuple[int, str] | None:
+    """The end and the id of the row that a cursor stands for."""
+    if cursor is None:
+        return None
+    found = _CURSOR.fullmatch(cursor)
+    if found is None:
+        raise InvalidJob(f"cursor {cursor!r} is not one that find(archived=True) returned")
+    return int(found[1]), found[2]
+
+
+def page_of(rows: list[ArchiveRow], limit: int) -> ArchivePage:
+    """The page of rows of which one more than the limit was asked for."""
+    more = len(rows) > limit
+    return ArchivePage(rows[:limit], cursor_after(rows[limit - 1]) if more else None)
+
+
+def percentile(durations: Sequence[int], share: float) -> int:
+    """The value that this share of the (sorted) durations does not exceed."""
+    # Rounded first: a share of 0.95 is a little more than that, and so may be what it makes of a length.
+    return durations[math.ceil(round(len(durations) * share, 6)) - 1] if durations else 0
+
+
+def refused_filters(which: Any) -> list[str]:
+    """The filters among these that the archive has no answer for."""
+    return [name for name in ("worker", "text", "flow") if getattr(which, name) is not None]

@@ -1,0 +1,281 @@
+"""How long a job may stay in a state, and how long it is kept when it is over: what users say, and what is stored.
+
+Three layers say it: a task over its queue over the settings. What one leaves unsaid, the next one down decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from datetime import timedelta
+from typing import Any, Literal, NamedTuple, Protocol, get_args
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from headrace.core.clock import to_ms
+from headrace.core.text import nearest, short
+from headrace.errors import InvalidJob
+
+OnStale = Literal["dead", "fail", "review"]
+Kind = Literal["task", "queue"]
+Span = float | timedelta | None | UnsetType
+THRESHOLDS = ("max_scheduled", "max_waiting", "max_pending", "max_retrying", "max_running", "max_age")
+DEFAULT = "default"  # the word that takes back what an operator has ordered
+_LONGEST = 100 * 366 * 86_400
+MOST_KEPT = 1_000_000
+_AT_ONCE = ("keep_completed", "keep_failed", "keep_cancelled")
+_REMOVALS = ("remove_on_complete", "remove_on_fail")
+
+
+class Terms(Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A Lifecycle as it is stored: milliseconds, None for no limit. What is unset follows the next layer down."""
+
+    max_scheduled: int | UnsetType | None = UNSET
+    max_waiting: int | UnsetType | None = UNSET
+    max_pending: int | UnsetType | None = UNSET
+    max_retrying: int | UnsetType | None = UNSET
+    max_running: int | UnsetType | None = UNSET
+    max_age: int | UnsetType | None = UNSET
+    on_stale: OnStale | UnsetType = UNSET
+    keep_completed: int | UnsetType | None = UNSET
+    keep_failed: int | UnsetType | None = UNSET
+    keep_cancelled: int | UnsetType | None = UNSET
+    archive: bool | UnsetType = UNSET
+    remove_on_complete: bool | int | UnsetType = UNSET
+    remove_on_fail: bool | int | UnsetType = UNSET
+
+    def over(self, below: Terms) -> Terms:
+        """These terms, and what they leave unsaid taken from `below`."""
+        said = {name: value for name, value in structs.asdict(self).items() if value is not UNSET}
+        return structs.replace(below, **said)
+
+
+class Lifecycle(Struct, frozen=True, kw_only=True):
+    """What becomes of jobs that stay too long, and how long finished ones are kept.
+
+    Times are seconds or a timedelta; None is no limit. `max_pending` and its like are how long a job may be in that
+    state: a scheduled, pending or retrying one from the time it is due, a waiting one from its submission, a running
+    one from its start. `max_age` counts from the time it was first due. A job that is over them is stale, and
+    `on_stale` tells what happens: "dead" fails it and puts it on the desk of dead letters, "fail" only fails it, and
+    "review" leaves it as it is and shows it. `keep_completed`, `keep_failed` and `keep_cancelled` are how long a
+    finished job stays with the others before it goes into the archive or, without `archive`, is deleted.
+    """
+
+    max_scheduled: Span = UNSET
+    max_waiting: Span = UNSET
+    max_pending: Span = UNSET
+    max_retrying: Span = UNSET
+    max_running: Span = UNSET
+    max_age: Span = UNSET
+    on_stale: OnStale | UnsetType = UNSET
+    keep_completed: Span = UNSET
+    keep_failed: Span = UNSET
+    keep_cancelled: Span = UNSET
+    archive: bool | UnsetType = UNSET
+
+    def __post_init__(self) -> None:
+        self.terms()
+
+    def terms(self) -> Terms:
+        """As it is stored; InvalidJob that names the field if a value is not allowed."""
+        return Terms(**{name: _checked(name, value) for name, value in structs.asdict(self).items()})
+
+
+class TermsRow(Struct, frozen=True, array_like=True):
+    """What is said of a task or a queue: `declared` by the code of the task, and over it `ordered` by an operator."""
+
+    kind: Kind
+    name: str
+    declared: Terms = Terms()
+    ordered: Terms = Terms()
+
+    @property
+    def said(self) -> Terms:
+        return self.ordered.over(self.declared)
+
+
+TERMS_NAMES = Terms.__struct_fields__
+
+
+class Usual(Protocol):
+    """Of the settings what holds for every job, unless its task or its queue says otherwise; in seconds.
+
+    The settings know the options of tasks, and those know what a lifecycle is: so it is only their shape that is known
+    here.
+    """
+
+    @property
+    def stale_scheduled(self) -> float | None: ...
+    @property
+    def stale_waiting(self) -> float | None: ...
+    @property
+    def stale_pending(self) -> float | None: ...
+    @property
+    def stale_retrying(self) -> float | None: ...
+    @property
+    def stale_running(self) -> float | None: ...
+    @property
+    def stale_age(self) -> float | None: ...
+    @property
+    def on_stale(self) -> OnStale: ...
+    @property
+    def keep_completed(self) -> float | None: ...
+    @property
+    def keep_failed(self) -> float | None: ...
+    @property
+    def keep_cancelled(self) -> float | None: ...
+    @property
+    def archive(self) -> bool: ...
+
+
+def usual_terms(settings: Usual) -> Terms:
+    """What holds where neither a task nor its queue says anything: every field is set."""
+    return Terms(
+        max_scheduled=_ms(settings.stale_scheduled),
+        max_waiting=_ms(settings.stale_waiting),
+        max_pending=_ms(settings.stale_pending),
+        max_retrying=_ms(settings.stale_retrying),
+        max_running=_ms(settings.stale_running),
+        max_age=_ms(settings.stale_age),
+        on_stale=settings.on_stale,
+        keep_completed=_ms(settings.keep_completed),
+        keep_failed=_ms(settings.keep_failed),
+        keep_cancelled=_ms(settings.keep_cancelled),
+        archive=settings.archive,
+        remove_on_complete=False,
+        remove_on_fail=False,
+    )
+
+
+def _ms(seconds: float | None) -> int | None:
+    return None if seconds is None else to_ms(seconds)
+
+
+def effective(task: Terms, queue: Terms, settings: Usual) -> Terms:
+    """What holds for the jobs of a task in a queue: every field is set.
+
+    Who gives a task or a queue a threshold means it: unless one of them says what becomes of stale jobs, they are dead
+    letters. That goes for their own thresholds; see `core.staleness` for those of the settings.
+    """
+    said = task.over(queue)
+    if said.on_stale is UNSET and any(getattr(said, name) is not UNSET for name in THRESHOLDS):
+        said = structs.replace(said, on_stale="dead")
+    return said.over(usual_terms(settings))
+
+
+class Limit(NamedTuple):
+    """A threshold in milliseconds, and what becomes of a job that is over it."""
+
+    most: int
+    action: OnStale
+
+
+class TermsBook:
+    """The terms of all tasks and queues of a store, as they were when it was asked for them."""
+
+    def __init__(self, rows: Iterable[TermsRow], settings: Usual) -> None:
+        self._rows = {(row.kind, row.name): row for row in rows}
+        self._settings = settings
+        self._known: dict[tuple[str, str], Terms] = {}
+        self._limits: dict[tuple[str, str, str], tuple[Limit | None, Limit | None]] = {}
+
+    def of(self, task: str, queue: str) -> Terms:
+        """What holds for the jobs of this task in this queue: every field is set."""
+        known = self._known.get((task, queue))
+        if known is None:
+            known = effective(self.row("task", task).said, self.row("queue", queue).said, self._settings)
+            self._known[task, queue] = known
+        return known
+
+    def limits(self, task: str, queue: str, name: str) -> tuple[Limit | None, Limit | None]:
+        """What limits such a job by the threshold of this name, and by that of its age; None for no limit."""
+        known = self._limits.get((task, queue, name))
+        if known is None:
+            known = self._limits[task, queue, name] = (
+                self._limit(task, queue, name),
+                self._limit(task, queue, "max_age"),
+            )
+        return known
+
+    def _limit(self, task: str, queue: str, name: str) -> Limit | None:
+        """A threshold of the settings is everybody's: nobody said of this task or queue that its jobs may be ended."""
+        said, holding = self.row("task", task).said.over(self.row("queue", queue).said), self.of(task, queue)
+        most, action = getattr(holding, name), holding.on_stale
+        if not isinstance(most, int) or action is UNSET:
+            return None
+        return Limit(
+            most, self._settings.on_stale if getattr(said, name) is UNSET and said.on_stale is UNSET else action
+        )
+
+    def row(self, kind: Kind, name: str) -> TermsRow:
+        return self._rows.get((kind, name)) or TermsRow(kind, name)
+
+    def layers(self, task: str | None, queue: str | None) -> Iterator[tuple[str, Terms]]:
+        """Who says what, the nearest first; without the settings, which say everything."""
+        named: tuple[tuple[Kind, str | None], ...] = (("task", task), ("queue", queue))
+        for kind, name in named:
+            if name is not None:
+                row = self.row(kind, name)
+                yield f"{kind}, by an operator", row.ordered
+                yield f"{kind}, by its code", row.declared
+
+
+def with_declared(rows: Iterable[TermsRow], declared: Mapping[str, Terms]) -> list[TermsRow]:
+    """What a store says, with what the code here says of its tasks in place of what it said before."""
+    known = {(row.kind, row.name): row for row in rows}
+    for name, terms in declared.items():
+        row = known.get(("task", name), TermsRow("task", name))
+        known["task", name] = structs.replace(row, declared=terms)
+    return [row for row in known.values() if row.said != Terms()]
+
+
+def changed_terms(before: Terms, given: Mapping[str, Any]) -> Terms:
+    """The orders with what is given in place of what they said; the word "default" takes one back."""
+    if not given:
+        raise InvalidJob(f"configure() needs at least one of {', '.join(TERMS_NAMES)}")
+    for name in given:
+        if name not in TERMS_NAMES:
+            near = nearest(name, TERMS_NAMES)
+            meant = f" (did you mean {near!r}?)" if near else ""
+            raise InvalidJob(
+                f"lifecycle: unknown field {short(name)}{meant}; fields are {', '.join(TERMS_NAMES)}", field=name
+            )
+    values = {name: UNSET if value == DEFAULT else _checked(name, value) for name, value in given.items()}
+    return structs.replace(before, **values)
+
+
+def check_removal(name: str, value: Any) -> bool | int:
+    """Whether finished jobs go at once, or how many of the newest stay."""
+    if isinstance(value, bool) or (type(value) is int and 1 <= value <= MOST_KEPT):
+        return value
+    raise InvalidJob(
+        f"{name}: expected True, False, or how many of the newest stay (1 to {MOST_KEPT:,}), got {short(value)}",
+        value=value,
+    )
+
+
+def _checked(name: str, value: Any) -> Any:
+    if value is UNSET:
+        return UNSET
+    if name in _REMOVALS:
+        return check_removal(name, value)
+    if name == "archive":
+        if not isinstance(value, bool):
+            raise InvalidJob(f"lifecycle: archive should be True or False, got {short(value)}", field=name, value=value)
+        return value
+    if name == "on_stale":
+        if value not in get_args(OnStale):
+            told = f"lifecycle: on_stale should be one of {', '.join(get_args(OnStale))}, got {short(value)}"
+            raise InvalidJob(told, field=name, value=value)
+        return value
+    return _span(name, value)
+
+
+def _span(name: str, value: Any) -> int | None:
+    if value is None:
+        return None
+    seconds = value.total_seconds() if isinstance(value, timedelta) else value
+    least = 0 if name in _AT_ONCE else 0.001
+    if isinstance(seconds, bool) or not isinstance(seconds, int | float) or not least <= seconds <= _LONGEST:
+        told = f"lifecycle: {name} should be seconds, a timedelta, or None for no limit, got {short(value)}"
+        raise InvalidJob(told, field=name, value=value)
+    return to_ms(seconds)

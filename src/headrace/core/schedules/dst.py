@@ -1,0 +1,122 @@
+"""Where the wall times of a cron expression lie in the world. Owns the daylight saving rules; knows no schedule.
+
+Clocks go forward: the wall times in between never come. `gap="shift"` runs them as much later as the clocks were
+moved (02:30 becomes 03:30), `gap="skip"` leaves them out. Clocks go back: some wall times come twice; `overlap` picks
+the "first", the "last" or "both". Two wall times that land on one instant are one occurrence.
+
+An expression that fires in every hour (`*/15 * * * *`, `0 * * * *`, hours `0-23`) asks for a rhythm and not for a
+time of day. Neither rule concerns it: it fires whenever the clock on the wall shows a time that matches. So it keeps
+its pace through a repeated hour instead of falling silent, and nothing is moved into an hour where it fires anyway.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from heapq import merge
+from itertools import takewhile
+from typing import Literal, NamedTuple
+
+from msgspec import Struct
+
+from headrace.core.schedules.cron import Cron
+from headrace.core.schedules.zones import FARTHEST_CHANGE, Stretch, stretch_at
+
+Gap = Literal["shift", "skip"]
+Overlap = Literal["first", "last", "both"]
+
+# An expression may match only times that the rules leave out, such as the missing hour of each spring.
+_GIVE_UP_AFTER = 50 * 366 * 86_400_000
+_LAST_INSTANT = 253_000_000_000_000  # in the year 9987
+
+
+class WallClock(Struct, frozen=True):
+    """An expression on the wall of one place."""
+
+    cron: Cron
+    zone: str
+    gap: Gap
+    overlap: Overlap
+
+    def rising(self, after: int) -> Iterator[int]:
+        """The instants later than `after`, strictly rising. Ends when none comes for fifty years."""
+        moment, deadline = after + 1, after + _GIVE_UP_AFTER
+        while moment <= min(deadline, _LAST_INSTANT):
+            stretch = stretch_at(self.zone, moment)
+            for instant in _each_once(merge(*(_up(self.cron, span, moment) for span in self._spans(stretch)))):
+                deadline = instant + _GIVE_UP_AFTER
+                yield instant
+            # Straight to where the expression matches next, instead of through every stretch until then.
+            nearby = next(self.cron.rising(stretch.end + stretch.offset - FARTHEST_CHANGE), None)
+            if nearby is None:
+                return
+            moment = max(stretch.end, nearby - stretch.offset - FARTHEST_CHANGE)
+
+    def falling(self, before: int, floor: int) -> Iterator[int]:
+        """The instants of floor <= instant < before, the latest first."""
+        moment = before - 1
+        while moment >= max(floor, 0):
+            stretch = stretch_at(self.zone, moment)
+            down = merge(*(_down(self.cron, span, moment) for span in self._spans(stretch)), reverse=True)
+            yield from takewhile(lambda instant: instant >= floor, _each_once(down))
+            nearby = next(self.cron.falling(stretch.start + stretch.offset + FARTHEST_CHANGE), None)
+            if nearby is None:
+                return
+            moment = min(stretch.start - 1, nearby - stretch.offset + FARTHEST_CHANGE)
+
+    def count(self, first: int, end: int) -> int:
+        """How many instants lie in first <= instant < end; those that a gap laid onto one another count each."""
+        total = 0
+        while first < end:
+            stretch = stretch_at(self.zone, first)
+            for span in self._spans(stretch):
+                low, high = max(span.first, first + span.offset), min(span.end, end + span.offset)
+                total += self.cron.count(low, high)
+            first = stretch.end
+        return total
+
+    def _spans(self, stretch: Stretch) -> list[Span]:
+        first, end = stretch.start + stretch.offset, stretch.end + stretch.offset
+        if self.cron.every_hour:
+            return [Span(first, end, stretch.offset)]
+        if self.overlap == "first":
+            first = max(first, stretch.start + stretch.offset_before)
+        elif self.overlap == "last":
+            end = min(end, stretch.end + stretch.offset_after)
+        spans = [Span(first, end, stretch.offset)]
+        if self.gap == "shift" and stretch.offset_before < stretch.offset:
+            # By the old offset, the missing wall times are instants of the new stretch.
+            missing = stretch.start + stretch.offset_before, stretch.start + stretch.offset
+            spans.append(Span(missing[0], min(missing[1], stretch.end + stretch.offset_before), stretch.offset_before))
+        return spans
+
+
+class Span(NamedTuple):
+    """The wall times first <= wall < end, to be read with this offset."""
+
+    first: int
+    end: int
+    offset: int
+
+
+def _up(cron: Cron, span: Span, moment: int) -> Iterator[int]:
+    """The instants of the span from `moment` on."""
+    for wall in cron.rising(max(span.first, moment + span.offset) - 1):
+        if wall >= span.end:
+            return
+        yield wall - span.offset
+
+
+def _down(cron: Cron, span: Span, moment: int) -> Iterator[int]:
+    """The instants of the span from `moment` back."""
+    for wall in cron.falling(min(span.end, moment + 1 + span.offset)):
+        if wall < span.first:
+            return
+        yield wall - span.offset
+
+
+def _each_once(instants: Iterable[int]) -> Iterator[int]:
+    last: int | None = None
+    for instant in instants:
+        if instant != last:
+            yield instant
+        last = instant

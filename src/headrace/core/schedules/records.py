@@ -1,0 +1,81 @@
+"""The records of schedules that cross the engine seam. They hold values and know no rule; `schedule` has the rules."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from msgspec import Struct
+
+from headrace.core.jobs.records import NewJob
+
+Origin = Literal["code", "api"]
+Status = Literal["enqueued", "skipped", "error"]
+
+
+class ScheduleRow(Struct, frozen=True, array_like=True):
+    """A schedule as stored. Every change expects its version and leaves it one higher.
+
+    `occurrence` is the next time it is to fire, by its timing; `due_at` is when that is looked at, which may be later
+    by some jitter, and None while the schedule is paused or when it will never fire again. `timing` is a Timing and
+    `call` a NewJob, both in JSON: from the latter each job is made. `declared` is what code last said of it, by which
+    a changed declaration is told from an operator's change.
+    """
+
+    id: str
+    version: int
+    task: str
+    queue: str
+    paused: bool
+    occurrence: int | None
+    due_at: int | None
+    fired: int
+    last_fired: int | None
+    last_job: str | None
+    created_at: int
+    updated_at: int
+    origin: Origin
+    timing: str
+    call: str
+    declared: str | None = None
+    error: str | None = None
+
+
+def damaged(schedule_id: str, stored: str) -> ScheduleRow:
+    """What stands for a schedule that no longer decodes: it can be seen and deleted, and never fires."""
+    times: dict[str, None] = dict.fromkeys(("occurrence", "due_at", "last_fired", "last_job"))
+    told = "it can't be read any more: delete it, and create it again"
+    return ScheduleRow(
+        id=schedule_id,
+        version=1,
+        task="",
+        queue="",
+        paused=False,
+        fired=0,
+        created_at=0,
+        updated_at=0,
+        origin="api",
+        timing=stored,
+        call="",
+        error=told,
+        **times,
+    )
+
+
+class Occurrence(Struct, frozen=True, array_like=True):
+    """What became of one time of a schedule, or of several that were skipped together (`skipped` of them)."""
+
+    schedule: str
+    at: int
+    recorded_at: int
+    status: Status
+    job_id: str | None = None
+    detail: str | None = None
+    skipped: int = 0
+
+
+class Firing(Struct, frozen=True):
+    """A schedule as it shall be, its version still the one that is expected, and what goes with it in one commit."""
+
+    row: ScheduleRow
+    jobs: tuple[NewJob, ...] = ()
+    occurrences: tuple[Occurrence, ...] = ()

@@ -1,0 +1,127 @@
+"""Time zones as stretches of constant offset. Knows IANA names and offsets; knows nothing of cron or schedules.
+
+The standard library tells the offset at an instant but not when it changes, so the changes are looked for, a year at
+a time, and remembered. All times are milliseconds since 1970 in UTC, all offsets milliseconds.
+"""
+
+from __future__ import annotations
+
+import re
+from datetime import UTC, datetime, timedelta
+from functools import lru_cache
+from itertools import pairwise
+from typing import NamedTuple
+from zoneinfo import ZoneInfo
+
+from headrace.core.text import nearest, short
+from headrace.errors import InvalidSchedule
+
+FARTHEST_CHANGE = 2 * 86_400_000  # no zone ever moved its clocks by more: crossing the date line is a day
+FIRST_YEAR, LAST_YEAR = 1900, 9990  # Python's calendar ends soon after, and neighboring years are looked at
+# Beside the zones, the directories of a system hold `localtime`, `posixrules` and others, which follow the host.
+_NAME = re.compile(r"[A-Z][A-Za-z0-9_+/-]{0,63}")
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_MILLISECOND = timedelta(milliseconds=1)
+_DAY = 86_400_000
+
+
+class Change(NamedTuple):
+    """The first instant of a new offset."""
+
+    at: int
+    before: int
+    after: int
+
+
+class Stretch(NamedTuple):
+    """start <= instant < end have this offset. The neighbors' equal it where no change was found near that side."""
+
+    start: int
+    end: int
+    offset: int
+    offset_before: int
+    offset_after: int
+
+
+@lru_cache(maxsize=1024)
+def zone(name: str) -> ZoneInfo:
+    """The zone of this name, or InvalidSchedule that suggests another."""
+    try:
+        if _NAME.fullmatch(name):
+            return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):  # unknown, malformed, a directory such as "Europe"
+        pass
+    raise InvalidSchedule(f"tz: {short(name)} is not a known time zone; {_suggestion(name)}")
+
+
+def _suggestion(name: str) -> str:
+    from zoneinfo import available_timezones
+
+    by_folded_name = {known.lower(): known for known in available_timezones() if _NAME.fullmatch(known)}
+    if not by_folded_name:
+        return "this system has no time zones at all, install the package tzdata"
+    meant = nearest(name[:64].lower(), by_folded_name)
+    return f"did you mean {by_folded_name[meant]!r}?" if meant else "use an IANA name such as 'Europe/Vienna'"
+
+
+def offset_at(name: str, instant: int) -> int:
+    """What this zone's clocks are ahead of UTC."""
+    offset = (_EPOCH + instant * _MILLISECOND).astimezone(zone(name)).utcoffset()
+    return (offset or timedelta()) // _MILLISECOND
+
+
+def stretch_at(name: str, instant: int) -> Stretch:
+    """The stretch that holds this instant; cut short if no change comes in the next year."""
+    stretches = _stretches(name, _year_of(instant))
+    return next((one for one in stretches if instant < one.end), stretches[-1])
+
+
+def next_change(name: str, after: int, within: int) -> int | None:
+    """The first change of the clocks later than `after`, or None."""
+    for year in range(_year_of(after), _year_of(after + within) + 1):
+        for change in _changes(name, year):
+            if after < change.at <= after + within:
+                return change.at
+    return None
+
+
+@lru_cache(maxsize=1024)
+def _stretches(name: str, year: int) -> tuple[Stretch, ...]:
+    """The stretches of a year, with what is before and after seen far enough to know their neighbors."""
+    # The end keeps its distance from the first change not looked at, which may make the times before it ambiguous.
+    first, end = _new_year(year - 1), _new_year(year + 2) - FARTHEST_CHANGE
+    found = [change for near in (year - 1, year, year + 1) for change in _changes(name, near) if change.at < end]
+    outer = offset_at(name, first), offset_at(name, end)
+    edges = [Change(first, outer[0], outer[0]), *found, Change(end, outer[1], outer[1])]
+    return tuple(Stretch(one.at, two.at, one.after, one.before, two.after) for one, two in pairwise(edges))
+
+
+@lru_cache(maxsize=4096)
+def _changes(name: str, year: int) -> tuple[Change, ...]:
+    """Found by looking once a day; two changes within a day would be seen as one."""
+    days = range(_new_year(year), _new_year(year + 1) + 1, _DAY)
+    offsets = [offset_at(name, day) for day in days]
+    return tuple(
+        Change(_change_between(name, day, day + _DAY, before), before, after)
+        for day, (before, after) in zip(days, pairwise(offsets), strict=False)
+        if before != after
+    )
+
+
+def _change_between(name: str, low: int, high: int, offset: int) -> int:
+    """The first whole second of another offset; `low` still has this one, `high` no longer."""
+    while high - low > 1000:
+        middle = low + (high - low) // 2000 * 1000
+        low, high = (middle, high) if offset_at(name, middle) == offset else (low, middle)
+    return high
+
+
+def _year_of(instant: int) -> int:
+    try:
+        return min(max((_EPOCH + instant * _MILLISECOND).year, FIRST_YEAR), LAST_YEAR)
+    except OverflowError:
+        return LAST_YEAR if instant > 0 else FIRST_YEAR
+
+
+def _new_year(year: int) -> int:
+    return (datetime(year, 1, 1, tzinfo=UTC) - _EPOCH) // _MILLISECOND

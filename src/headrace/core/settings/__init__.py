@@ -1,0 +1,3 @@
+"""Settings: names, defaults, checks."""
+
+from __future__ import annotations

@@ -1,0 +1,183 @@
+"""Looking after the tables of one schema: statistics, space, a view of one moment, and what is in them.
+
+The server minds its own log, and its autovacuum most of the rest. Nothing here locks a table, except clear() and a full
+vacuum.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from psycopg import sql
+
+from headrace.core.health.findings import Capped, Filed, Finding, StoragePart, Strain, Tending
+from headrace.engines.postgres import health
+from headrace.engines.postgres.connections import Connection, Server
+from headrace.engines.postgres.store_url import Address
+from headrace.engines.postgres.transaction import PostgresLedger
+from headrace.engines.protocol.maintenance import View
+from headrace.engines.sql import maintenance
+from headrace.engines.sql.documents import SqlShelf
+from headrace.engines.sql.queries import SqlDesk
+from headrace.engines.sql.schedules import SqlTimetable
+from headrace.engines.sql.staleness import SqlUpkeep
+from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transfer import SqlPorter
+
+T = TypeVar("T")
+_KEPT = ("headrace_schema", "headrace_store")
+
+
+class House(Office, Protocol):
+    """What is needed of the engine."""
+
+    address: Address
+    server: Server
+    sql: dict[str, str]
+
+    def prepare(self) -> None: ...
+    def start_over(self) -> None: ...
+
+
+class PostgresCare:
+    """What keeps the tables sound, quick and small."""
+
+    def __init__(self, engine: House) -> None:
+        self._engine = engine
+
+    def inspect(self, now: int | None = None) -> list[Finding]:
+        self._engine.prepare()
+        address = self._engine.address
+        found = self._engine.server.repeat(lambda db: health.findings(db, address))
+        return found + maintenance.inspect(self._engine, self._engine.at(now))
+
+    def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
+        return maintenance.repair(self._engine, codes, limit, self._engine.at(now))
+
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+        return maintenance.cap(self._engine, what, most, after, limit)
+
+    def strain(self, now: int | None = None) -> Strain:
+        self._engine.prepare()
+        return Strain(self._size(), clients=self._engine.server.repeat(health.clients))
+
+    def storage(self, pattern: str, limit: int) -> list[StoragePart]:
+        self._engine.prepare()
+        schema = self._engine.address.schema
+
+        def look(db: Connection) -> list[StoragePart]:
+            chosen = dict(maintenance.fitting(self._tables(db), pattern, limit))
+            rows = db.execute(health.STORAGE, [schema, list(chosen)]).fetchall()
+            return [
+                StoragePart(name=chosen[name], kind=kind, entries=entries, bytes=size)
+                for name, kind, entries, size in rows
+            ]
+
+        return self._engine.server.repeat(look)
+
+    def checkpoint(self) -> dict[str, int]:
+        self._engine.prepare()
+        return {}
+
+    def optimize(self, *, full: bool = False) -> dict[str, int]:
+        self._engine.prepare()
+        schema = self._engine.address.schema
+        before = self._size()
+
+        def vacuum(db: Connection) -> None:
+            how = sql.SQL("VACUUM (FULL, ANALYZE) {}" if full else "VACUUM (ANALYZE) {}")
+            with self._all_the_time(db):
+                for table in self._tables(db):
+                    db.execute(how.format(sql.Identifier(schema, table)))
+
+        self._engine.server.run(vacuum)
+        return {"size_before": before, "size_after": self._size()}
+
+    @contextlib.contextmanager
+    def _all_the_time(self, db: Connection) -> Iterator[None]:
+        """Lift the limit of our own connections: a large table takes its time, and holds up nobody."""
+        # A pooler's session has no limit of ours, and may be another one with each statement: to set it would change it
+        # for others. SET LOCAL is no way out, since VACUUM can't run in a transaction.
+        if self._engine.address.pooler:
+            yield
+            return
+        db.execute("SET statement_timeout = 0")
+        try:
+            yield
+        finally:
+            db.execute("RESET statement_timeout")
+
+    def _size(self) -> int:
+        address = self._engine.address
+        return self._engine.server.repeat(lambda db: health.size(db, address))
+
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+        return False
+
+    def backup(
+        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        self._engine.prepare()
+        with self._one_moment() as view:
+            carry(view)
+
+    @contextlib.contextmanager
+    def _one_moment(self) -> Iterator[_Moment]:
+        db = self._engine.server.connect()
+        try:
+            db.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+            # A page that is on its way to a slow disk is no reason to cut the whole of it off. LOCAL: behind a pooler
+            # the session is somebody else's afterwards.
+            db.execute("SET LOCAL idle_in_transaction_session_timeout = 0")
+            yield _Moment(self._engine, db)
+            db.execute("COMMIT")
+        finally:
+            self._engine.server.hang_up(db)
+
+    def restore(self, path: Path, carry: Callable[[], object]) -> None:
+        carry()
+
+    def clear(self) -> None:
+        self._engine.prepare()
+        schema = self._engine.address.schema
+
+        def empty(db: Connection) -> None:
+            # Not the archive: what is in there is over, and in none of the copies that may take the place of the rest.
+            live = [name for name in self._tables(db) if name not in _KEPT and not name.startswith("headrace_archive")]
+            tables = [sql.Identifier(schema, name) for name in live]
+            db.execute(sql.SQL("TRUNCATE {} CASCADE").format(sql.SQL(", ").join(tables)))
+
+        self._engine.server.transact(empty)
+        self._engine.start_over()
+
+    def _tables(self, db: Connection) -> list[str]:
+        return [str(row[0]) for row in db.execute(health.TABLES, [self._engine.address.schema]).fetchall()]
+
+
+class _Moment:
+    """The tables as they were at one moment. Read by one thread at a time."""
+
+    def __init__(self, engine: House, db: Connection) -> None:
+        self._engine = engine
+        self._ledger = PostgresLedger(db, engine.sql, "")
+        self.desk = SqlDesk(self)
+        self.timetable = SqlTimetable(self)
+        self.porter = SqlPorter(self)
+        self.upkeep = SqlUpkeep(self)
+        self.shelf = SqlShelf(self)
+
+    def read(self, act: Callable[[Ledger], T]) -> T:
+        return act(self._ledger)
+
+    def write(self, act: Callable[[Ledger], Any]) -> Any:
+        raise AssertionError("what is past can't be changed")
+
+    def at(self, now: int | None) -> int:
+        return self._engine.at(now)
+
+    def ring(self, topic: str) -> None: ...
+
+    def forget_rules(self) -> None: ...

@@ -1,0 +1,73 @@
+"""The line on which PostgreSQL calls: a connection of its own that LISTENs, and who listens for events there."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator
+
+from psycopg import sql
+
+from headrace.engines.postgres.connections import Connection, Server
+from headrace.engines.protocol.engine import Bell
+from headrace.engines.wakeup.server import EVENTS
+
+_ECHO_FIRST, _ECHO_LONGEST, _ECHO_FACTOR = 0.15, 20.0, 1.5  # seconds
+
+
+class EventsBell:
+    """Rings once more after each ring, later and later: an event is not shown while an older transaction is open."""
+
+    def __init__(self, bell: Bell) -> None:
+        self._bell = bell
+        self._pause = _ECHO_FIRST
+        self._echo_at = math.inf
+        self.ring, self.close = bell.ring, bell.close
+
+    def wait(self, timeout: float | None) -> bool:
+        left = max(self._echo_at - time.monotonic(), 0.0)
+        limit = left if timeout is None else min(left, timeout)
+        if self._bell.wait(None if limit == math.inf else limit):
+            self._pause = _ECHO_FIRST
+        elif time.monotonic() < self._echo_at:
+            return False
+        else:
+            self._pause *= _ECHO_FACTOR
+        self._echo_at = time.monotonic() + self._pause if self._pause <= _ECHO_LONGEST else math.inf
+        return True
+
+
+class NotifyLine:
+    """Hears the notifications of one channel."""
+
+    def __init__(self, server: Server, channel: str) -> None:
+        self._server = server
+        self._connection: Connection = server.connect()
+        try:
+            self._connection.execute(sql.SQL("LISTEN {}").format(sql.Identifier(channel)))
+            # What comes with the answer, the connection has taken in by itself.
+            self._early = [(heard.pid, heard.payload) for heard in self._connection.notifies(timeout=0)]
+        except BaseException:
+            self.hang_up()
+            raise
+
+    def fileno(self) -> int:
+        return self._connection.fileno()
+
+    def messages(self) -> Iterator[str]:
+        for backend, message in self._heard():
+            # This process has rung its own bells already, but for what a statement tells by itself.
+            if message == EVENTS or not self._server.is_ours(backend):
+                yield message
+
+    def _heard(self) -> Iterator[tuple[int, str]]:
+        while self._early:
+            yield self._early.pop(0)
+        # Not by Connection.notifies(), which knows how to wait and takes its time for that.
+        line = self._connection.pgconn
+        line.consume_input()
+        while (heard := line.notifies()) is not None:
+            yield heard.be_pid, heard.extra.decode()
+
+    def hang_up(self) -> None:
+        self._server.hang_up(self._connection)

@@ -1,0 +1,375 @@
+"""What one turn of a worker does in its transaction: note, settle, claim, and whom it concerns."""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from operator import attrgetter, itemgetter
+from typing import Any, NamedTuple, TypeVar
+
+import msgspec
+
+from headrace.core.events.log import Group, endings, narrowed, page
+from headrace.core.jobs.outcomes import starts_again
+from headrace.core.jobs.records import Claim, Lease, Note, Outcome, Want
+from headrace.core.jobs.states import Event
+from headrace.engines.postgres.connections import Connection
+from headrace.engines.postgres.transaction import told
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import dependencies, events, steps
+from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.limited_claim import LOCKED, Gatekeeper, Rulebook, earlier, rulebook_of
+from headrace.engines.sql.records import Completion
+from headrace.engines.sql.transaction import Ledger
+
+_settings = msgspec.json.Decoder(
+    tuple[bool, list[tuple[str, bool, bool, bool, str | None]] | None, list[tuple[str, str]] | None]
+)
+_completed = msgspec.json.Decoder(tuple[list[Lease] | None, list[int] | None, bool])
+_leases = msgspec.json.Decoder(list[Lease])
+_strange = msgspec.json.Decoder(list[tuple[str, str]])
+BATCH_OF_TIME = 5000
+_LOOK_AGAIN = 200
+# The order of a claim, from the least to the most significant: the database returns rows as they lie.
+_RANK_AND_SEQ, _PRIORITY, _QUEUE = itemgetter(-1, 5), itemgetter(8), itemgetter(7)
+_ID = 4
+_BY_ID = attrgetter("id")
+R = TypeVar("R", Note, Outcome)
+
+
+def in_order(records: Iterable[R]) -> list[R]:
+    """What is to be written about several jobs, as whoever locks several at once goes about it: by age, which is nearly
+    the order of their ids.
+
+    A batch is looked up one by one, and so is locked as it is given. An operator may cancel many while they are handed
+    in: in another order, each could have what the other one waits for.
+    """
+    return sorted(records, key=_BY_ID)
+
+
+def note(ledger: Ledger, notes: Sequence[Note]) -> None:
+    """Store progress and log lines of runs that still hold their lease."""
+    progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
+    if progress:
+        ledger.run("note_progress", n=as_json(in_order(progress.values())))
+    if lines := [note for note in notes if note.message is not None]:
+        ledger.run("note_logs", n=as_json(lines))
+
+
+class Settled(NamedTuple):
+    """What came of outcomes: those that were stale, whom it concerned beyond the jobs themselves, if any had kin, and
+    if any success has to wait for them."""
+
+    refused: list[Outcome]
+    effects: Effects
+    met_kin: bool = False
+    some_wait: bool = False
+
+
+def complete(
+    ledger: Ledger, outcomes: Sequence[Outcome], channel: str, groups: Sequence[Group] = ()
+) -> tuple[list[Outcome], Effects]:
+    """Settle plain successes, and tell it, in one statement; what is left is stale, or of jobs that have kin."""
+    first, again = _first_and_again(outcomes)
+    done = [o for o in first if not o.spawned]
+    if not done and groups:
+        events.tell(ledger, page(narrowed(groups, ())))
+    if not done:
+        return [*first, *again], Effects()
+    applied, _, frees = _complete(ledger, done, channel, 0, groups, len(outcomes))
+    left = [] if len(applied) == len(outcomes) else [*_without(applied, first), *again]
+    return left, Effects(work=frees)
+
+
+def settle(
+    ledger: Ledger,
+    outcomes: Sequence[Outcome],
+    worker: str | None,
+    channel: str,
+    now: int,
+    groups: Sequence[Group] = (),
+) -> Settled:
+    """Settle what is not stale; file and tell what is."""
+    first, again = _first_and_again(outcomes)
+    left, effects = complete(ledger, [o for o in first if o.event is Event.SUCCEED], channel, groups)
+    if unusual := [o for o in first if o.event is not Event.SUCCEED]:
+        left += _without(_settle(ledger, unusual, channel, 0), unusual)
+    left += again
+    if not left:
+        return Settled([], effects)
+    rest = settle_rest(ledger, left, worker, channel, now, groups)
+    rest.effects.add(effects)
+    return rest
+
+
+def settle_hastily(
+    ledger: Ledger,
+    outcomes: Sequence[Outcome],
+    worker: str | None,
+    channel: str,
+    now: int,
+    groups: Sequence[Group] = (),
+) -> Settled:
+    """`settle` for successes of which most have kin: in one statement, and only then what that means to others.
+
+    Raises HasToWait, with nothing settled that may stay, if one of them waits for others itself.
+    """
+    first, again = _first_and_again(outcomes)
+    applied, kin, frees = _complete(ledger, first, channel, 1, groups, len(outcomes))
+    effects = dependencies.follow_completed(ledger, kin, now) if kin else Effects()
+    effects.work |= frees
+    if topics := effects.topics():
+        ledger.run("ring", messages=as_json(topics), channel=channel)
+    if len(applied) == len(outcomes):
+        return Settled([], effects, bool(kin))
+    rest = settle_rest(ledger, [*_without(applied, first), *again], worker, channel, now, groups)
+    rest.effects.add(effects)
+    return rest._replace(met_kin=bool(kin))
+
+
+def settle_rest(
+    ledger: Ledger,
+    left: Sequence[Outcome],
+    worker: str | None,
+    channel: str,
+    now: int,
+    groups: Sequence[Group] = (),
+) -> Settled:
+    """Settle those of jobs that have kin, with what that means to others. The rest is stale: file and tell it."""
+    scribe = _Scribe(ledger, channel, groups)
+    settled = dependencies.settle(ledger, left, scribe, now)
+    settled.effects.work |= scribe.frees
+    if topics := settled.effects.topics():
+        ledger.run("ring", messages=as_json(topics), channel=channel)
+    stale = [outcome for place, outcome in enumerate(left) if place not in settled.places]
+    if stale:
+        ledger.run("file_stale", o=as_json(stale), now=now, worker=worker)
+    return Settled(stale, settled.effects, bool(settled.places), settled.some_wait)
+
+
+class _Scribe:
+    """Settles jobs that have kin."""
+
+    def __init__(self, ledger: Ledger, channel: str, groups: Sequence[Group]) -> None:
+        self._ledger = ledger
+        self._channel = channel
+        self._groups = groups
+        self.frees = False  # a place for somebody else's job
+
+    def complete(self, outcomes: list[Outcome]) -> None:
+        ended = endings(self._groups, {outcome.id for outcome in outcomes})
+        *_, frees = _complete(self._ledger, outcomes, self._channel, 1, ended, len(outcomes))
+        self.frees |= frees
+
+    def settle(self, outcomes: list[Outcome]) -> None:
+        _settle(self._ledger, outcomes, self._channel, 1)
+        # A success that has to wait for others is not the end of its job, but of its run.
+        self.frees |= any(outcome.event is Event.SUCCEED for outcome in outcomes)
+
+
+def _without(applied: set[Lease], outcomes: Sequence[Outcome]) -> list[Outcome]:
+    return [outcome for outcome in outcomes if Lease(outcome.id, outcome.version) not in applied]
+
+
+def _settle(ledger: Ledger, outcomes: Sequence[Outcome], channel: str, kin: int) -> set[Lease]:
+    applied = set(_leases.decode(ledger.ask("settle", o=as_json(in_order(outcomes)), kin=kin)))
+    steps.wake_if_come(ledger, outcomes)
+    if topics := topics_of(outcomes):
+        ledger.run("ring", messages=as_json(topics), channel=channel)
+    return applied
+
+
+def _first_and_again(outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+    """Those that are the first of their claim, and the rest: a second settle of one claim is stale."""
+    first: dict[tuple[str, int], Outcome] = {}
+    again = []
+    for outcome in outcomes:
+        if (outcome.id, outcome.version) in first:
+            again.append(outcome)
+        else:
+            first[outcome.id, outcome.version] = outcome
+    return list(first.values()), again
+
+
+def _complete(
+    ledger: Ledger, outcomes: list[Outcome], channel: str, kin: int, groups: Sequence[Group], endings: int
+) -> tuple[set[Lease], list[int], bool]:
+    """Those that were applied, the numbers of those that have kin, and if any held a place that others may want."""
+    done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in in_order(outcomes)]
+    tale = told(page(groups) if groups else None)
+    answer = ledger.ask(
+        "complete", o=as_json(done), expected=len(done), channel=channel, kin=kin, endings=endings, **tale
+    )
+    applied, seqs, frees = _completed.decode(answer)
+    return {Lease(o.id, o.version) for o in outcomes} if applied is None else set(applied), seqs or [], frees
+
+
+class Taken(NamedTuple):
+    """What a claim brought, and what it saw: when the next job is due, when one lapses, the open queues, the rules, the
+    queues in which nothing waits, and those where a job came up whose task the worker does not know."""
+
+    claims: list[Claim]
+    due: int | None
+    lapses: int | None
+    queues: tuple[str, ...]
+    book: Rulebook
+    idle: frozenset[str]
+    strange: frozenset[str] = frozenset()
+
+    def asks_care(self, queue: str, want: Want) -> bool:
+        """Whether the queue has something to give, and only `claim_carefully` may take it."""
+        if queue not in self.queues or queue in self.idle:
+            return False
+        return queue in self.strange or self.book.asks_care(queue, want)
+
+
+def claim(
+    db: Connection, sql: Mapping[str, str], channel: str, want: Want, now: int, *, after_lapses: bool = False
+) -> Taken:
+    """Take what is wanted, and promote what is due before; nothing as long as a job has lapsed that still waits.
+
+    After what lapsed was cancelled, only these jobs themselves are passed over: somebody may have them locked.
+    Queues that ask for care are left to `claim_carefully`, and the room that is theirs is kept for them.
+    """
+    values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": now}
+    values["unless_lapsed"] = -1 if after_lapses else now
+    quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
+    plainly = want.strategy in (None, "priority")
+    shares = [(queue, quota) for queue, quota in quotas.items() if quota and plainly]
+    taken = _claimed(db, sql["claim"], want, shares, values)
+    if is_past(taken.lapses, now) and not after_lapses:
+        return taken
+    if is_past(taken.due, now):
+        promoted = db.execute(sql["promote"], {"now": now, "limit": BATCH_OF_TIME, "channel": channel}).rowcount
+        values["unless_due"] = -1  # there may be more; it comes with the next turns
+        taken = _claimed(db, sql["claim"], want, shares, values)
+        if promoted < BATCH_OF_TIME and is_past(taken.due, now):  # others hold what is left
+            taken = taken._replace(due=now + _LOOK_AGAIN)
+    kept = sum(quota for queue, quota in quotas.items() if taken.asks_care(queue, want))
+    taken = _with_more(db, sql["claim"], want, taken, values, kept)
+    return taken._replace(due=earlier(taken.due, now + LOCKED)) if _passed_over(want, taken) else taken
+
+
+def _passed_over(want: Want, taken: Taken) -> bool:
+    """Whether a queue has jobs and gave none, though no rule forbids it: others have locked them."""
+    served = taken.queues if want.others else [share.queue for share in want.shares]
+    gave = {claim.queue for claim in taken.claims}
+    return len(taken.claims) < want.limit and any(
+        queue in taken.queues and queue not in taken.idle and queue not in gave and not taken.asks_care(queue, want)
+        for queue in served
+    )
+
+
+def claim_the_rest(db: Connection, sql: Mapping[str, str], want: Want, taken: Taken, now: int) -> Taken:
+    """Give the room that queues with rules could not use to the others."""
+    values = {"worker": want.worker, "now": now, "until": now + want.lease, "unless_due": -1}
+    values["unless_lapsed"] = -1
+    return _with_more(db, sql["claim"], want, taken._replace(claims=[*taken.claims]), values, 0)
+
+
+def _with_more(db: Connection, sql: str, want: Want, taken: Taken, values: dict[str, Any], kept: int) -> Taken:
+    """If room is left, take from whoever has more than its share."""
+    claims = taken.claims
+    quotas = _within(want.limit, [(share.queue, share.quota) for share in want.shares])
+    counts = Counter([claim.queue for claim in claims])
+    for queue in dict.fromkeys((*quotas, *(taken.queues if want.others else ()))):
+        room = want.limit - kept - len(claims)
+        if queue in taken.idle or queue in taken.strange or taken.book.asks_care(queue, want):
+            continue
+        # Not from one that gave less than it was asked for.
+        if room > 0 and queue in taken.queues and counts[queue] >= quotas.get(queue, 0):
+            more = _claimed(db, sql, want, [(queue, room)], values)
+            claims += more.claims
+            taken = taken._replace(strange=taken.strange | more.strange)
+    return taken
+
+
+def claim_carefully(ledger: Ledger, want: Want, taken: Taken, cursors: dict[str, str], now: int) -> Taken:
+    """Add what the queues that ask for care can give: each up to its share, then whoever has more."""
+    quotas = dict(_within(want.limit, [(share.queue, share.quota) for share in want.shares]))
+    queues = dict.fromkeys((*quotas, *(taken.queues if want.others else ())))
+    careful = [queue for queue in queues if taken.asks_care(queue, want)]
+    claims, keeper = taken.claims, Gatekeeper(ledger, taken.book, want, cursors, now)
+    left = set(careful)
+    for queue, quota in (*((queue, quotas.get(queue, 0)) for queue in careful), *((q, want.limit) for q in careful)):
+        room = min(quota, want.limit - len(claims))
+        if room > 0 and queue in left:
+            found = keeper.take(queue, room)
+            claims += found
+            if len(found) < room:
+                left.discard(queue)
+    keeper.settle_accounts()
+    return taken._replace(due=earlier(taken.due, keeper.next_at))
+
+
+def asks_care(want: Want, taken: Taken) -> bool:
+    """Whether there is room, and a queue that only `claim_carefully` takes from."""
+    served = taken.queues if want.others else [share.queue for share in want.shares]
+    return len(taken.claims) < want.limit and any(taken.asks_care(queue, want) for queue in served)
+
+
+def _claimed(db: Connection, sql: str, want: Want, shares: list[tuple[str, int]], values: dict[str, Any]) -> Taken:
+    """Claim from the front of each queue, but for those where a job comes up whose task the worker does not know."""
+    strange: set[str] = set()
+    while True:
+        shares = [(queue, quota) for queue, quota in shares if queue not in strange]
+        familiar = None if want.known is None else want.known.familiar
+        rows = db.execute(sql, {**values, "shares": as_json(shares), "familiar": familiar}).fetchall()
+        told, due, lapses, met = rows[0][:_ID]
+        if met is None or want.known is None:
+            break
+        strange |= {queue for queue, task in _strange.decode(met) if task not in want.known}
+        if strange.issuperset(queue for queue, _ in shares):
+            break
+    is_open, queues, book, idle = _settings_in(told)
+    if not is_open:  # time stands still: whoever waits for a job that would lapse may not have arrived yet
+        due = lapses = None
+    horizon = (due, lapses, queues, book, idle, frozenset(strange))
+    if rows[0][_ID] is None:
+        return Taken([], *horizon)
+    rows.sort(key=_RANK_AND_SEQ)
+    rows.sort(key=_PRIORITY, reverse=True)
+    if len(shares) > 1:
+        turn = {queue: number for number, (queue, _) in enumerate(shares)}
+        rows.sort(key=lambda row: turn[_QUEUE(row)])
+    return Taken([Claim(*row[_ID:-1]) for row in rows], *horizon)
+
+
+@functools.lru_cache(maxsize=16)
+def _settings_in(told: str) -> tuple[bool, tuple[str, ...], Rulebook, frozenset[str]]:
+    """If no notice hangs, the open queues, the rules, and the idle ones: nearly always those of the claim before."""
+    is_open, known, tasks = _settings.decode(told)
+    queues = known or []
+    ruled = [(name, rules) for name, _, _, _, rules in queues if rules is not None]
+    book = rulebook_of(ruled, [name for name, _, laned, _, _ in queues if laned], tasks or [])
+    idle = frozenset(name for name, _, _, is_idle, _ in queues if is_idle)
+    return is_open, tuple(name for name, paused, *_ in queues if is_open and not paused), book, idle
+
+
+def _within(limit: int, shares: list[tuple[str, int]]) -> dict[str, int]:
+    """The shares, cut where they exceed the limit; a queue named twice has both."""
+    granted: dict[str, int] = {}
+    for queue, quota in shares:
+        room = limit - sum(granted.values())
+        granted[queue] = granted.get(queue, 0) + max(min(quota, room), 0)
+    return granted
+
+
+def is_plain(outcome: Outcome) -> bool:
+    """Whether it is a success that leaves no jobs behind."""
+    return outcome.event is Event.SUCCEED and not outcome.spawned
+
+
+def is_past(moment: int | None, now: int) -> bool:
+    return moment is not None and moment <= now
+
+
+def topics_of(outcomes: Sequence[Outcome]) -> list[str]:
+    """Whom these outcomes concern beside their own worker."""
+    topics = []
+    if any(outcome.finished_at is not None for outcome in outcomes):
+        topics.append("done")
+    if any(map(starts_again, outcomes)):
+        topics.append("work")
+    return topics

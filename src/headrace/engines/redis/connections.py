@@ -1,0 +1,211 @@
+"""The connections to Redis: borrowing one, asking on it, and what to do when it turns out dead.
+
+A command that was not sent whole was not executed, so it may always be sent again. Once it was sent and the answer
+is lost, nobody knows; then only what is known to be repeatable is asked once more. A connection never crosses a
+fork: a child begins with none.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+from weakref import WeakSet
+
+import redis
+from redis.exceptions import ConnectionError, NoScriptError, RedisClusterException, ResponseError, TimeoutError
+
+from headrace.engines.redis.errors import is_there, translated
+from headrace.engines.redis.script_loader import Script
+from headrace.engines.redis.store_url import Address
+from headrace.engines.redis.topology import Connection, Route
+from headrace.engines.shared.circuit_breaker import Breaker
+from headrace.errors import EngineUnavailable
+
+Value: TypeAlias = "str | bytes | int"
+_LOST = (ConnectionError, TimeoutError, OSError)
+_ELSEWHERE = re.compile(
+    r"(ReadOnly|Moved|Ask|TryAgain|ClusterDown)Error |\w+ (MOVED|ASK|TRYAGAIN|CLUSTERDOWN) |.*\bREADONLY\b", re.DOTALL
+)
+
+
+class Wire:
+    """All connections of one engine in one process."""
+
+    def __init__(self, address: Address) -> None:
+        self.address = address
+        self._tag = f"{{{address.prefix}}}"
+        self._route = Route(address, self._tag)
+        self._begin()
+        _wires.add(self)
+
+    def _begin(self) -> None:
+        self._idle: deque[Connection] = deque()
+        self._room = threading.BoundedSemaphore(self.address.max_connections)
+        self._breaker = Breaker()
+
+    # -- asking
+
+    def run(self, script: Script, *args: Value, repeat: Sequence[Value] | None = None) -> Any:
+        """The script's answer. `repeat` are the arguments for a second try if the answer to the first is lost."""
+        call = ("EVALSHA", script.sha, 1, self._tag)
+        return self._ask((*call, *args), None if repeat is None else (*call, *repeat), script)
+
+    def ask(self, *command: Value) -> Any:
+        """The answer to a command that may as well be given twice."""
+        return self._ask(command, command)
+
+    def connect(self) -> Connection:
+        """A new connection that belongs to the caller."""
+        connection = self._route.connection()
+        try:
+            connection.connect()
+        except BaseException:
+            connection.disconnect()
+            self._route.lost()
+            raise
+        return connection
+
+    def _ask(self, command: Sequence[Value], repeat: Sequence[Value] | None, script: Script | None = None) -> Any:
+        self._breaker.check()
+        try:
+            answer = self._ask_twice(command, repeat, script)
+        except UnicodeEncodeError:
+            self._breaker.succeeded()
+            raise
+        except (redis.RedisError, RedisClusterException, OSError) as error:
+            told = translated(error, self.address.shown, self.address.prefix)
+            if is_there(error):
+                self._breaker.succeeded()
+            elif isinstance(told, EngineUnavailable):
+                self._breaker.failed(str(told))
+            if told is error:
+                raise
+            raise told from error
+        self._breaker.succeeded()
+        return answer
+
+    def _ask_twice(self, command: Sequence[Value], repeat: Sequence[Value] | None, script: Script | None) -> Any:
+        try:
+            return self._ask_once(command, script)
+        except _Unsent as unsent:
+            again = command
+            first = unsent.cause
+        except _LOST as error:
+            if repeat is None:
+                raise
+            again, first = repeat, error
+        self._forget_idle()  # whatever befell this one hardly spared the others
+        self._route.lost()
+        try:
+            return self._ask_once(again, script)
+        except _Unsent as unsent:
+            raise unsent.cause from first
+
+    def _ask_once(self, command: Sequence[Value], script: Script | None) -> Any:
+        if not self._room.acquire(timeout=self.address.timeout):
+            raise EngineUnavailable(
+                f"{self.address.shown}: all {self.address.max_connections} connections are in use; ?max_connections= "
+                "allows more"
+            )
+        try:
+            return self._converse(self._borrow(), command)
+        except NoScriptError:
+            if script is None:
+                raise
+            # A new server, or one that was told to forget: it is told, with the arguments of this very try.
+            return self._converse(self._borrow(), ("EVAL", script.text, *command[2:]))
+        finally:
+            self._room.release()
+
+    def _converse(self, connection: Connection, command: Sequence[Value]) -> Any:
+        usable = False
+        try:
+            packed = connection.pack_command(*command)
+            try:
+                connection.send_packed_command(packed)
+            except _LOST as error:
+                raise _Unsent(error) from error
+            answer = connection.read_response()
+            usable = True
+            return answer
+        except ResponseError as error:
+            if _leads_elsewhere(error):
+                raise _Unsent(error) from error
+            usable = True
+            raise
+        except UnicodeEncodeError:
+            usable = True
+            raise
+        finally:
+            if usable:
+                self._idle.append(connection)
+            else:
+                connection.disconnect()
+
+    # -- connections
+
+    def _borrow(self) -> Connection:
+        with contextlib.suppress(IndexError):
+            while True:
+                connection = self._idle.pop()
+                if _is_quiet(connection):
+                    return connection
+                connection.disconnect()
+        try:
+            return self.connect()
+        except _LOST as error:
+            raise _Unsent(error) from error
+
+    def _forget_idle(self) -> None:
+        with contextlib.suppress(IndexError):
+            while True:
+                self._idle.pop().disconnect()
+
+    def start_afresh(self) -> None:
+        """In a forked child: leave the connections to the parent."""
+        inherited = self._idle
+        self._begin()
+        for connection in inherited:
+            connection.disconnect()  # our copy alone: the client knows by its process that the other end is in use
+
+    def close(self) -> None:
+        """Close what is not in use; the next question opens a connection again."""
+        self._forget_idle()
+
+
+_wires: WeakSet[Wire] = WeakSet()
+
+
+def _start_all_afresh() -> None:
+    for wire in list(_wires):
+        wire.start_afresh()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_start_all_afresh)
+
+
+class _Unsent(Exception):
+    """The command never reached the server whole, or not the one that could have executed it."""
+
+    def __init__(self, cause: Exception) -> None:
+        super().__init__(str(cause))
+        self.cause = cause
+
+
+def _leads_elsewhere(error: Exception) -> bool:
+    """Whether this server is not, or no longer, the one to ask."""
+    return _ELSEWHERE.match(f"{type(error).__name__} {error}") is not None
+
+
+def _is_quiet(connection: Connection) -> bool:
+    """Whether an idle connection is as we left it. One that has something to say was closed by the server."""
+    try:
+        return not connection.can_read(0)
+    except _LOST:
+        return False

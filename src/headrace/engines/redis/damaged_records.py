@@ -1,0 +1,167 @@
+"""What is left of records that no longer decode, and what becomes of the jobs they were of.
+
+Nothing here is called as long as all is well: a whole answer is decoded at once, and only one that can't be is taken
+apart value by value.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+import struct
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.damaged_records import DAMAGE
+from headrace.engines.redis.script_loader import load
+from headrace.engines.shared.damaged_records import made_of, types_of, whole_values
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.connections import Wire
+
+T = TypeVar("T", bound=Struct)
+_fail = load("fail_damaged")
+_PAGE = 1000
+_AT_ONCE = 100
+_ARRAY = re.compile(rb"[\x90-\x9f]|\xdc..|\xdd....", re.DOTALL)
+_NUMBERS = {
+    0xCA: ">f",
+    0xCB: ">d",
+    0xCC: ">B",
+    0xCD: ">H",
+    0xCE: ">I",
+    0xCF: ">Q",
+    0xD0: ">b",
+    0xD1: ">h",
+    0xD2: ">i",
+    0xD3: ">q",
+}
+_PLAIN = {0xC0: None, 0xC2: False, 0xC3: True}
+_TEXTS = {0xD9: ">B", 0xDA: ">H", 0xDB: ">I"}
+
+
+class Salvage(Generic[T]):
+    """Decodes records of a kind, also those that are damaged: what can't be read of one is empty."""
+
+    def __init__(self, kind: type[T]) -> None:
+        self._kind = kind
+        self._decoder = msgspec.msgpack.Decoder(kind)
+        self._list = msgspec.msgpack.Decoder(list[kind])  # type: ignore[valid-type]  # mypy takes it for a value
+
+    def decode(self, stored: bytes) -> T:
+        try:
+            return self._decoder.decode(stored)
+        except DAMAGE:
+            return self.salvage(stored)[0]
+
+    def decode_all(self, stored: bytes) -> list[T]:
+        """The records of a list that a script has made: of such ones, texts may be damaged, but not where they end."""
+        try:
+            return self._list.decode(stored)
+        except DAMAGE:
+            head = _ARRAY.match(stored)
+            place, found = head.end() if head else len(stored), list[T]()
+        while place < len(stored):
+            record = stored[place:]
+            found.append(self.salvage(record)[0])
+            place += _length(record, len(types_of(self._kind)))
+        return found
+
+    def salvage(self, stored: bytes) -> tuple[T, int]:
+        """The record, and how many of its first values are as they should be."""
+        found = whole_values(self._kind, list(values_in(stored)))
+        whole = next(place for place in range(len(found) + 1) if place not in found)
+        return made_of(self._kind, {place: value for place, value in found.items() if place < whole}), whole
+
+
+def values_in(stored: bytes) -> Iterator[Any]:
+    """The values of an array, up to the first that is damaged. No record has arrays in it."""
+    head = _ARRAY.match(stored)
+    place = head.end() if head else len(stored)
+    while place < len(stored):
+        try:
+            value, place = _value(stored, place)
+        except (struct.error, IndexError, ValueError):
+            return
+        yield value
+
+
+def _length(stored: bytes, values: int) -> int:
+    """How long an array with so many values is at the beginning of this; all of it if that can't be told."""
+    head = _ARRAY.match(stored)
+    place = head.end() if head else len(stored)
+    try:
+        for _ in range(values):
+            place = _value(stored, place)[1]
+    except (struct.error, IndexError, ValueError):
+        return len(stored)
+    return place
+
+
+def _value(stored: bytes, place: int) -> tuple[Any, int]:
+    kind = stored[place]
+    place += 1
+    if kind <= 0x7F or kind >= 0xE0:
+        return (kind if kind <= 0x7F else kind - 0x100), place
+    if kind in _PLAIN:
+        return _PLAIN[kind], place
+    if kind in _NUMBERS:
+        form = _NUMBERS[kind]
+        return struct.unpack_from(form, stored, place)[0], place + struct.calcsize(form)
+    if kind in _TEXTS:
+        form = _TEXTS[kind]
+        length, place = struct.unpack_from(form, stored, place)[0], place + struct.calcsize(form)
+    elif 0xA0 <= kind <= 0xBF:
+        length = kind - 0xA0
+    else:
+        raise ValueError("this is in no record")
+    if place + length > len(stored):
+        raise ValueError("its end is missing")
+    return stored[place : place + length].decode("utf-8", "replace"), place + length
+
+
+class Office(Protocol):
+    """What is needed of the engine."""
+
+    wire: Wire
+    prefix: str
+
+    def at(self, now: int | None) -> int: ...
+
+
+class Damaged:
+    """The jobs of a store whose records are damaged."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def fail(self, members: Iterable[bytes], now: int | None = None) -> int:
+        """Fail those of these jobs, by their numbers, that are damaged; how many there were."""
+        numbers = [member for member in dict.fromkeys(members) if member.isdigit()]
+        names, done = self.names(numbers), 0
+        for first in range(0, len(numbers), _AT_ONCE):
+            some = numbers[first : first + _AT_ONCE]
+            told = [part for number in some for part in (number, names.get(number, b""))]
+            done += self._office.wire.run(_fail, self._office.at(now), secrets.token_hex(8), *told)
+        return done
+
+    def fail_these(self, ids: Sequence[str]) -> int:
+        """The same by their ids."""
+        members = self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:ids", *ids) if ids else []
+        return self.fail(member for member in members if member is not None)
+
+    def names(self, members: Sequence[bytes]) -> dict[bytes, bytes]:
+        """The ids of jobs by their numbers. All ids are gone through: a record that could tell its own is damaged."""
+        wanted, found, cursor = set(members), dict[bytes, bytes](), b"0"
+        while wanted:
+            cursor, page = self._office.wire.ask("HSCAN", f"{{{self._office.prefix}}}:ids", cursor, "COUNT", _PAGE)
+            for job_id, member in zip(page[::2], page[1::2], strict=True):
+                if member in wanted:
+                    found[member] = job_id
+            wanted -= found.keys()
+            if cursor == b"0":
+                break
+        return found

@@ -1,0 +1,229 @@
+"""The desk of dead letters in Redis. A search takes several scripts if it is long, so that nobody else waits for it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection, Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from headrace.core.dead_letters.records import (
+    REQUEUED_TOO_OFTEN,
+    STATUSES,
+    Added,
+    Addition,
+    LetterFilter,
+    LetterGroup,
+    LetterTally,
+    Remark,
+    Requeue,
+    Requeued,
+    Status,
+    bounds,
+    history_anew,
+    id_at,
+    snapshot_of,
+    stored_anew,
+    used_up_in_words,
+)
+from headrace.core.jobs.records import DeadRow, Filing, NewJob
+from headrace.engines.redis import serialization
+from headrace.engines.redis.insert import unless_closed
+from headrace.engines.redis.script_loader import Script, load
+from headrace.engines.shared.decisions import signed
+from headrace.engines.shared.operation_timing import timed_part
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.connections import Value
+    from headrace.engines.redis.queries import Office
+
+_LOOKS = 1000  # records that one script looks at
+_ROWS = 250  # records that one script answers with
+_AT_ONCE = 500  # fingerprints that one script looks at
+_EVERYTHING = 1 << 40
+
+_get, _find, _groups, _tallies = (load(f"letters_{name}") for name in ("get", "find", "groups", "tallies"))
+_requeue, _resolve, _note, _purge = (load(f"letters_{name}") for name in ("requeue", "resolve", "note", "purge"))
+_remove, _add = load("letters_remove"), load("letters_add")
+
+
+@timed_part
+class RedisLetters:
+    """Reads and resolves records."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def get(self, ids: Sequence[str]) -> list[DeadRow]:
+        return self._rows("letters", ids)
+
+    def latest(self, job_ids: Sequence[str]) -> list[DeadRow]:
+        return self._rows("jobs", job_ids)
+
+    def _rows(self, kind: str, ids: Iterable[str]) -> list[DeadRow]:
+        known = [each for each in dict.fromkeys(ids) if serialization.encodable(each)]
+        rows: list[DeadRow] = []
+        for start in range(0, len(known), _ROWS):
+            some = known[start : start + _ROWS]
+            rows += serialization.letters(*self._ask(_get, kind, len(some), serialization.encode(some)))
+        return rows
+
+    def find(self, which: LetterFilter, limit: int, before: str | None = None) -> list[DeadRow]:
+        found: list[DeadRow] = []
+        for status in which.statuses or STATUSES:
+            for rows, ids in self._search(which, status, limit, "rows", before):
+                found += serialization.letters(ids, rows)
+        return sorted(found, key=lambda row: row.id, reverse=True)[:limit]
+
+    def oldest(self, status: Status, limit: int) -> list[str]:
+        self._office.prepare()
+        found = self._office.wire.ask("ZRANGE", f"{{{self._office.prefix}}}:desk:{status}", 0, limit - 1)
+        return [each.decode() for each in found] if limit > 0 else []
+
+    def count(self, which: LetterFilter) -> int:
+        statuses = which.statuses or STATUSES
+        return sum(found for status in statuses for found, _ in self._search(which, status, _EVERYTHING, "count"))
+
+    def _search(
+        self, which: LetterFilter, status: Status, limit: int, what: str, before: str | None = None
+    ) -> Iterator[tuple[Any, list[bytes]]]:
+        """What was found, or how many, and the ids of these."""
+        wanted = (which.task, which.queue, which.reason, which.fingerprint, which.requeues)
+        if not all(serialization.encodable(text) for text in (*wanted, before) if isinstance(text, str)):
+            return
+        question = serialization.encode([False if value is None else value for value in wanted])
+        first, end = bounds(which)
+        last: str | bytes | None = end if before is None else min(before, end)
+        while last is not None and limit > 0:
+            most = min(limit, _ROWS if what == "rows" else _LOOKS)
+            last, found, ids = self._ask(_find, status, first, last, _LOOKS, most, what, question)
+            yield found, ids
+            limit -= found if isinstance(found, int) else len(found)
+
+    def groups(self, statuses: Collection[Status], limit: int) -> list[LetterGroup]:
+        asked = serialization.encode([status for status in STATUSES if status in statuses or not statuses])
+        self._office.prepare()
+        prints = sorted(self._office.wire.ask("SMEMBERS", f"{{{self._office.prefix}}}:fingerprints"))
+        found: list[tuple[int, str, str]] = []
+        for start in range(0, len(prints), _AT_ONCE):
+            told = self._ask(_groups, asked, serialization.encode_names(prints[start : start + _AT_ONCE]))
+            kinds = zip(told[::3], told[1::3], told[2::3], strict=True)
+            found += [(count, first.decode(), last.decode()) for count, first, last in kinds if count]
+        biggest = sorted(found, key=lambda group: (group[0], group[2]), reverse=True)[:limit]
+        rows = self._by_id([name for _, first, last in biggest for name in (first, last)])
+        return [
+            _group(count, rows[first], rows[last]) for count, first, last in biggest if first in rows and last in rows
+        ]
+
+    def tallies(self) -> list[LetterTally]:
+        told = self._ask(_tallies, serialization.encode(STATUSES))
+        kinds = list(zip(*(told[part::6] for part in range(6)), strict=True))
+        rows = self._by_id([name.decode() for kind in kinds for name in kind[4:]])
+        return [
+            LetterTally(
+                reason.decode(),
+                status.decode(),
+                count,
+                requeues,
+                rows[first.decode()].entered_at,
+                rows[last.decode()].entered_at,
+            )
+            for reason, status, count, requeues, first, last in kinds
+            if first.decode() in rows and last.decode() in rows
+        ]
+
+    def _by_id(self, ids: Sequence[str]) -> dict[str, DeadRow]:
+        return {row.id: row for row in self.get(ids)}
+
+    def add(self, order: Addition, by: str | None = None, note: str | None = None, now: int | None = None) -> Added:
+        self._office.prepare()
+        if not serialization.encodable(order.job_id):
+            return "missing"
+        at = self._office.at(now)
+        told = [value or "" for value in msgspec.structs.astuple(order)]
+        call = (at, secrets.token_hex(8), _remark(note, by, at), order.reason + signed(by), *told)
+        answer = unless_closed(self._office.wire.run(_add, *call))
+        verdict: Added = msgspec.convert(answer.decode(), Added)
+        return verdict
+
+    def requeue(
+        self,
+        orders: Sequence[Requeue],
+        by: str | None = None,
+        note: str | None = None,
+        detail: str | None = None,
+        now: int | None = None,
+    ) -> list[Requeued]:
+        if not orders:
+            return []
+        # What a pending record holds never changes, so the job that may have to be stored can be made beforehand.
+        letters = self._by_id([order.id for order in orders])
+        at = self._office.at(now)
+        told = [_told(order, letters.get(order.id), detail, at) for order in orders]
+        call = (at, by or "", _remark(note, by, at), detail or "", secrets.randbits(50), serialization.encode(told))
+        answer = unless_closed(self._office.wire.run(_requeue, *call))
+        kinds = zip(orders, answer[::3], answer[1::3], answer[2::3], strict=True)
+        return [
+            msgspec.convert((order.id, job_id.decode(), verdict.decode(), requeues), Requeued)
+            for order, job_id, verdict, requeues in kinds
+        ]
+
+    def resolve(
+        self,
+        ids: Sequence[str],
+        status: Status,
+        by: str | None = None,
+        note: str | None = None,
+        now: int | None = None,
+    ) -> list[str]:
+        self._office.prepare()
+        at = self._office.at(now)
+        known = [each for each in ids if serialization.encodable(each)]
+        done = self._office.wire.run(_resolve, at, status, by or "", _remark(note, by, at), serialization.encode(known))
+        return [each.decode() for each in done]
+
+    def note(self, letter_id: str, text: str, by: str | None = None, now: int | None = None) -> bool:
+        self._office.prepare()
+        if not serialization.encodable(letter_id):
+            return False
+        return bool(self._office.wire.run(_note, letter_id, _remark(text, by, self._office.at(now))))
+
+    def purge(self, statuses: Collection[Status], before: int, limit: int) -> int:
+        removed = 0
+        for status in statuses:
+            after: str | bytes | None = ""
+            while after is not None and removed < limit:
+                most = min(limit - removed, _LOOKS)
+                after, gone = self._ask(_purge, status, after, id_at(before), before, _LOOKS, most)
+                removed += gone
+        return removed
+
+    def remove(self, ids: Sequence[str]) -> list[str]:
+        known = [each for each in ids if serialization.encodable(each)]
+        return [each.decode() for each in self._ask(_remove, serialization.encode(known))]
+
+    def _ask(self, script: Script, *args: Value) -> Any:
+        self._office.prepare()
+        return self._office.wire.run(script, *args, repeat=args)
+
+
+def _group(count: int, oldest: DeadRow, newest: DeadRow) -> LetterGroup:
+    was = snapshot_of(newest)
+    error = (was.error_type, was.error_message)
+    seen = (oldest.entered_at, newest.entered_at)
+    return LetterGroup(newest.fingerprint, newest.task, newest.reason, *error, count, *seen)
+
+
+def _remark(text: str | None, by: str | None, at: int) -> str:
+    return msgspec.json.encode(Remark(at, text, by)).decode() if text else ""
+
+
+def _told(order: Requeue, letter: DeadRow | None, detail: str | None, at: int) -> list[Any]:
+    job: NewJob | bool = False
+    history: list[Filing] = []
+    if letter is not None and letter.status == "pending":
+        job = stored_anew(letter, order, at)
+        history = history_anew(letter, job, detail)
+    ends = _remark(used_up_in_words(letter.requeues if letter else 0, order.most), None, at), REQUEUED_TOO_OFTEN
+    return [False if value is None else value for value in (*msgspec.structs.astuple(order), job, history, *ends)]

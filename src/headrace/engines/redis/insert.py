@@ -1,0 +1,88 @@
+"""Storing new jobs, with or without a rule, and why that may be refused. Each is one script and so all or nothing."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import Event, sources
+from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.engines.redis import serialization
+from headrace.engines.redis.script_loader import Script, load
+from headrace.engines.shared.decisions import closed_by, queue_full
+from headrace.errors import DuplicateJob, InvalidJob, StoreMoved
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.connections import Value, Wire
+
+_insert, _admit, _plant = load("insert"), load("admit"), load("plant")
+_AMENDABLE = sorted(state.value for state in sources(Event.AMEND))
+
+
+def insert(wire: Wire, jobs: Sequence[NewJob], whole: bool, now: int, tells: bool) -> list[bool]:
+    """Store the jobs whose id is free; which ones they are."""
+    taken = _run(wire, _insert, jobs, whole, now, int(tells))
+    fresh = [True] * len(jobs)
+    for position in taken:
+        fresh[position - 1] = False
+    if taken and whole:
+        raise DuplicateJob(jobs[taken[0] - 1].id)
+    return fresh
+
+
+def admit(wire: Wire, candidates: Sequence[Candidate], whole: bool, now: int) -> list[Verdict]:
+    """Store the jobs as their rules allow; what became of each."""
+    jobs = [candidate.job for candidate in candidates]
+    rules = serialization.encode([candidate.rule or False for candidate in candidates])
+    told = _run(wire, _admit, jobs, whole, now, rules, *_AMENDABLE)
+    return [Verdict(kind.decode(), job_id.decode()) for kind, job_id in zip(told[::2], told[1::2], strict=True)]
+
+
+def plant(wire: Wire, jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None, now: int) -> None:
+    """Store jobs with their bonds and their flow."""
+    batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs))
+    named = ("", b"") if flow is None else (flow.id, serialization.encode(flow))
+    args = (now, secrets.randbits(50), *batch, serialization.encode_batch(bonds), *named)
+    if answer := wire.run(_plant, *args, repeat=args):
+        raise_refusal(*answer)
+
+
+def _run(wire: Wire, script: Script, jobs: Sequence[NewJob], whole: bool, now: int, *more: Value) -> list[Any]:
+    call = (now, int(whole), secrets.randbits(50))
+    batch = (len(jobs), serialization.encode([job.id for job in jobs]), serialization.encode_batch(jobs), *more)
+    # A second try must not take its own earlier success for somebody else's.
+    answer: list[Any] = wire.run(script, *call, 0, *batch, repeat=(*call, 1, *batch))
+    if answer and isinstance(answer[0], bytes):
+        raise_refusal(*answer)
+    return answer
+
+
+def unless_closed(answer: Any) -> Any:
+    """The answer, if it is not a notice at the door: that is in a list of its own, since an id may be any text."""
+    if isinstance(answer, list) and answer and isinstance(answer[0], list):
+        kind, other = answer[0]
+        raise closed_by(Notice("moved" if kind == b"moved" else "arriving", other.decode(), 0))
+    return answer
+
+
+def raise_refusal(why: bytes, what: bytes, *figures: Any) -> None:
+    """What a script said instead of its answer, as an error."""
+    if why == b"moved":
+        raise StoreMoved(what.decode())
+    if why == b"duplicate":
+        raise DuplicateJob(what.decode())
+    if why == b"full":
+        raise queue_full(what.decode(), *figures[:3])
+    if why == b"unknown":
+        raise InvalidJob(
+            f"there is no job {what.decode()!r} to wait for, or to let wait; it may be archived, or deleted"
+        )
+    if why == b"ended":
+        raise InvalidJob(f"job {what.decode()!r} is {figures[0].decode()} already; it can't wait for another one")
+    if why == b"circle":
+        path = " -> ".join(name.decode() for name in (what, *figures))
+        raise InvalidJob(f"these jobs would wait for each other: {path}")

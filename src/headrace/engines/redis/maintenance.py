@@ -1,0 +1,310 @@
+"""Looking after a Redis store: entries that lead to no job, jobs that no entry leads to, histories that are too long.
+
+While a script runs Redis does nothing else, so whatever is walked through is walked in pages of a millisecond or two.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from headrace.core.health.findings import (
+    KEPT_AT_START,
+    LATE,
+    Capped,
+    Census,
+    Filed,
+    Finding,
+    StoragePart,
+    Strain,
+    Tending,
+    is_gone,
+    judge,
+)
+from headrace.core.jobs.records import Filter
+from headrace.engines.protocol.maintenance import View
+from headrace.engines.redis import health, serialization
+from headrace.engines.redis.script_loader import Script, load
+from headrace.errors import HeadraceError
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.connections import Value, Wire
+    from headrace.engines.redis.damaged_records import Damaged
+
+_census, _index_page, _own_page = load("census"), load("index_page"), load("own_page")
+_flows_page, _places_page, _cap = load("flows_page"), load("places_page"), load("cap")
+_storage_page = load("storage_page")
+
+_LOOKS = 1000
+_ENTRIES_PER_PAGE = 300
+_JOBS_LOOKED_AT = 100  # whole records, each of which may be large
+_ENTRIES_LOOKED_AT = 2000
+_KEYS_MEASURED = 100
+_PAGES_INSPECTED = 1000  # about a second; what is larger is looked at in part, and repaired as a whole
+_EVERYTHING = 1 << 40
+
+_OWN = {"h": "history", "l": "logs", "steps": "steps", "parents": "bonds", "children": "bonds", "blocks": "bonds"}
+_INDEXES = {
+    *("due", "leases", "lapsing", "in", "lane", "held", "queue", "task", "tag", "state", "worker", "flow"),
+    *("unique", "past"),
+}
+_KEPT = {"schema", "store", "seq", "notice"}
+_GLOB = re.compile(r"([\[\]*?\\])")
+
+
+class House(View, Protocol):
+    """What is needed of the engine."""
+
+    wire: Wire
+    prefix: str
+    damaged: Damaged
+
+    def prepare(self) -> None: ...
+    def at(self, now: int | None) -> int: ...
+    def facts(self) -> dict[str, str | int]: ...
+    def sign_off(self, worker_id: str) -> None: ...
+
+
+class RedisCare:
+    """What keeps the store sound and small."""
+
+    def __init__(self, engine: House) -> None:
+        self._engine = engine
+
+    # -- looking and repairing
+
+    def inspect(self, now: int | None = None) -> list[Finding]:
+        wire = self._engine.wire
+        found = health.findings_of_server(wire)
+        if health.is_replica(wire):
+            return found
+        self._engine.prepare()
+        at = self._engine.at(now)
+        *counts, ids, jobs, bodies, states = wire.run(_census, at - LATE, _LOOKS, repeat=(at - LATE, _LOOKS))
+        whole = ids == jobs == bodies == states
+        walk = _Walk(self._engine, at, _PAGES_INSPECTED if whole else _EVERYTHING)
+        orphans = walk.orphans(_EVERYTHING)
+        lost, damaged = walk.places(_EVERYTHING)
+        orphans["times"] = len(self._lost_times(_LOOKS))
+        strays, unreaped, overdue, forlorn = counts
+        workers = self._engine.desk.workers()
+        census = Census(orphans=orphans, strays=strays, damaged=len(damaged), workers=workers)
+        if self._engine.porter.notice() is None:
+            census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
+        sizes = {"ids": ids, "jobs": jobs, "bodies": bodies, "states": states}
+        return [*found, *_of_losses(sizes, lost), *judge(census, at)]
+
+    def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
+        self._engine.prepare()
+        at = self._engine.at(now)
+        walk = _Walk(self._engine, at, _EVERYTHING, frozenset(codes))
+        done: dict[str, int] = {}
+        if "unindexed" in codes:
+            done["unindexed"] = walk.places(limit)[0]
+        if "damaged_records" in codes:
+            _, damaged = _Walk(self._engine, at, _EVERYTHING).places(_EVERYTHING)
+            done["damaged_records"] = self._engine.damaged.fail(damaged[:limit], at)
+        if "orphan_times" in codes:
+            done["orphan_times"] = self._drop_lost_times(limit)
+        wanted = {code for code in codes if code.startswith("orphan_")} - {"orphan_times"}
+        if wanted:
+            found = walk.orphans(limit)
+            done |= {code: found.get(code.removeprefix("orphan_"), 0) for code in wanted}
+        if "silent_workers" in codes:
+            done["silent_workers"] = self._forget_workers(at)
+        return done
+
+    def _lost_times(self, limit: int) -> list[bytes]:
+        """The earliest times to fire, up to so many, that have no schedule."""
+        tag = f"{{{self._engine.prefix}}}"
+        ids = self._engine.wire.ask("ZRANGE", f"{tag}:times", 0, -1)
+        known = set(self._engine.wire.ask("HKEYS", f"{tag}:schedules")) if ids else set()
+        return [schedule_id for schedule_id in ids if schedule_id not in known][:limit]
+
+    def _drop_lost_times(self, limit: int) -> int:
+        lost = self._lost_times(limit)
+        return int(self._engine.wire.ask("ZREM", f"{{{self._engine.prefix}}}:times", *lost)) if lost else 0
+
+    def _forget_workers(self, now: int) -> int:
+        gone = [worker.id for worker in self._engine.desk.workers() if is_gone(worker, now)]
+        for worker in gone:
+            self._engine.sign_off(worker)
+        return len(gone)
+
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+        self._engine.prepare()
+        first = min(KEPT_AT_START, most // 2)
+        how = (what[0], most, first, (most - first) // 2, _ENTRIES_LOOKED_AT)
+        reached, removed = self._engine.wire.run(
+            _cap, serialization.question(Filter(), (), ()), after, min(limit, _LOOKS), *how
+        )
+        return Capped(removed, reached or 0, reached is not None)
+
+    # -- memory
+
+    def strain(self, now: int | None = None) -> Strain:
+        self._engine.prepare()
+        return Strain(health.size(self._engine.wire), clients=health.clients(self._engine.wire))
+
+    def storage(self, pattern: str, limit: int) -> list[StoragePart]:
+        self._engine.prepare()
+        found = dict[bytes, None]()  # a key may be told twice
+        for keys in _keys(self._engine, pattern):
+            found |= dict.fromkeys(keys)
+            if len(found) >= limit:
+                break
+        chosen = list(found)[:limit]
+        pages = (chosen[first : first + _KEYS_MEASURED] for first in range(0, len(chosen), _KEYS_MEASURED))
+        return [part for page in pages for part in self._measured(page)]
+
+    def _measured(self, keys: list[bytes]) -> list[StoragePart]:
+        return [
+            StoragePart(
+                name=_name(self._engine.prefix, key, "backslashreplace"),
+                kind=kind.decode(),
+                entries=entries,
+                bytes=None if size < 0 else size,
+                expires=None if left < 0 else left / 1000,
+            )
+            for key, kind, entries, left, size in self._engine.wire.run(_storage_page, *keys, repeat=keys)
+        ]
+
+    def checkpoint(self) -> dict[str, int]:
+        self._engine.prepare()
+        return {}
+
+    def optimize(self, *, full: bool = False) -> dict[str, int]:
+        self._engine.prepare()
+        before = int(self._engine.facts()["size"])
+        self.repair([f"orphan_{what}" for what in {*_OWN.values(), "flows", "index"}], _EVERYTHING)
+        # Not every server lets its users do these, and they are no more than kind.
+        with contextlib.suppress(HeadraceError):
+            self._engine.wire.ask("MEMORY", "PURGE")
+        if full:
+            with contextlib.suppress(HeadraceError):
+                self._engine.wire.ask("BGREWRITEAOF")
+        return {"size_before": before, "size_after": int(self._engine.facts()["size"])}
+
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+        return False
+
+    # -- copies
+
+    def backup(
+        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        self._engine.prepare()
+        carry(self._engine)
+
+    def restore(self, path: Path, carry: Callable[[], object]) -> None:
+        carry()
+
+    def clear(self) -> None:
+        self._engine.prepare()
+        for keys in _keys(self._engine):
+            if going := [key for key in keys if _kind(self._engine.prefix, key) not in _KEPT]:
+                self._engine.wire.ask("UNLINK", *going)
+
+
+class _Walk:
+    """One walk through all keys, up to so many pages. What is in `repaired` is put right on the way."""
+
+    def __init__(self, engine: House, now: int, pages: int, repaired: frozenset[str] = frozenset()) -> None:
+        self._engine = engine
+        self._now = now
+        self._pages = pages
+        self._repaired = repaired
+
+    def orphans(self, limit: int) -> dict[str, int]:
+        """How many entries belong to no job, by what they are."""
+        found: Counter[str] = Counter(dict.fromkeys([*_OWN.values(), "flows", "index"], 0))
+        for keys in _keys(self._engine):
+            self._look_at_own(keys, found)
+            for key in keys:
+                if _kind(self._engine.prefix, key) in _INDEXES:
+                    found["index"] += self._through(_index_page, (key,), "orphan_index", limit)
+            if self._pages <= 0 or max(found.values()) >= limit:
+                break
+        found["flows"] += self._through(_flows_page, (), "orphan_flows", limit)
+        return dict(found)
+
+    def _look_at_own(self, keys: list[bytes], found: Counter[str]) -> None:
+        for what in set(_OWN.values()):
+            args: list[Value] = [int(f"orphan_{what}" in self._repaired)]
+            for key in keys:
+                kind, _, number = self._name(key).partition(":")
+                if _OWN.get(kind) == what:
+                    args += [key, number, int(kind in ("parents", "children"))]
+            if len(args) > 1:
+                self._pages -= 1
+                found[what] += sum(self._engine.wire.run(_own_page, *args, repeat=args))
+
+    def _through(self, script: Script, key: tuple[Value, ...], code: str, limit: int) -> int:
+        """How many entries of a sorted set lead to nothing, a page at a time."""
+        first, lost = 0, 0
+        while self._pages > 0 and lost < limit:
+            self._pages -= 1
+            args = (*key, first, _ENTRIES_PER_PAGE, int(code in self._repaired))
+            looked, fresh = self._engine.wire.run(script, *args, repeat=args)
+            lost += fresh
+            first += looked - (fresh if code in self._repaired else 0)
+            if looked < _ENTRIES_PER_PAGE:
+                break
+        return lost
+
+    def places(self, limit: int) -> tuple[int, list[bytes]]:
+        """How many jobs are not found where they should be, and the numbers of those whose records are damaged."""
+        cursor, lost, damaged = b"0", 0, list[bytes]()
+        while self._pages > 0 and lost < limit:
+            self._pages -= 1
+            args = (cursor, _JOBS_LOOKED_AT, self._now, int("unindexed" in self._repaired))
+            cursor, fresh, bad = self._engine.wire.run(_places_page, *args, repeat=args)
+            lost, damaged = lost + fresh, damaged + bad
+            if cursor == b"0":
+                break
+        return lost, damaged
+
+    def _name(self, key: bytes) -> str:
+        return _name(self._engine.prefix, key)
+
+
+def _kind(prefix: str, key: bytes) -> str:
+    return _name(prefix, key).partition(":")[0]
+
+
+def _name(prefix: str, key: bytes, errors: str = "surrogateescape") -> str:
+    return key.decode("utf-8", errors)[len(prefix) + 3 :]
+
+
+def _keys(engine: House, pattern: str = "*") -> Iterator[list[bytes]]:
+    """Every key of the store that fits, a page at a time; one that is there all the while is told at least once."""
+    cursor = b"0"
+    literal = _GLOB.sub(r"\\\1", engine.prefix)
+    while True:
+        cursor, keys = engine.wire.ask("SCAN", cursor, "MATCH", f"{{{literal}}}:{pattern}", "COUNT", _LOOKS)
+        if keys:
+            yield keys
+        if cursor == b"0":
+            return
+
+
+def _of_losses(sizes: dict[str, int], lost: int) -> Iterator[Finding]:
+    if len(set(sizes.values())) > 1:
+        told = ", ".join(f"{name} {size}" for name, size in sizes.items())
+        yield Finding(
+            code="damaged",
+            sentence=f"the store is damaged, its parts do not have the same number of jobs: {told}",
+            advice="repair what can be with `headrace check --repair`, or restore a backup",
+        )
+    if lost:
+        yield Finding(
+            code="unindexed",
+            sentence=f"{lost} jobs are not found where they should be",
+            advice="put them there with `headrace check --repair`",
+            count=lost,
+            repairable=True,
+        )

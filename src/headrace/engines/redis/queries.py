@@ -1,0 +1,335 @@
+"""The Redis engine's answers to operators and waiting callers, and what they may do to jobs.
+
+A search walks the smallest index that holds what is asked for, some hundred jobs in each script: a long one takes
+several, so that nobody else waits for it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from itertools import chain
+from typing import TYPE_CHECKING, Any, Protocol
+
+import msgspec
+
+from headrace.core.codec.result_refs import Ending
+from headrace.core.jobs.count import JobCount
+from headrace.core.jobs.dependencies import Bond, FlowTally
+from headrace.core.jobs.light_rows import LONGEST
+from headrace.core.jobs.queue_rules import QueueRules, Rate, TaskRow, TaskRules, task_rules
+from headrace.core.jobs.records import Changes, Depth, Filing, Filter, JobRow, LogLine, Page, QueueRow, WorkerRow
+from headrace.core.jobs.states import OPEN, Event, State, sources
+from headrace.core.jobs.steps import Step, awaiting
+from headrace.core.queues.limits import needs_of
+from headrace.engines.redis import serialization
+from headrace.engines.redis.insert import unless_closed
+from headrace.engines.redis.script_loader import Script, load
+from headrace.engines.shared.decisions import movable, position, signed, state_after
+from headrace.engines.shared.operation_timing import timed_part
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.connections import Value, Wire
+    from headrace.engines.redis.damaged_records import Damaged
+
+_FEW_LOOKS, _LOOKS = 100, 1000  # jobs that one script looks at; a thousand take it 2 to 5 ms
+_ROWS = 250  # jobs that one script answers with, each of which may be a megabyte
+_LOOKS_AT_FLOWS = 5000  # jobs whose states one script counts, beyond those of the last flow it looks at; about 5 ms
+_QUEUES_AT_ONCE = 50  # whose jobs one script counts; about 3 ms
+_EVERYTHING = 1 << 40
+_GATHERED_AT_ONCE = 500  # jobs that one script puts into lanes; some 10 ms
+
+_walk, _size, _get, _unfinished, _peek = load("walk"), load("size"), load("get"), load("unfinished"), load("peek")
+_depths, _filings, _workers = load("depths"), load("filings"), load("workers")
+_move, _amend, _pause, _rule, _wish = load("move"), load("amend"), load("pause"), load("rule"), load("wish")
+_rule_task, _gather, _running, _needing = load("rule_task"), load("gather"), load("running"), load("needing")
+_rested_at = load("rested_at")
+_bonds, _flows, _steps, _signal = load("bonds"), load("flows"), load("steps"), load("signal")
+
+
+class Office(Protocol):
+    """What the desk needs of its engine."""
+
+    wire: Wire
+    prefix: str
+    damaged: Damaged
+
+    def prepare(self) -> None: ...
+    def at(self, now: int | None) -> int: ...
+
+
+@timed_part
+class RedisDesk:
+    """Reads and moves by hand."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    # -- moves
+
+    def move(self, which: Filter, event: Event, limit: int, by: str | None = None, now: int | None = None) -> list[str]:
+        self._office.prepare()
+        at = self._office.at(now)
+        states = movable(which, sources(event))
+        if not states or limit <= 0 or not _is_text(which):
+            return []
+        question = _question(which, states, startable=event is Event.HURRY)
+        members: list[bytes] = []
+        if not which.ids:  # found first, a few at a time, and then moved in one commit, if they still match
+            for found in self._search(question, "up", limit, "members"):
+                members += found
+        call = (
+            question,
+            at,
+            event.value,
+            by or "",
+            f"cancelled{signed(by)}",
+            limit,
+            serialization.encode_names(members),
+        )
+        moved = unless_closed(self._office.wire.run(_move, *call))
+        # A job whose record is damaged is in no state that can be told. It fails, and can be deleted then.
+        is_short = event is Event.DELETE and len(moved) < len(which.ids)
+        if is_short and self._office.damaged.fail_these(_storable(which.ids)):
+            moved += unless_closed(self._office.wire.run(_move, *call))
+        return [serialization.text(job_id) for job_id in moved]
+
+    def amend(self, job_id: str, changes: Changes, by: str | None = None, now: int | None = None) -> bool:
+        self._office.prepare()
+        at = self._office.at(now)
+        if not serialization.encodable(job_id):
+            return False
+        asked = serialization.encode((changes.priority, changes.run_at, changes.queue))
+        targets = [(state.value, state_after(state, changes.run_at, at).value) for state in sources(Event.AMEND)]
+        told = changes.in_words() + signed(by)
+        answer = self._office.wire.run(_amend, at, job_id, asked, told, *chain.from_iterable(targets))
+        return bool(unless_closed(answer))
+
+    # -- jobs
+
+    def get(self, ids: Sequence[str], *, light: bool = False) -> list[JobRow]:
+        known = _storable(ids)
+        return self._rows(self._ask(_get, len(known), serialization.encode(known), *_longest(light))) if known else []
+
+    def endings(self, ids: Sequence[str]) -> list[Ending]:
+        return [Ending(*(getattr(row, name) for name in Ending.__struct_fields__)) for row in self.get(ids)]
+
+    def finished(self, ids: Collection[str]) -> set[str]:
+        known = [job_id for job_id in ids if serialization.encodable(job_id)]
+        open_ones = self._ask(_unfinished, len(known), serialization.encode(known)) if known else ()
+        return set(ids) - {known[place - 1] for place in open_ones}
+
+    def find(
+        self, which: Filter, limit: int, cursor: str | None = None, reach: int | None = None, *, light: bool = False
+    ) -> Page:
+        before = position(cursor)
+        self._office.prepare()
+        if not _is_text(which):
+            return Page([], None)
+        what = str(LONGEST) if light else "rows"
+        parts = list(self._walk(_question(which, which.states), "down", limit + 1, what, before, reach))
+        rows = [row for _, found in parts for row in self._rows(found)]
+        place = parts[-1][0]
+        if len(rows) > limit:
+            return Page(rows[:limit], str(rows[limit - 1].seq))
+        return Page(rows, None if place is None else place.decode())
+
+    def count(self, which: Filter) -> int:
+        self._office.prepare()
+        if not _is_text(which):
+            return 0
+        question = _question(which, which.states)
+        size = self._ask(_size, question)
+        return int(size) if size is not None else sum(self._search(question, "down", _EVERYTHING, "count"))
+
+    def count_up_to(self, which: Filter, reach: int) -> JobCount:
+        self._office.prepare()
+        if not _is_text(which):
+            return JobCount(0, True)
+        question = _question(which, which.states)
+        size = self._ask(_size, question)
+        if size is not None:
+            return JobCount(int(size), True)
+        parts = list(self._walk(question, "down", _EVERYTHING, "count", None, reach))
+        return JobCount(sum(found for _, found in parts), parts[-1][0] is None)
+
+    def peek(self, queue: str, limit: int, *, light: bool = False) -> list[JobRow]:
+        if limit <= 0 or not serialization.encodable(queue):
+            return []
+        return self._rows(self._ask(_peek, queue, limit, *_longest(light)))
+
+    def depths(self, *, open_only: bool = False) -> list[Depth]:
+        self._office.prepare()
+        names = self._office.wire.ask("HKEYS", f"{{{self._office.prefix}}}:queues")
+        states = serialization.encode([state.value for state in State if state in OPEN or not open_only])
+        found: list[Depth] = []
+        for first in range(0, len(names), _QUEUES_AT_ONCE):
+            some = serialization.encode_names(names[first : first + _QUEUES_AT_ONCE])
+            found += serialization.depths.decode_all(self._ask(_depths, some, states))
+        return found
+
+    def history(self, job_id: str) -> list[Filing]:
+        return [serialization.filing.decode(entry) for entry in self._entries(job_id, "h", _EVERYTHING)]
+
+    def logs(self, job_id: str, limit: int = 1000) -> list[LogLine]:
+        return [serialization.line.decode(entry) for entry in self._entries(job_id, "l", limit)]
+
+    # -- flows and steps
+
+    def bonds(self, ids: Sequence[str]) -> list[Bond]:
+        asked = _storable(ids)
+        return serialization.bonds(self._ask(_bonds, len(asked), serialization.encode(asked))) if asked else []
+
+    def flows(self, limit: int, before: str | None = None, ids: Sequence[str] = ()) -> list[FlowTally]:
+        asked = _storable(ids)
+        if limit <= 0 or (ids and not asked) or not serialization.encodable(before or ""):
+            return []
+        tallies: list[FlowTally] = []
+        reached: str | bytes | None = before or ""
+        while reached is not None and len(tallies) < limit:
+            left = (limit - len(tallies), _LOOKS_AT_FLOWS)
+            reached, *found = self._ask(_flows, *left, reached, len(asked), serialization.encode(asked))
+            tallies += serialization.tallies(found)
+        return tallies
+
+    def steps(self, job_id: str) -> list[Step]:
+        found = self._ask(_steps, job_id) if serialization.encodable(job_id) else ()
+        return [serialization.step.decode(entry) for entry in found]
+
+    def signal(self, job_id: str, name: str, value: str | None, checksum: int | None, now: int | None = None) -> bool:
+        self._office.prepare()
+        if not serialization.encodable(job_id):
+            return False
+        told = (awaiting(name), f"event {name!r} came", serialization.encode((value, checksum)))
+        return bool(unless_closed(self._office.wire.run(_signal, self._office.at(now), job_id, name, *told)))
+
+    # -- queues and workers
+
+    def queues(self) -> list[QueueRow]:
+        self._office.prepare()
+        wire, tag = self._office.wire, f"{{{self._office.prefix}}}"
+        known, paused = wire.ask("HGETALL", f"{tag}:queues"), set(wire.ask("SMEMBERS", f"{tag}:paused"))
+        rows = []
+        for name, kept in zip(known[::2], known[1::2], strict=True):
+            created_at, _, rules = serialization.text(kept).partition(" ")
+            since = int(created_at) if created_at.isdigit() else 0
+            rows.append(QueueRow(serialization.text(name), name in paused, since, rules or None))
+        return sorted(rows, key=lambda row: row.name)
+
+    def pause_queue(self, name: str, paused: bool) -> None:
+        self._office.prepare()
+        self._change(_pause, self._office.at(None), name, int(paused))
+
+    def rule_queue(self, name: str, rules: QueueRules) -> None:
+        self._office.prepare()
+        text = b"" if rules == QueueRules() else msgspec.json.encode(rules)
+        self._change(_rule, self._office.at(None), name, text)
+
+    def rule_task(self, name: str, rules: TaskRules) -> None:
+        self._office.prepare()
+        self._change(_rule_task, name, b"" if rules == TaskRules() else msgspec.json.encode(rules))
+        last = b"0" if rules.strategy is not None else b""
+        while last:  # jobs that wait already get into lanes where the task's order holds
+            last = self._ask(_gather, name, last, _GATHERED_AT_ONCE)
+
+    def tasks(self) -> list[TaskRow]:
+        self._office.prepare()
+        known = self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:tasks")
+        rules = serialization.named(known, task_rules)
+        return [TaskRow(name, rules[name]) for name in sorted(rules)]
+
+    def running(self, now: int | None = None) -> list[tuple[str, str, str, int]]:
+        self._office.prepare()
+        found = self._ask(_running, self._office.at(now))
+        kinds = zip(found[::4], found[1::4], found[2::4], found[3::4], strict=True)
+        return sorted((*map(serialization.text, (queue, task, lane)), jobs) for queue, task, lane, jobs in kinds)
+
+    def rested_at(self, rates: Mapping[str, Rate]) -> dict[str, int]:
+        asked: list[Value] = [part for name, rate in rates.items() for part in (name, rate.every, rate.burst)]
+        return serialization.named(self._ask(_rested_at, *asked), int)
+
+    def needing(self) -> list[tuple[str, str, int, str]]:
+        self._office.prepare()
+        found: dict[tuple[str, str], tuple[int, str]] = {}  # a lane may be told twice
+        for queue in self._office.wire.ask("SMEMBERS", f"{{{self._office.prefix}}}:laned"):
+            reached = b"0"
+            while True:
+                reached, *told = self._ask(_needing, queue, reached, _LOOKS)
+                for lane, jobs, job_id in zip(told[::3], told[1::3], told[2::3], strict=True):
+                    found[serialization.text(queue), serialization.text(lane)] = jobs, serialization.text(job_id)
+                if reached == b"0":
+                    break
+        return sorted((*lane, *known) for lane, known in found.items() if needs_of(lane[1]))
+
+    def workers(self) -> list[WorkerRow]:
+        rows, counts = self._ask(_workers)
+        running = serialization.named(counts, int)
+        known = [serialization.worker.decode(row) for row in rows]
+        told = [msgspec.structs.replace(row, running=min(row.concurrency, running.get(row.id, 0))) for row in known]
+        return sorted(told, key=lambda row: (row.started_at, row.id))
+
+    def wish(self, worker_id: str, wish: str) -> bool:
+        self._office.prepare()
+        return serialization.encodable(worker_id) and bool(self._change(_wish, worker_id, wish))
+
+    # -- how
+
+    def _rows(self, answers: Sequence[bytes]) -> list[JobRow]:
+        return serialization.jobs(answers, self._office.damaged.names)
+
+    def _ask(self, script: Script, *args: Value) -> Any:
+        self._office.prepare()
+        return self._office.wire.run(script, *args, repeat=args)
+
+    def _change(self, script: Script, *args: Value) -> Any:
+        """Run a script that may as well run twice."""
+        return self._office.wire.run(script, *args, repeat=args)
+
+    def _entries(self, job_id: str, kind: str, limit: int) -> list[bytes]:
+        found: list[bytes] = (
+            self._ask(_filings, job_id, kind, limit) if limit > 0 and serialization.encodable(job_id) else []
+        )
+        return found
+
+    def _search(self, question: bytes, way: str, limit: int, what: str) -> Iterator[Any]:
+        """What matches, up to the limit, in as many parts as it takes."""
+        return (found for _, found in self._walk(question, way, limit, what))
+
+    def _walk(
+        self, question: bytes, way: str, limit: int, what: str, start: int | None = None, reach: int | None = None
+    ) -> Iterator[tuple[bytes | None, Any]]:
+        """The same, each part with the place behind it, None at the end; about `reach` jobs are looked at."""
+        place: str | bytes = "" if start is None else str(start)
+        at_once = _LOOKS if what in ("members", "count") else _ROWS
+        seen, looks, between = 0, max(min(limit, at_once), _FEW_LOOKS), ()
+        while True:
+            asked = (question, place, way, looks, min(limit, at_once), what, *between)
+            reached, found, looked, *between = self._ask(_walk, *asked)
+            yield reached, found
+            seen += looked
+            limit -= found if isinstance(found, int) else len(found)
+            if reached is None or limit <= 0 or (reach is not None and seen >= reach):
+                return
+            place = reached
+            # What is rare is looked for in longer strides, as long as there is time for them.
+            looks = min(2 * looks, _LOOKS) if looked == looks else max(looked, looks // 2)
+
+
+def _longest(light: bool) -> tuple[int, ...]:
+    """What `rows.lua` is told of rows that are to be light."""
+    return (LONGEST,) if light else ()
+
+
+def _storable(ids: Sequence[str]) -> list[str]:
+    """Each of these once, but for those that can't be in a store."""
+    return [job_id for job_id in dict.fromkeys(ids) if serialization.encodable(job_id)]
+
+
+def _question(which: Filter, states: Collection[State], startable: bool = False) -> bytes:
+    ids = [job_id for job_id in which.ids if serialization.encodable(job_id)]
+    return serialization.question(which, states, ids, startable)
+
+
+def _is_text(which: Filter) -> bool:
+    """Whether the filter can match at all: a lone surrogate is in no stored text."""
+    texts = (which.queue, which.task, which.tag, which.worker, which.text, which.flow)
+    return all(serialization.encodable(text) for text in texts if text)

@@ -1,0 +1,128 @@
+"""The schedules in Redis. What they say is decided elsewhere; here they are kept, found when due, and fired once."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from msgspec import structs
+
+from headrace.core.damaged_records import read
+from headrace.core.events.log import fired, page
+from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow, damaged
+from headrace.engines.redis import serialization
+from headrace.engines.redis.insert import raise_refusal
+from headrace.engines.redis.script_loader import load
+from headrace.engines.shared.operation_timing import timed_part
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.connections import Value
+    from headrace.engines.redis.queries import Office
+
+_put, _drop, _due, _fire = load("put"), load("drop"), load("due"), load("fire")
+
+
+@timed_part
+class RedisTimetable:
+    """Reads schedules and fires them."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def all(self) -> list[ScheduleRow]:
+        self._office.prepare()
+        known = self._office.wire.ask("HGETALL", self._key("schedules"))
+        rows = [_schedule(*each) for each in zip(known[::2], known[1::2], strict=True)]
+        return sorted(rows, key=lambda row: row.id)
+
+    def count(self) -> int:
+        self._office.prepare()
+        return int(self._office.wire.ask("HLEN", self._key("schedules")))
+
+    def get(self, schedule_id: str) -> ScheduleRow | None:
+        self._office.prepare()
+        if not serialization.encodable(schedule_id):
+            return None
+        found = self._office.wire.ask("HGET", self._key("schedules"), schedule_id)
+        return None if found is None else _schedule(schedule_id.encode(), found)
+
+    def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
+        self._office.prepare()
+        stored = (row.id, "", _due_at(row), serialization.encode(row)) if new else _one_version_on(row)
+        return bool(self._office.wire.run(_put, 0, *stored, repeat=(1, *stored)))
+
+    def delete(self, schedule_id: str, version: int | None = None) -> bool:
+        self._office.prepare()
+        expected = "" if version is None else version
+        return serialization.encodable(schedule_id) and bool(self._office.wire.run(_drop, schedule_id, expected))
+
+    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+        self._office.prepare()
+        if limit <= 0:
+            return []
+        args = (self._office.at(now), limit)
+        due: list[ScheduleRow] = []
+        for schedule_id, found in zip(*self._office.wire.run(_due, *args, repeat=args), strict=True):
+            row = None if found is None else read(serialization.schedule.decode, found)
+            if row is None:  # it is gone, or damaged, and will not fire
+                self._office.wire.ask("ZREM", self._key("times"), schedule_id)
+            else:
+                due.append(row)
+        return due
+
+    def next_due(self) -> int | None:
+        self._office.prepare()
+        first = self._office.wire.ask("ZRANGE", self._key("times"), 0, 0, "WITHSCORES")
+        return int(float(first[1])) if first else None
+
+    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
+        self._office.prepare()
+        if not firings:
+            return []
+        call = (self._office.at(now), secrets.randbits(50))
+        told = [part for firing in firings for part in _told(firing)]
+        answer = self._office.wire.run(_fire, *call, 0, *told, repeat=(*call, 1, *told))
+        if answer and isinstance(answer[0], bytes):
+            raise_refusal(*answer)
+        applied = set(answer)
+        return [position in applied for position in range(1, len(firings) + 1)]
+
+    def record(self, occurrences: Sequence[Occurrence]) -> None:
+        self._office.prepare()
+        for occurrence in occurrences:
+            self._office.wire.ask(
+                "LPUSH", self._key(f"occurrences:{occurrence.schedule}"), serialization.encode(occurrence)
+            )
+
+    def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
+        self._office.prepare()
+        if limit <= 0 or not serialization.encodable(schedule_id):
+            return []
+        found = self._office.wire.ask("LRANGE", self._key(f"occurrences:{schedule_id}"), 0, limit - 1)
+        return [serialization.occurrence.decode(entry) for entry in found]
+
+    def _key(self, name: str) -> str:
+        return f"{{{self._office.prefix}}}:{name}"
+
+
+def _schedule(schedule_id: bytes, stored: bytes) -> ScheduleRow:
+    row = read(serialization.schedule.decode, stored)
+    return row or damaged(serialization.text(schedule_id), serialization.text(stored))
+
+
+def _due_at(row: ScheduleRow) -> int | str:
+    return "" if row.due_at is None or row.paused else row.due_at
+
+
+def _one_version_on(row: ScheduleRow) -> tuple[Value, ...]:
+    return row.id, row.version, _due_at(row), serialization.encode(structs.replace(row, version=row.version + 1))
+
+
+def _told(firing: Firing) -> list[Value]:
+    ids = serialization.encode([job.id for job in firing.jobs])
+    jobs = (len(firing.jobs), ids, serialization.encode_batch(firing.jobs))
+    told = page(fired(firing.row, firing.occurrences))
+    events = (told.text, told.size, told.at) if firing.occurrences else ("", 0, 0)
+    occurrences = map(serialization.encode, firing.occurrences)
+    return [*_one_version_on(firing.row), *jobs, *events, len(firing.occurrences), *occurrences]

@@ -1,0 +1,272 @@
+"""How records travel to and from the scripts: MessagePack, whose arrays the scripts read value by value."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from operator import itemgetter
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Raw, Struct
+
+from headrace.core.damaged_records import CORRUPT_RECORD, DAMAGE, read_or
+from headrace.core.jobs.dependencies import POLICIES, Bond, FlowRow, FlowTally
+from headrace.core.jobs.records import Claim, DeadRow, Depth, Filing, Filter, JobRow, LogLine, Reaped, WorkerRow
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.jobs.steps import Step
+from headrace.core.retention.lifecycle import Terms
+from headrace.core.retention.retention import Finished
+from headrace.core.schedules.records import Occurrence, ScheduleRow
+from headrace.engines.redis.damaged_records import Salvage
+from headrace.errors import PayloadTooLarge
+
+V = TypeVar("V")
+Names = Callable[[Sequence[bytes]], Mapping[bytes, bytes]]  # the ids of jobs by their numbers
+encode = msgspec.msgpack.Encoder().encode
+_LARGEST = 500 * 2**20  # Redis takes no text above 512 MB
+depths = Salvage(Depth)
+filing, line, step, occurrence = Salvage(Filing), Salvage(LogLine), Salvage(Step), Salvage(Occurrence)
+worker, _letter, _flow = Salvage(WorkerRow), Salvage(DeadRow), Salvage(FlowRow)
+reaped, finished = Salvage(Reaped), Salvage(Finished)
+schedule = msgspec.msgpack.Decoder(ScheduleRow)
+_terms = msgspec.json.Decoder(Terms)
+
+
+class _Kept(Struct, array_like=True, gc=False):
+    """A whole job as the scripts answer with it: its number, its record, its body, the end of its lease, its flow."""
+
+    seq: str
+    state: State
+    finished_at: int | None
+    result: str | None
+    result_checksum: int | None
+    reason: str | None
+    version: int
+    attempt: int
+    progress: str | None
+    started_at: int | None
+    worker: str | None
+    queue: str
+    lane: str
+    expires_at: int | None
+    id: str
+    task: str
+    priority: int
+    rank: int
+    max_attempts: int
+    created_at: int
+    run_at: int
+    crashes: int
+    releases: int
+    payload: str
+    checksum: int
+    options: str | None
+    tags: str | None
+    metadata: str | None
+    mark: int
+    unique_key: str | None
+    lease_until: int | None = None
+    flow: str | None = None
+    kin: int = 0
+
+
+class Record(Struct, array_like=True, gc=False):
+    """The beginning of a job's record, as far as it tells where the job is and since when.
+
+    What may be large is left as it is; to leave all that nobody asks for takes longer than to read it.
+    """
+
+    state: State
+    finished_at: int | None
+    result: Raw
+    result_checksum: int | None
+    reason: str | None
+    version: int
+    attempt: int
+    progress: Raw
+    started_at: int | None
+    worker: str | None
+    queue: str
+    lane: str
+    expires_at: int | None
+    id: str
+    task: str
+    priority: int
+    rank: int
+    max_attempts: int
+    created_at: int
+    run_at: int
+
+
+_record, _records = msgspec.msgpack.Decoder(Record), msgspec.msgpack.Decoder(list[Record])
+_HEAD = b"\xdc\x00\x16"  # of an array of 22 values: a record is kept without
+
+
+def standings(count: int, joined: bytes) -> list[Record] | None:
+    """The jobs of so many records, each but the first behind its head; None if any of them is damaged."""
+    try:
+        return _records.decode(b"\xdd" + count.to_bytes(4, "big") + (_HEAD if count else b"") + joined)
+    except DAMAGE:
+        return None
+
+
+def standing(kept: bytes | None) -> Record | None:
+    """The job of a record; None if it is gone or damaged."""
+    try:
+        return _record.decode(_HEAD + kept) if kept else None
+    except DAMAGE:
+        return None
+
+
+_POLICIES = {policy[0].encode(): policy for policy in POLICIES}
+_values = msgspec.msgpack.Decoder(list[Any])
+_all_kept = msgspec.msgpack.Decoder(list[_Kept])
+_salvage = Salvage(_Kept)
+_OF_RECORD = 23  # values of a kept job: its number and its record
+_CLAIM = re.compile(rb"\xdc\x00\x1e\xac(?=\d{12})")  # no text has these bytes in it
+_in_order_of_a_row = itemgetter(*map(_Kept.__struct_fields__.index, JobRow.__struct_fields__))
+
+
+def job(answer: bytes, names: Names) -> JobRow:
+    """One job of an answer; of one that is damaged, what is left."""
+    try:
+        kept = _values.decode(answer)
+        kept[0] = int(kept[0])
+        # By place: to name each of the fields on the way takes three times as long.
+        return msgspec.convert(_in_order_of_a_row(kept), JobRow)
+    except (*DAMAGE, IndexError, TypeError):
+        return _left_of(answer, names)
+
+
+def _left_of(answer: bytes, names: Names) -> JobRow:
+    kept, whole = _salvage.salvage(answer)
+    fields = {name: getattr(kept, name) for name in JobRow.__struct_fields__}
+    fields["seq"] = int(kept.seq) if kept.seq.isdigit() else 0
+    if kept.state in FINAL and kept.finished_at is None:
+        fields["finished_at"] = 0
+    if _is_damaged(kept, whole):
+        member = kept.seq.encode()
+        fields["id"] = names([member]).get(member, member).decode("utf-8", "replace")
+        fields["reason"] = CORRUPT_RECORD
+    return JobRow(**fields)
+
+
+def jobs(answers: Iterable[bytes], names: Names) -> list[JobRow]:
+    return [job(answer, names) for answer in answers]
+
+
+def claims(answer: bytes) -> tuple[list[Claim], list[bytes]]:
+    """The claimed jobs, and the numbers of those whose records are damaged.
+
+    They are put in order here and not in the script, which has all workers waiting for it.
+    """
+    try:
+        return _as_claims(_all_kept.decode(answer)), []
+    except DAMAGE:
+        found = [_salvage.salvage(b"\xdc\x00\x1e\xac" + part) for part in _CLAIM.split(answer)[1:]]
+    damaged = [kept.seq.encode() for kept, whole in found if _is_damaged(kept, whole)]
+    return _as_claims([kept for kept, whole in found if not _is_damaged(kept, whole)]), damaged
+
+
+def _is_damaged(kept: _Kept, whole: int) -> bool:
+    """Whether the record is, by what is left of a job: a script finds nothing by a name that was no text."""
+    names = (kept.worker or "", kept.queue, kept.lane, kept.id, kept.task)
+    return whole < _OF_RECORD or any("\ufffd" in name for name in names)
+
+
+def _as_claims(kept: Iterable[_Kept]) -> list[Claim]:
+    return [
+        Claim(
+            k.id,
+            int(k.seq),
+            k.task,
+            k.queue,
+            k.priority,
+            k.version,
+            k.attempt,
+            k.max_attempts,
+            k.payload,
+            k.checksum,
+            k.created_at,
+            k.run_at,
+            k.crashes,
+            k.releases,
+            k.options,
+            k.metadata,
+        )
+        for k in kept
+    ]
+
+
+def encode_batch(batch: Sequence[Struct]) -> bytes:
+    """Many records at once. More than Redis takes is refused here: it would end the connection and say nothing."""
+    encoded = encode(batch)
+    if len(encoded) > _LARGEST:
+        raise PayloadTooLarge(
+            f"{len(batch)} records of {len(encoded) // 2**20} MB together: Redis takes at most 500 MB in one call",
+            size=len(encoded),
+            limit=_LARGEST,
+        )
+    return encoded
+
+
+def question(which: Filter, states: Collection[State], ids: Sequence[str], startable: bool = False) -> bytes:
+    """A filter as `search.lua` reads it; if `startable`, not for what waits with its own run behind it."""
+    wanted = [State(state).value for state in states]
+    texts = (which.queue, which.task, which.tag, which.worker, which.text)
+    return encode([wanted, *texts, which.since, which.until, ids if which.ids else None, which.flow, startable])
+
+
+def bonds(answer: Sequence[Any]) -> list[Bond]:
+    """Bonds by the order of submission of child and parent."""
+    parts = sorted(zip(*(answer[part::6] for part in range(6)), strict=True), key=lambda bond: bond[:2])
+    return [
+        Bond(text(parent), text(child), _POLICIES.get(letter, POLICIES[0]), bool(blocks))
+        for _, _, child, parent, letter, blocks in parts
+    ]
+
+
+def letters(ids: Iterable[bytes], rows: Iterable[bytes | None]) -> list[DeadRow]:
+    """Dead letters as they are stored. One that is damaged is still known by the id that it is found by."""
+    found = [(text(each), _letter.decode(row)) for each, row in zip(ids, rows, strict=True) if row]
+    return [row if row.id == each else msgspec.structs.replace(row, id=each) for each, row in found]
+
+
+def terms(stored: bytes) -> Terms:
+    return read_or(_terms.decode, stored, Terms())
+
+
+def tallies(answer: Sequence[Any]) -> list[FlowTally]:
+    """Flows, each behind the id that it is found by, and with the states of its jobs behind it."""
+    parts = zip(answer[::3], answer[1::3], answer[2::3], strict=True)
+    return [
+        FlowTally(msgspec.structs.replace(_flow.decode(row), id=text(name)), named(told, int))
+        for name, row, told in parts
+    ]
+
+
+def named(answer: Sequence[Any], value: Callable[[Any], V]) -> dict[str, V]:
+    """Names that each have a value behind them."""
+    return {text(name): value(of_name) for name, of_name in zip(answer[::2], answer[1::2], strict=True)}
+
+
+def text(stored: bytes) -> str:
+    """A text as it came from the store; what is no text in it is damaged."""
+    return stored.decode("utf-8", "replace")
+
+
+def encode_names(names: Iterable[bytes]) -> bytes:
+    """Texts that came from a script, on their way back to one."""
+    return encode([text(name) for name in names])
+
+
+def encodable(text: str) -> bool:
+    """Whether the text can be in a store at all: one with a lone surrogate can't."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True

@@ -1,0 +1,135 @@
+"""How long jobs may stay, in Redis: the terms of tasks and queues, and the jobs that stay long.
+
+A walk takes many scripts, each of a thousand jobs at most, so that nobody else waits for it for long.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Literal
+
+import msgspec
+
+from headrace.core.jobs.states import State
+from headrace.core.retention.lifecycle import Kind, Terms, TermsRow
+from headrace.core.retention.staleness import REASON, Aged, AgedPage, Judgment, Watch, aged_of, own_clock
+from headrace.engines.redis import serialization
+from headrace.engines.redis.script_loader import load
+from headrace.engines.redis.serialization import Record
+from headrace.engines.shared.operation_timing import timed_part
+
+if TYPE_CHECKING:
+    from headrace.engines.redis.connections import Value
+    from headrace.engines.redis.queries import Office
+
+_LOOKS = 1000  # jobs of which one script reads the records: some 3 ms, for which every other client waits
+_LOOKS_AT_RESULTS = 100  # of those that may have one, which may be large
+_HISTORIES = 500  # jobs of which one script reads what was filed
+_ENTRIES = 2000  # after so many it reads no further
+_DIGITS = 12  # of a job's number
+_NEVER = -1
+_WAYS = (State.WAITING, State.SCHEDULED, State.RETRYING, State.RUNNING, State.PENDING)
+_terms, _aged, _histories, _judge = load("terms"), load("aged"), load("histories"), load("judge")
+
+
+@timed_part
+class RedisUpkeep:
+    """Reads and writes terms, finds old jobs and carries out what is decided of them."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def terms(self) -> list[TermsRow]:
+        self._office.prepare()
+        declared, ordered = (
+            serialization.named(
+                self._office.wire.ask("HGETALL", f"{{{self._office.prefix}}}:{name}"), serialization.terms
+            )
+            for name in ("declared", "ordered")
+        )
+        none = Terms()
+        rows = []
+        for key in sorted({*declared, *ordered}):
+            kind, _, name = key.partition(":")
+            said = declared.get(key, none), ordered.get(key, none)
+            rows.append(TermsRow("queue" if kind == "queue" else "task", name, *said))
+        return rows
+
+    def declare_terms(self, rows: Sequence[TermsRow]) -> None:
+        if rows:
+            self._put("declared", [part for row in rows for part in _told(row.kind, row.name, row.declared)])
+
+    def order_terms(self, kind: Kind, name: str, terms: Terms | None) -> None:
+        self._put("ordered", _told(kind, name, terms or Terms()))
+
+    def aged(self, watch: Watch, limit: int, cursor: str | None = None) -> AgedPage:
+        self._office.prepare()
+        name, _, reached = (cursor or f"{_WAYS[0]}:").partition(":")
+        step, found = _WAYS.index(State(name)), list[Aged]()
+        while step < len(_WAYS):
+            state = _WAYS[step]
+            if limit <= 0:
+                return AgedPage(found, f"{state}:{reached}")
+            last: bytes | None = None
+            if state in watch.since or watch.due is not None:
+                looks = _LOOKS_AT_RESULTS if state is State.WAITING else _LOOKS
+                asked = (state.value, reached, min(limit, looks))
+                last, looked, numbers, joined = self._office.wire.run(_aged, *asked, repeat=asked)
+                found += self._as_filed(_old(self._standings(looked, numbers, joined), state, watch), numbers)
+                limit -= looked
+            step, reached = (step + 1, "") if last is None else (step, last.decode())
+        return AgedPage(found, None)
+
+    def _standings(self, count: int, numbers: bytes, joined: bytes) -> Sequence[Record | None]:
+        """Jobs by their numbers. One that is damaged must not keep the others from being looked at."""
+        jobs = serialization.standings(count, joined)
+        if jobs is not None:
+            return jobs
+        members = [numbers[start : start + _DIGITS] for start in range(0, len(numbers), _DIGITS)]
+        return [
+            serialization.standing(kept)
+            for kept in self._office.wire.ask("HMGET", f"{{{self._office.prefix}}}:jobs", *members)
+        ]
+
+    def _as_filed(self, jobs: list[tuple[int, Record]], numbers: bytes) -> list[Aged]:
+        """The jobs at these places, by what was filed about them too."""
+        found: list[Aged] = []
+        while jobs:
+            some = jobs[:_HISTORIES]
+            numbers_of_some = b"".join([numbers[place * _DIGITS : (place + 1) * _DIGITS] for place, _ in some])
+            asked = (numbers_of_some, _ENTRIES)
+            histories = self._office.wire.run(_histories, *asked, repeat=asked)
+            if not histories:
+                found += [aged_of(job, ()) for _, job in some]
+            for (_, job), history in zip(some, histories, strict=False):
+                found.append(aged_of(job, [serialization.filing.decode(entry) for entry in history]))
+            jobs = jobs[len(histories) or len(some) :]
+        return found
+
+    def judge(self, judgments: Sequence[Judgment], now: int | None = None) -> list[bool]:
+        self._office.prepare()
+        if not judgments:
+            return []
+        told: list[Value] = [self._office.at(now), secrets.token_hex(8), REASON]
+        for one in judgments:
+            told += [one.id, one.version, one.action, one.detail, one.fingerprint]
+        return [bool(written) for written in self._office.wire.run(_judge, *told)]
+
+    def _put(self, whose: Literal["declared", "ordered"], told: Sequence[Value]) -> None:
+        self._office.prepare()
+        self._office.wire.run(_terms, whose, *told, repeat=(whose, *told))
+
+
+def _old(jobs: Sequence[Record | None], state: State, watch: Watch) -> list[tuple[int, Record]]:
+    """Those that may be old by their records alone, and their places. One of another state has just moved on."""
+    since, due, clock = watch.since.get(state, _NEVER), _NEVER if watch.due is None else watch.due, own_clock(state)
+    return [
+        (place, job)
+        for place, job in enumerate(jobs)
+        if job is not None and job.state is state and (clock(job) <= since or job.created_at <= due)
+    ]
+
+
+def _told(kind: Kind, name: str, terms: Terms) -> tuple[str, bytes]:
+    return f"{kind}:{name}", b"" if terms == Terms() else msgspec.json.encode(terms)

@@ -1,0 +1,3 @@
+"""What the engines share."""
+
+from __future__ import annotations

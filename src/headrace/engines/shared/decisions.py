@@ -1,0 +1,72 @@
+"""What a desk decides before it writes: the same on every engine, and pure."""
+
+from __future__ import annotations
+
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import Event, State
+from headrace.core.jobs.transfer import Notice
+from headrace.errors import EngineUnavailable, HeadraceError, InvalidJob, QueueFull, StoreMoved
+
+_LONGEST_CURSOR = 18  # digits that fit the integers of every store
+
+
+def signed(by: str | None) -> str:
+    """The name of who did it, to put after what was done."""
+    return f" (by {by})" if by else ""
+
+
+def topics_of(event: Event) -> tuple[str, ...]:
+    """Whom a move concerns: waiting callers, idle workers, or the worker that runs the job."""
+    if event is Event.CANCEL:
+        return "done", "orders", "work"  # a slot that a rule counts may be free
+    return ("done",) if event is Event.DELETE else ("work",)
+
+
+def state_after(source: State, run_at: int | None, now: int) -> State:
+    """Where a change of its time leads a job that has not started."""
+    if run_at is None or source is State.WAITING:
+        return source
+    if run_at <= now:
+        return State.PENDING
+    return State.RETRYING if source is State.RETRYING else State.SCHEDULED
+
+
+def queue_full(queue: str, limit: int, waiting: int, coming: int) -> QueueFull:
+    """What is raised when jobs don't fit into their queue."""
+    return QueueFull(
+        f"queue {queue!r} holds at most {limit} waiting jobs and has {waiting}; {coming} more don't fit. Start more "
+        f"workers, or raise the limit: app.queue({queue!r}).configure(max_length=...)",
+        queue=queue,
+        limit=limit,
+        waiting=waiting,
+    )
+
+
+class Opened(Exception):
+    """No notice says any more that jobs arrive from there: whoever took it away has all of them, or gave up."""
+
+
+def closed_by(notice: Notice) -> HeadraceError:
+    """Why nobody changes a job by hand while this notice hangs: here nobody would see it, or not all is there yet."""
+    if notice.kind == "moved":
+        return StoreMoved(notice.other)
+    return EngineUnavailable(f"this store is being filled from {notice.other}; try again when that is through")
+
+
+def crash_loop_in_words(workers: list[str]) -> str:
+    """What the dead letter says of a job under which these workers died, one after the other. As in `reap.lua`."""
+    return f"{len(workers)} times its worker died or let its lease run out: {', '.join(workers)}"
+
+
+def movable(which: Filter, legal: frozenset[State]) -> tuple[State, ...]:
+    """The states a move may start from: those asked for that are legal, in a steady order."""
+    return tuple(sorted(state for state in (which.states or legal) if state in legal))
+
+
+def position(cursor: str | None) -> int | None:
+    """The place in the order of submission that a cursor of `find` stands for."""
+    if cursor is None:
+        return None
+    if not (cursor.isascii() and cursor.isdecimal()) or len(cursor) > _LONGEST_CURSOR:
+        raise InvalidJob(f"cursor {cursor!r} is not one that find() returned")
+    return int(cursor)

@@ -1,0 +1,119 @@
+"""What becomes of jobs that are stored under a rule: decided here, in order, before anything is written. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from msgspec import Struct
+
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import NOT_STARTED, State
+from headrace.core.jobs.unique_rules import Candidate, Condition, Rule, Verdict
+from headrace.engines.shared.decisions import state_after
+
+
+class Standing(Struct, frozen=True, array_like=True):
+    """A job of the same key that is there already, and the state that it counts as."""
+
+    seq: int
+    id: str
+    state: State
+    created_at: int
+    finished_at: int | None
+    queue: str
+
+
+class Change(Struct, frozen=True):
+    """What is to be done to a job that stands: all of the new one, or its time only."""
+
+    standing: Standing
+    job: NewJob
+    whole: bool
+
+    @property
+    def moves(self) -> bool:
+        return self.whole and self.job.queue != self.standing.queue
+
+    def target(self, now: int) -> State:
+        if self.whole and self.standing.state is not State.WAITING:
+            return self.job.state
+        return state_after(self.standing.state, self.job.run_at, now)
+
+
+class Decision(Struct):
+    """The verdicts of the first candidates, and what has to be written for them to be true.
+
+    It ends before a candidate whose key belongs to a job that another one of them changes, and before one that changes
+    what another one has brought: that is to be written first, so that each change is seen and leaves its trace.
+    """
+
+    verdicts: list[Verdict]
+    inserts: dict[int, NewJob]  # by the place of the candidate
+    changes: dict[int, Change]  # likewise
+
+
+def meets(standing: Standing, condition: Condition) -> bool:
+    """Whether the condition holds for a job."""
+    if standing.state not in condition.states:
+        return False
+    if condition.created_since is not None and standing.created_at < condition.created_since:
+        return False
+    since = condition.finished_since
+    return since is None or (standing.finished_at is not None and standing.finished_at >= since)
+
+
+def decide(candidates: Sequence[Candidate], taken: set[str], found: Mapping[int, Standing]) -> Decision:
+    """What becomes of the candidates, where `found` is what stood for each before any of them came."""
+    decision = Decision([], {}, {})
+    ids = set(taken)
+    newest: dict[str, dict[State, NewJob]] = {}  # by key, what was stored last in each state, the newest at the end
+    changed: set[str | None] = set()
+    for place, (job, rule) in enumerate((candidate.job, candidate.rule) for candidate in candidates):
+        sibling = _sibling(newest.get(job.unique_key or "", {}), rule)
+        standing = found.get(place)
+        if rule is not None and job.unique_key in changed:
+            break
+        if job.id in ids:
+            decision.verdicts.append(Verdict("taken", job.id))
+        elif rule is not None and sibling is not None:
+            if rule.amends:
+                break
+            decision.verdicts.append(Verdict("existing" if rule.act == "keep" else "refused", sibling.id))
+        elif rule is not None and standing is not None:
+            decision.verdicts.append(_against(decision, place, standing, job, rule))
+            if place in decision.changes:
+                changed.add(job.unique_key)
+        else:
+            decision.inserts[place] = job
+            ids.add(job.id)
+            decision.verdicts.append(Verdict("new", job.id))
+            if job.unique_key is not None:
+                of_key = newest.setdefault(job.unique_key, {})
+                of_key.pop(job.state, None)
+                of_key[job.state] = job
+    return decision
+
+
+def _sibling(newest: dict[State, NewJob], rule: Rule | None) -> NewJob | None:
+    """The newest of these for which the rule holds."""
+    if rule is None:
+        return None
+    return next((job for job in reversed(newest.values()) if _holds(rule, _as_standing(job))), None)
+
+
+def _holds(rule: Rule, standing: Standing) -> bool:
+    return any(meets(standing, condition) for condition in rule.conditions)
+
+
+def _as_standing(job: NewJob) -> Standing:
+    return Standing(0, job.id, job.state, job.created_at, None, job.queue)
+
+
+def _against(decision: Decision, place: int, standing: Standing, job: NewJob, rule: Rule) -> Verdict:
+    if rule.act == "refuse":
+        return Verdict("refused", standing.id)
+    # A job that waits with its own run behind it has started, too.
+    if rule.act == "keep" or standing.state not in NOT_STARTED or standing.finished_at is not None:
+        return Verdict("existing", standing.id)
+    decision.changes[place] = Change(standing, job, whole=rule.act == "replace")
+    return Verdict("replaced" if rule.act == "replace" else "rescheduled", standing.id)

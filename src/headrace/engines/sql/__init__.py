@@ -1,0 +1,3 @@
+"""What SQLite and PostgreSQL share."""
+
+from __future__ import annotations

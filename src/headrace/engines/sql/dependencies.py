@@ -1,0 +1,344 @@
+"""Jobs that wait for jobs, in a SQL database: as steps, so that they run in a caller's transaction as well.
+
+Rows of children are locked before their bonds are looked at: of two parents that end at the same moment in different
+transactions, the second one to get the lock sees what the first one left.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import pairwise
+from typing import Any, Protocol, TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.core.jobs.dependencies import PARENT_FAILED, Bond, FlowRow, circle_in, verdict_in_words
+from headrace.core.jobs.records import NewJob, Outcome
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql.records import Question
+from headrace.engines.sql.transaction import Ledger
+from headrace.engines.sql.unique_insert import Ask, Steps, Store, has_moved, make_room, refuse_if_moved, run
+from headrace.errors import DuplicateJob, InvalidJob
+
+K = TypeVar("K")
+V = TypeVar("V")
+
+_names = msgspec.json.Decoder(list[str])
+_numbers = msgspec.json.Decoder(list[int])
+_named = msgspec.json.Decoder(list[tuple[str, int, State]])
+_pairs = msgspec.json.Decoder(list[tuple[str, str]])
+_doomed = msgspec.json.Decoder(list[tuple[int, str, str, State, str | None]])
+_freed = msgspec.json.Decoder(list[tuple[int, State]])
+_revivable = msgspec.json.Decoder(list[tuple[int, str]])
+_kin = msgspec.json.Decoder(list[tuple[int, int]])
+
+
+class Effects(Struct):
+    """Whom it concerned: workers, if something may run now; those who wait for results, if something has ended."""
+
+    work: bool = False
+    done: bool = False
+
+    def add(self, other: Effects) -> None:
+        self.work |= other.work
+        self.done |= other.done
+
+    def ring(self, bell: Callable[[str], None]) -> None:
+        for topic in self.topics():
+            bell(topic)
+
+    def topics(self) -> list[str]:
+        return ["work"] * self.work + ["done"] * self.done
+
+
+# -- new jobs
+
+
+def plant(
+    jobs: Sequence[NewJob], bonds: Sequence[Bond], flow: FlowRow | None, lengths: Mapping[str, int], now: int
+) -> Steps[Effects]:
+    """Store the jobs with what they wait for, and what waits for them."""
+    yield from refuse_if_moved()
+    standing = yield from _find_standing(jobs, bonds)
+    if (path := (yield from _circle(jobs, bonds, standing))) is not None:
+        raise InvalidJob(f"these jobs would wait for each other: {' -> '.join(path)}")
+    yield from make_room(jobs, lengths)
+    followed = {bond.parent for bond in bonds}
+    fresh = yield Store([replace(job, kin=1) if not job.kin and job.id in followed else job for job in jobs])
+    if not all(fresh):
+        if not any(fresh) and (yield from _are_ours(jobs)):
+            return Effects()  # they were stored by this very call, whose answer was lost
+        raise DuplicateJob(jobs[fresh.index(False)].id)
+    if flow is not None:
+        yield Ask("add_flow", {"id": flow.id, "name": flow.name, "created_at": flow.created_at})
+    return (yield from _tie(bonds, standing, now))
+
+
+def _are_ours(jobs: Sequence[NewJob]) -> Steps[bool]:
+    ours = _names.decode((yield Ask("mine", {"j": as_json(jobs)})))
+    return {job.id for job in jobs} == set(ours)
+
+
+def _find_standing(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> Steps[dict[str, tuple[int, State]]]:
+    """The jobs that are there already, by id, and locked: none of them ends before this is stored."""
+    new = {job.id for job in jobs}
+    elsewhere = set(_names_in(bonds)) - new
+    if not elsewhere:
+        return {}
+    told = _named.decode((yield Ask("lock_named", {"ids": as_json(sorted(elsewhere))})))
+    standing = {name: (seq, state) for name, seq, state in told}
+    for name in sorted(elsewhere - standing.keys()):
+        raise InvalidJob(f"there is no job {name!r} to wait for, or to let wait; it may be archived")
+    for bond in bonds:
+        if bond.child in standing and standing[bond.child][1] in FINAL:
+            raise InvalidJob(f"job {bond.child!r} is {standing[bond.child][1]} already; it can't wait for another one")
+    return standing
+
+
+def _circle(jobs: Sequence[NewJob], bonds: Sequence[Bond], standing: Mapping[str, object]) -> Steps[list[str] | None]:
+    """The path of a circle that these bonds would close."""
+    older = sorted({bond.child for bond in bonds if bond.child in standing})
+    place = {job.id: number for number, job in enumerate(jobs)}
+    if not older and all(place.get(bond.parent, -1) < place[bond.child] for bond in bonds):
+        return None  # each waits for those before it: nearly always
+    pairs = [(bond.parent, bond.child) for bond in bonds]
+    # Nothing that is new can wait for itself by way of an older job, unless an older one waits for what is new.
+    if older and any(bond.parent in standing for bond in bonds):
+        pairs += _pairs.decode((yield Ask("bonds_below", {"ids": as_json(older)})))
+    return circle_in(pairs)
+
+
+def _tie(bonds: Sequence[Bond], standing: Mapping[str, tuple[int, State]], now: int) -> Steps[Effects]:
+    if not bonds:
+        return Effects()
+    yield Ask("tie", {"b": as_json(bonds)})
+    if concerned := [name for name in _names_in(bonds) if name in standing]:
+        yield Ask("mark_kin", {"ids": as_json(concerned)})
+    older = [standing[name] for name in {bond.child for bond in bonds} if name in standing]
+    back = [seq for seq, state in older if state not in (State.RUNNING, State.WAITING)]
+    if back:
+        yield _filed(back, Event.AMEND, State.WAITING, "it waits for a job that was added", now)
+        yield Ask("hold_back", {"seqs": as_json(back), "now": now})
+    over = {standing[bond.parent] for bond in bonds if bond.parent in standing}
+    completed = sorted(seq for seq, state in over if state is State.COMPLETED)
+    lost = {seq for seq, state in over if state in (State.FAILED, State.CANCELLED)}
+    return (yield from follow(completed, sorted(lost | set((yield from _lost_before(back)))), now))
+
+
+def _lost_before(waiting: Sequence[int]) -> Steps[list[int]]:
+    """Parents of jobs which wait from now on that ended badly while these did not wait yet."""
+    if not waiting:
+        return []
+    return _numbers.decode((yield Ask("lost_parents", {"seqs": as_json(waiting)})))
+
+
+# -- the end of jobs
+
+
+def follow(completed: Sequence[int], lost: Sequence[int], now: int, loose: Sequence[int] = ()) -> Steps[Effects]:
+    """Decide over all that waited for jobs which were completed, or ended otherwise; and for those that end by it."""
+    effects = Effects()
+    while completed or lost or loose:
+        children = yield from _locked_children([*completed, *lost])
+        if not (children or loose):
+            break
+        if completed:
+            yield Ask("unbind", {"seqs": as_json(completed), "completed": True})
+        cancelled = (yield from _lose(lost, now)) if lost else []
+        completed, lost, loose = (yield from _unblock([*children, *loose], now, effects)), cancelled, ()
+        effects.done |= bool(completed or lost)
+    return effects
+
+
+def _locked_children(parents: Sequence[int]) -> Steps[list[int]]:
+    return _numbers.decode((yield Ask("lock_children", {"seqs": as_json(parents)})))
+
+
+def _lose(lost: Sequence[int], now: int) -> Steps[list[int]]:
+    """What waited for jobs that failed or were cancelled is cancelled, goes on, or is held, as it was agreed."""
+    batch = {"seqs": as_json(lost)}
+    yield Ask("unbind", {**batch, "completed": False})
+    cancelled = yield from _cancel(lost, now)
+    yield Ask("hold", batch)
+    return cancelled
+
+
+def _cancel(ended: Sequence[int], now: int) -> Steps[list[int]]:
+    doomed = _doomed.decode((yield Ask("doomed", {"seqs": as_json(ended)})))
+    told = {seq: verdict_in_words(task, name, state, reason) for seq, name, task, state, reason in doomed}
+    for detail, seqs in _grouped((detail, seq) for seq, detail in told.items()).items():
+        yield _filed(seqs, Event.CANCEL, State.CANCELLED, detail, now)
+    if told:
+        yield Ask("cancel", {"seqs": as_json(list(told)), "now": now, "reason": PARENT_FAILED})
+    return list(told)
+
+
+def _unblock(waiting: Sequence[int], now: int, effects: Effects) -> Steps[list[int]]:
+    freed = _freed.decode((yield Ask("unblocked", {"seqs": as_json(waiting), "now": now})))
+    by_target = _grouped((target, seq) for seq, target in freed)
+    for target, seqs in by_target.items():
+        yield _filed(seqs, Event.UNBLOCK, target, "all that it waited for has ended", now)
+        yield Ask("unblock", {"seqs": as_json(seqs), "target": target.value, "now": now})
+    effects.work |= bool(freed)  # also for what is due later: a worker has to know when
+    return by_target.get(State.COMPLETED, [])
+
+
+# -- jobs that are to run again
+
+
+def reopen(revived: Sequence[int], now: int) -> Steps[None]:
+    """Let wait again what waited for these, also what only their end had cancelled."""
+    level = list(revived)
+    while level:
+        batch = {"seqs": as_json(level)}
+        if not (yield from _locked_children(level)):
+            break
+        yield Ask("rebind", batch)
+        yield Ask("unhold", batch)
+        found = _revivable.decode((yield Ask("revivable", batch)))
+        for name, seqs in _grouped((name, seq) for seq, name in found).items():
+            yield _filed(seqs, Event.REVIVE, State.WAITING, f"its parent {name} is to run again", now)
+        level = [seq for seq, _ in found]
+        if level:
+            yield Ask("wait_again", {"seqs": as_json(level)})
+            yield Ask("hold_again", {"seqs": as_json(level)})
+
+
+# -- for those who have a transaction of their own
+
+
+def kin_among(ledger: Ledger, seqs: Sequence[int]) -> list[int]:
+    """Those of these jobs whose end concerns others."""
+    return _numbers.decode(ledger.ask("kin_among", seqs=as_json(seqs))) if seqs else []
+
+
+def follow_lost(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
+    """`follow` for those of these failed or cancelled jobs that have kin."""
+    kin = kin_among(ledger, seqs)
+    return run(follow([], kin, now), ledger) if kin else Effects()
+
+
+class HasToWait(Exception):
+    """A success was stored of a job that waits for others: it is to be undone, and stored with care."""
+
+
+def follow_completed(ledger: Ledger, seqs: Sequence[int], now: int) -> Effects:
+    """`follow` for jobs that were completed in this transaction before anybody looked whether they may be."""
+    # Since they were written, nobody else can have given them something to wait for.
+    if _kin.decode(ledger.ask("blocking", seqs=as_json(seqs))):
+        raise HasToWait
+    return run(follow(seqs, [], now), ledger)
+
+
+class Settlement(Struct):
+    """What was settled of jobs that have kin: the places of the outcomes, whom it concerned, if any has to wait."""
+
+    places: set[int]
+    effects: Effects
+    some_wait: bool = False
+
+
+class Scribe(Protocol):
+    """How a store settles jobs that have kin."""
+
+    def complete(self, outcomes: list[Outcome]) -> None:
+        """Store plain successes."""
+        ...
+
+    def settle(self, outcomes: list[Outcome]) -> None:
+        """Store what is not a plain success, with its history."""
+        ...
+
+
+def settle(ledger: Ledger, outcomes: Sequence[Outcome], scribe: Scribe, now: int) -> Settlement:
+    """Settle those outcomes whose job has kin, and decide what that means to others."""
+    places: dict[int, int] = {}
+    shut = any(outcome.spawned for outcome in outcomes) and _is_shut(ledger)
+    asked = [Question(outcome.id, outcome.version, bool(outcome.spawned)) for outcome in outcomes]
+    for place, seq in sorted(_kin.decode(ledger.ask("kin_outcomes", o=as_json(asked)))):
+        # A second one of the same claim is stale, and so is what would leave jobs where nobody finds them.
+        if not (shut and outcomes[place].spawned):
+            places.setdefault(seq, place)
+    # Not in the statement that locks: it would see bonds as they were before it had to wait for a lock.
+    blocking = dict(_kin.decode(ledger.ask("blocking", seqs=as_json(list(places))))) if places else {}
+    kin = {seq: (place, _meant(outcomes[place], blocking.get(seq, 0))) for seq, place in places.items()}
+    if not kin:
+        return Settlement(set(), Effects())
+    meant = {seq: outcome for seq, (_, outcome) in kin.items()}
+    completed = {seq: outcome for seq, outcome in meant.items() if outcome.state is State.COMPLETED}
+    if completed:
+        scribe.complete(list(completed.values()))
+    if unusual := [outcome for seq, outcome in meant.items() if seq not in completed]:
+        scribe.settle(unusual)
+    effects = Effects()
+    loose = [seq for seq, outcome in meant.items() if outcome.state is State.WAITING]
+    for outcome in meant.values():
+        if outcome.spawned:
+            effects.add(run(_spawn(outcome, now, loose), ledger))
+    lost = [seq for seq, outcome in meant.items() if outcome.state in (State.FAILED, State.CANCELLED)]
+    lost += run(_lost_before([seq for seq, outcome in meant.items() if outcome.state is State.WAITING]), ledger)
+    effects.add(run(follow(list(completed), lost, now, loose), ledger))
+    return Settlement({place for place, _ in kin.values()}, effects, bool(loose))
+
+
+def _is_shut(ledger: Ledger) -> bool:
+    """Whether no job can be stored here any more. If not, it stays so until the transaction ends."""
+    # First: whoever closes the door waits for our writes, but for nothing that we only read before.
+    ledger.run("hold_door")
+    return has_moved(ledger.ask("notice"))
+
+
+def _meant(outcome: Outcome, blocks: int) -> Outcome:
+    """A success of a job that has to wait for others is not its end."""
+    if outcome.event is not Event.SUCCEED:
+        return outcome
+    blocks += len([bond for bond in outcome.bonds if bond.child == outcome.id])
+    if not blocks:
+        return outcome
+    jobs = "1 job" if blocks == 1 else f"{blocks} jobs"
+    return replace(outcome, state=State.WAITING, reason=f"its own run is over; it waits for {jobs}")
+
+
+def _spawn(outcome: Outcome, now: int, loose: list[int]) -> Steps[Effects]:
+    """Store what a job left behind. The job has succeeded, and nothing of this may keep that from being stored.
+
+    What is there already was left by a success of it before; a bond to what is gone, or of what has ended, is left out.
+    """
+    fresh = yield Store([replace(job, kin=1) for job in outcome.spawned])
+    told = _named.decode((yield Ask("lock_named", {"ids": as_json(_names_in(outcome.bonds))})))
+    known = {name: (seq, state) for name, seq, state in told}
+    bonds = [b for b in outcome.bonds if b.parent in known and b.child in known and known[b.child][1] not in FINAL]
+    new = {job.id for job, is_new in zip(outcome.spawned, fresh, strict=True) if is_new}
+    loose += [known[job.id][0] for job in outcome.spawned if job.id in new and job.id in known]
+    standing = {name: found for name, found in known.items() if name not in new}
+    while (path := (yield from _circle(outcome.spawned, bonds, standing))) is not None:
+        around = set(pairwise(path))
+        out = next((b for b in bonds if (b.parent, b.child) in around and b.parent in standing), None)
+        bonds = [bond for bond in bonds if bond is not out] if out else []
+    effects = yield from _tie(bonds, standing, now)
+    effects.work |= any(fresh)
+    return effects
+
+
+def names_others(jobs: Sequence[NewJob], bonds: Sequence[Bond]) -> bool:
+    """Whether the bonds are to other jobs than these."""
+    return not set(_names_in(bonds)) <= {job.id for job in jobs}
+
+
+def _names_in(bonds: Sequence[Bond]) -> list[str]:
+    return sorted({name for bond in bonds for name in (bond.parent, bond.child)})
+
+
+def _filed(seqs: Sequence[int], event: Event, target: State, detail: str, now: int) -> Ask:
+    values: dict[str, Any] = {"event": event.value, "target": target.value, "detail": detail, "now": now}
+    return Ask("file_changes", {"seqs": as_json(seqs), **values})
+
+
+def _grouped(pairs: Iterable[tuple[K, V]]) -> dict[K, list[V]]:
+    groups: dict[K, list[V]] = {}
+    for key, value in pairs:
+        groups.setdefault(key, []).append(value)
+    return groups

@@ -1,0 +1,58 @@
+"""The events of a SQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+import msgspec
+
+from headrace.core.events.event import page_of
+from headrace.core.events.log import Group, Page, page, read
+from headrace.engines.shared.operation_timing import timed_part
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql.transaction import Ledger, Office
+
+_rows = msgspec.json.Decoder(list[tuple[str, str, str | None]])
+
+
+@timed_part
+class SqlEvents:
+    """Reads pages, tells and trims."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def read(self, after: str | None, limit: int) -> list[tuple[str, list[Group]]]:
+        cursor, place = ("0", None) if after is None else page_of(after)
+        inside = int(place is not None)
+        told = self._office.read(lambda ledger: ledger.ask("read_events", after=cursor, inside=inside, limit=limit))
+        return [(cursor, read(text, only)) for cursor, text, only in _rows.decode(told)]
+
+    def last(self) -> str:
+        return str(self._office.read(lambda ledger: ledger.ask("last_event")))
+
+    def tell(self, groups: Sequence[Group]) -> None:
+        if groups:
+            self._office.write(lambda ledger: tell(ledger, page(groups)))
+
+    def trim(self, before: int, most: int, limit: int) -> int:
+        return self._office.write(lambda ledger: ledger.run("trim_events", before=before, most=most, limit=limit))
+
+
+def tell(ledger: Ledger, told: Page) -> None:
+    """Store this page with whatever else the transaction does."""
+    ledger.run("tell", page=told.text, size=told.size, at=told.at)
+
+
+def tell_moved(ledger: Ledger, type: str, seqs: Sequence[int], now: int) -> None:
+    """Tell what has become, or is about to become, of these jobs."""
+    ledger.run("tell_moved", type=type, seqs=as_json(seqs), now=now)
+
+
+@contextmanager
+def hushed(ledger: Ledger) -> Iterator[None]:
+    """Inside, nothing that is filed is told: it happened long ago, and elsewhere."""
+    ledger.run("hush")
+    yield
+    ledger.run("speak")  # not after an error: then nothing of all this has been

@@ -1,0 +1,53 @@
+"""Whose turn it is among the lanes of a queue, from one claim of a process to the next."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace.core.queues.limits import Head, Order
+from headrace.engines.shared.sql_files import as_json
+
+_served = msgspec.json.Decoder(dict[int, str])
+
+
+class Turns:
+    """What the claims of a process remember of the lanes of a queue, in a dict of texts that outlives each of them.
+
+    For each level the lane that had the last turn; where to go on looking, if there are more lanes than one claim
+    looks at; and where a search began that has found nothing so far, so that it ends when it is back there.
+    """
+
+    def __init__(self, cursors: dict[str, str], queue: str, order: Order) -> None:
+        self._cursors = cursors
+        self._order = order
+        self._turns, self._at, self._began = (as_json([queue, what]) for what in ("turns", "at", "began"))
+        self.served = _served.decode(cursors.get(self._turns, "{}"))
+
+    @property
+    def where(self) -> tuple[str, str]:
+        """After which lane to begin, and with which to end."""
+        start = self._cursors.get(self._at, "")
+        return start, self._cursors.get(self._began, start)
+
+    def next_ones(self, lanes: Iterable[tuple[str, int]]) -> list[str]:
+        """Lanes by the level of the most urgent job in them; of equal ones, from the one on that is next."""
+        levels = ((level if self._order.minds_priority else 0, lane) for lane, level in lanes)
+        return [lane for *_, lane in sorted((-level, lane <= self._last_at(level), lane) for level, lane in levels)]
+
+    def serve(self, head: Head) -> None:
+        self.served[self._order.remembered_at(self._order.level_of(head))] = head.lane
+
+    def keep(self, last: str | None, fruitless: bool) -> None:
+        """`last` is the lane at which the claim broke off, None if it came round."""
+        _, until = self.where
+        self._cursors[self._turns] = as_json(self.served)
+        self._cursors.pop(self._began, None)
+        if last is not None:
+            self._cursors[self._at] = last
+            if fruitless:
+                self._cursors[self._began] = until
+
+    def _last_at(self, level: int) -> str:
+        return self.served.get(self._order.remembered_at(level), "")

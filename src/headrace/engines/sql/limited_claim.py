@@ -1,0 +1,377 @@
+"""Claims that mind rules: rates, concurrency, lanes, and orders other than by priority. One transaction, all of it.
+
+Whoever claims like this is alone with it, so what it counts is what there is. A queue without rules and without
+lanes never comes here.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import NamedTuple, TypeVar
+
+import msgspec
+
+from headrace.core.damaged_records import read
+from headrace.core.jobs.queue_rules import (
+    QueueRules,
+    Rate,
+    Strategy,
+    TaskRules,
+    decode_queue_rules,
+    decode_task_rules,
+)
+from headrace.core.jobs.records import Claim, Want
+from headrace.core.queues import limits
+from headrace.core.queues.limits import EVERYTHING, Doorkeeper, Gate, Head, Order
+from headrace.engines.shared.damaged_records import Rows
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql.lane_rotation import Turns
+from headrace.engines.sql.transaction import Ledger
+
+_claims = Rows(Claim)
+_heads = Rows(Head)
+_summits = msgspec.json.Decoder(list[tuple[str, int]])
+_numbers = msgspec.json.Decoder(list[int])
+_buckets = msgspec.json.Decoder(list[tuple[str, int]])
+_running = msgspec.json.Decoder(list[tuple[str, str, str, int]])
+_LANES_AT_ONCE, _MOST_LANES = 10, 1000
+_MOVED_AT_ONCE, _MOST_MOVES = 500, 20  # jobs of tasks with rules put into lanes, and how often in one claim
+_SWEEPS = 0.01
+_LOOKS = 2000  # how far a claim looks for jobs that were never tried
+_STEP = 60_000_000  # microseconds
+_NO_LIMIT = float("inf")
+LOCKED = 1000  # milliseconds until jobs that somebody else has locked are looked for again: nobody rings for them
+T = TypeVar("T")
+
+
+class Rulebook(NamedTuple):
+    """What has to be minded at this moment: the rules of queues, which queues have lanes, the rules of tasks."""
+
+    queues: dict[str, QueueRules]
+    laned: frozenset[str]
+    tasks: dict[str, TaskRules]
+    is_damaged: bool = False  # some of them: who can't read them all may not be as far with the rest as a statement
+
+    def asks_care(self, queue: str, want: Want) -> bool:
+        """Whether a claim from this queue has to be made here."""
+        if queue in self.laned or self.is_damaged or want.strategy not in (None, "priority"):
+            return True
+        if any(rules.limit_starts for rules in self.tasks.values()):
+            return True
+        rules = self.queues.get(queue)
+        return rules is not None and rules.shape_claims
+
+    @property
+    def is_minded(self) -> bool:
+        return self is not _EMPTY
+
+    @property
+    def weights(self) -> dict[str, int]:
+        return {queue: rules.weight for queue, rules in self.queues.items() if rules.weight is not None}
+
+
+_book = msgspec.json.Decoder(tuple[list[tuple[str, str]], list[str], list[tuple[str, str]]])
+_EMPTY = Rulebook({}, frozenset(), {})
+
+
+def rulebook(told: str) -> Rulebook:
+    """What the horizon of a claim tells of rules."""
+    return rulebook_of(*_book.decode(told))
+
+
+def rulebook_of(queues: Iterable[tuple[str, str]], laned: Iterable[str], tasks: Iterable[tuple[str, str]]) -> Rulebook:
+    """The rules of queues, which of them have lanes, and the rules of tasks, as they are stored."""
+    of_queues = {name: read(decode_queue_rules, rules) for name, rules in queues}
+    of_tasks = {name: read(decode_task_rules, rules) for name, rules in tasks}
+    is_damaged = None in (*of_queues.values(), *of_tasks.values())
+    book = Rulebook(_whole(of_queues), frozenset(laned), _whole(of_tasks), is_damaged)
+    return book if any(book) else _EMPTY
+
+
+def _whole(rules: Mapping[str, T | None]) -> dict[str, T]:
+    return {name: said for name, said in rules.items() if said is not None}
+
+
+def earlier(one: int | None, other: int | None) -> int | None:
+    """The earlier of two moments, of which either may never come."""
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+class Gatekeeper:
+    """One claim of one worker, from the queues that ask for care."""
+
+    def __init__(self, ledger: Ledger, book: Rulebook, want: Want, cursors: dict[str, str], now: int) -> None:
+        self._ledger = ledger
+        self._book = book
+        self._want = want
+        self._cursors = cursors  # lanes at which earlier claims stopped: each goes on from there; see Turns
+        self._now = now
+        self._moved = False
+        self._buckets: dict[str, int] = {}
+        self._spent: dict[str, int] = {}
+        self.next_at: int | None = None
+        ledger.ask("lock_claims")
+        running = _running.decode(ledger.ask("running", now=now))
+        self._in_queue: Counter[str] = Counter()
+        self._of_task: Counter[str] = Counter()
+        self._of_key: Counter[Gate] = Counter()
+        for queue, task, lane, jobs in running:
+            self._in_queue[queue] += jobs
+            self._of_task[task] += jobs
+            for gate in limits.gates_of(lane):
+                self._of_key[gate] += jobs
+
+    def take(self, queue: str, room: int) -> list[Claim]:
+        """Claim up to `room` jobs of the queue, as far as all rules allow."""
+        rules = self._book.queues.get(queue, QueueRules())
+        allowed = self._allowed(queue, rules, room)
+        if allowed <= 0:
+            return []
+        keeper = Doorkeeper(lambda gate: self._room_of(gate, queue, rules))
+        chosen = self._choose(queue, rules, allowed, keeper)
+        if self._want.known is not None and self._want.known.undecided:
+            self._come_back(self._now)
+            return []
+        if not chosen:
+            return []
+        seqs = as_json([head.seq for head in chosen])
+        values = {"seqs": seqs, "worker": self._want.worker}
+        self._ledger.run("claim_chosen", **values, now=self._now, until=self._now + self._want.lease)
+        claims = _claims.decode(self._ledger.ask("chosen", **values))
+        if len(claims) < len(chosen):
+            self._come_back(self._now + LOCKED)
+        self._account(queue, rules, claims, {head.seq: head for head in chosen})
+        return claims
+
+    def settle_accounts(self) -> None:
+        """Write down what was spent of rates."""
+        if self._spent:
+            self._ledger.run("spend", b=as_json(list(self._spent.items())))
+            if random.random() < _SWEEPS:  # a bucket that is full again need not be remembered
+                self._ledger.run("drop_buckets", now=1000 * self._now)
+
+    # -- how much
+
+    def _allowed(self, queue: str, rules: QueueRules, room: int) -> int:
+        if rules.concurrency is not None:
+            room = min(room, rules.concurrency - self._in_queue[queue])
+        if rules.rate is not None:
+            room = min(room, self._left(bucket_of(rules.rate, "queue", queue), rules.rate))
+        return room
+
+    def _room_of(self, gate: Gate, queue: str, rules: QueueRules) -> float:
+        if gate.kind == "needs":
+            return _NO_LIMIT if {gate.name, EVERYTHING} & set(self._want.capabilities) else 0
+        if gate.kind == "key":
+            return (rules.key_concurrency or 1) - self._of_key[gate]
+        if gate.kind == "rate":
+            rate = rules.key_rate
+            return _NO_LIMIT if rate is None else self._left(bucket_of(rate, "key", queue, gate.name), rate)
+        return self._room_of_task(gate.name)
+
+    def _room_of_task(self, task: str) -> float:
+        rules = self._book.tasks.get(task, TaskRules())
+        # A task that the worker does not know is, to this claim, a task that is paused.
+        room = 0 if rules.paused or self._is_unknown(task) else _NO_LIMIT
+        if rules.concurrency is not None:
+            room = min(room, rules.concurrency - self._of_task[task])
+        if rules.rate is not None and room > 0:
+            room = min(room, self._left(bucket_of(rules.rate, "task", task), rules.rate))
+        return room
+
+    def _left(self, bucket: str, rate: Rate) -> int:
+        """How many may start by this rate; if none, when the next one may."""
+        if bucket not in self._buckets:
+            found = dict(_buckets.decode(self._ledger.ask("buckets", names=as_json([bucket]))))
+            self._buckets[bucket] = found.get(bucket, 0)
+        full_at = self._buckets[bucket]
+        if full_at > (latest := 1000 * self._now + rate.burst * rate.every) + _STEP:
+            full_at = self._buckets[bucket] = self._spent[bucket] = latest  # no start led there: the clock was set back
+        left = limits.allows(rate, full_at, 1000 * self._now)
+        if not left:
+            self._come_back(-(-limits.opens_at(rate, full_at) // 1000))
+        return left
+
+    def _come_back(self, moment: int) -> None:
+        self.next_at = earlier(self.next_at, moment)
+
+    # -- which
+
+    def _choose(self, queue: str, rules: QueueRules, room: int, keeper: Doorkeeper) -> list[Head]:
+        """Jobs in a fair order among the lanes, none through a gate that is shut."""
+        order = Order(self._want.strategy or rules.strategy or "priority", rules.ageing)
+        free = self._free(queue, order, room)
+        if queue not in self._book.laned and not self._moved:
+            return free
+        turns = Turns(self._cursors, queue, order)
+        found = list(islice(self._around(queue, order, *turns.where), _MOST_LANES))
+        names = turns.next_ones((lane, level) for lane, level in found if self._is_open(lane, keeper))
+        chosen: dict[int, Head] = {}
+        lanes, window = [free], max(_LANES_AT_ONCE, room)
+        for begin in range(0, max(len(names), 1), window):
+            lanes += self._fronts(queue, names[begin : begin + window], order, room, keeper)
+            for head in limits.in_turn(lanes, order, turns.served):
+                if len(chosen) < room and head.seq not in chosen and keeper.lets_in(limits.gates_of(head.lane)):
+                    chosen[head.seq] = head
+                    turns.serve(head)
+            if len(chosen) >= room:
+                break
+            lanes = []
+        broke_off = len(found) == _MOST_LANES
+        turns.keep(found[-1][0] if broke_off else None, fruitless=not chosen)
+        if broke_off and len(chosen) < room:
+            self._come_back(self._now)  # more than one commit should look at: come again for the rest
+        return list(chosen.values())
+
+    def _around(self, queue: str, order: Order, start: str, until: str) -> Iterator[tuple[str, int]]:
+        """The lanes of the queue from the one after `start` round to `until`, which comes last, and their levels."""
+        for beyond, last in [(start, until)] if start < until else [(start, None), ("", until)]:
+            found = [(beyond, 0)]
+            while found and last != "":
+                found = self._summits(queue, order, found[-1][0])
+                yield from (one for one in found if last is None or one[0] <= last)
+                if len(found) < _MOST_LANES or (last is not None and found[-1][0] > last):
+                    break
+
+    def _summits(self, queue: str, order: Order, beyond: str) -> list[tuple[str, int]]:
+        """The lanes after this one, each with the level of its most urgent job."""
+        if not order.point:
+            return _summits.decode(self._ledger.ask("summits", queue=queue, beyond=beyond, limit=_MOST_LANES))
+        told = self._ledger.ask("aged_summits", queue=queue, beyond=beyond, limit=_MOST_LANES, point=order.point)
+        return _summits.decode(told)
+
+    def _fronts(
+        self, queue: str, names: Sequence[str], order: Order, room: int, keeper: Doorkeeper
+    ) -> list[list[Head]]:
+        """The heads of those of the lanes that are open, after jobs of tasks with rules got lanes of their own."""
+        fronts: dict[str, list[Head]] = {}
+        given: dict[str, None] = {}
+        for lane in (lane for lane in names if self._is_open(lane, keeper)):
+            for _ in range(_MOST_MOVES):
+                heads = self._front(queue, lane, order, room)
+                ruled = self._ruled(heads)
+                if not ruled:
+                    fronts[lane] = heads
+                    break
+                ruled += self._ruled(self._heads(queue, lane, _MOVED_AT_ONCE))
+                given |= dict.fromkeys(self._give_lanes(ruled))
+            else:
+                self._come_back(self._now)
+        fronts |= {lane: self._front(queue, lane, order, room) for lane in given if self._is_open(lane, keeper)}
+        return list(fronts.values())
+
+    def _is_open(self, lane: str, keeper: Doorkeeper) -> bool:
+        return all(keeper.room(gate) >= 1 for gate in limits.gates_of(lane))
+
+    def _heads(self, queue: str, lane: str, room: int) -> list[Head]:
+        return _heads.decode(self._ledger.ask("heads", queue=queue, lane=lane, limit=room))
+
+    def _free(self, queue: str, order: Order, room: int) -> list[Head]:
+        """The front of what waits in no lane; jobs of tasks with rules are put into lanes first."""
+        for _ in range(_MOST_MOVES):
+            heads = self._front(queue, "", order, room)
+            ruled = self._ruled(heads)
+            if not ruled:
+                return heads
+            self._give_lanes([*ruled, *self._ruled(self._heads(queue, "", _MOVED_AT_ONCE))])
+            self._moved = True
+        self._come_back(self._now)  # more than one commit should move: what is behind them comes with the next claims
+        return [head for head in heads if head not in ruled]
+
+    def _ruled(self, heads: Sequence[Head]) -> list[Head]:
+        """Those of a task that has rules, or that the worker does not know, in a lane that does not tell so."""
+        tasks = {head.task for head in heads}
+        ruled = {task for task in tasks if task in self._book.tasks or self._is_unknown(task)}
+        found = [head for head in heads if head.task in ruled] if ruled else []
+        return [head for head in found if Gate("task", head.task) not in limits.gates_of(head.lane)]
+
+    def _is_unknown(self, task: str) -> bool:
+        """Whether the worker does not know the task."""
+        return self._want.known is not None and self._want.known.excludes(task)
+
+    def _give_lanes(self, ruled: Iterable[Head]) -> list[str]:
+        """Put each job into the lane that is the same but for its task; the names of these lanes."""
+        moves: dict[str, set[int]] = {}
+        for head in ruled:
+            moves.setdefault(limits.behind_task(head.lane, head.task), set()).add(head.seq)
+        for lane, seqs in moves.items():
+            self._ledger.run("relane", seqs=as_json(sorted(seqs)), lane=lane)
+        return list(moves)
+
+    def _front(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
+        usual = self._in_order(queue, lane, order, room)
+        own = self._own_strategy(lane)
+        if own in (None, order.strategy):
+            return usual
+        return limits.in_places_of(self._in_order(queue, lane, order._replace(strategy=own), room), usual)
+
+    def _own_strategy(self, lane: str) -> Strategy | None:
+        """The order that a task has among its jobs, whatever the order of their queue."""
+        tasks = [self._book.tasks.get(gate.name) for gate in limits.gates_of(lane) if gate.kind == "task"]
+        return next((rules.strategy for rules in tasks if rules is not None), None)
+
+    def _in_order(self, queue: str, lane: str, order: Order, room: int) -> list[Head]:
+        strategy = order.strategy
+        if strategy == "priority" and not order.point:
+            return self._heads(queue, lane, room)
+        if strategy == "fresh_first":
+            return self._fresh_first(queue, lane, room)
+        levels = _numbers.decode(self._ledger.ask("levels", queue=queue, lane=lane))
+        end = "newest" if strategy == "lifo" else "oldest"
+        fronts = {level: self._at(end, queue, lane, level, room) for level in levels}
+        return _drawn(fronts, room) if strategy == "weighted_random" else limits.merged(fronts, order, room)
+
+    def _fresh_first(self, queue: str, lane: str, room: int) -> list[Head]:
+        """Jobs that were never tried, then the others: to lanes, each class is less urgent than any job of the last."""
+        looks = max(_LOOKS, room)
+        heads = self._of_class("fresh", queue, lane, looks, room)
+        return heads + self._of_class("tried", queue, lane, looks, room - len(heads)) if len(heads) < room else heads
+
+    def _of_class(self, name: str, queue: str, lane: str, looks: int, room: int) -> list[Head]:
+        return _heads.decode(self._ledger.ask(name, queue=queue, lane=lane, looks=looks, limit=room))
+
+    def _at(self, end: str, queue: str, lane: str, priority: int, room: int) -> list[Head]:
+        return _heads.decode(self._ledger.ask(end, queue=queue, lane=lane, priority=priority, limit=room))
+
+    # -- afterwards
+
+    def _account(self, queue: str, rules: QueueRules, claims: list[Claim], heads: Mapping[int, Head]) -> None:
+        """Count what has started, for the queues that come after and for the rates."""
+        self._in_queue[queue] += len(claims)
+        if rules.rate is not None:
+            self._spend(bucket_of(rules.rate, "queue", queue), rules.rate, len(claims))
+        self._of_task.update(claim.task for claim in claims)
+        gates = Counter(gate for claim in claims for gate in limits.gates_of(heads[claim.ref].lane))
+        for gate, starts in gates.items():
+            self._of_key[gate] += starts
+            task_rate = self._book.tasks[gate.name].rate if gate.name in self._book.tasks else None
+            if gate.kind == "rate" and rules.key_rate is not None:
+                self._spend(bucket_of(rules.key_rate, "key", queue, gate.name), rules.key_rate, starts)
+            elif gate.kind == "task" and task_rate is not None:
+                self._spend(bucket_of(task_rate, "task", gate.name), task_rate, starts)
+
+    def _spend(self, bucket: str, rate: Rate, starts: int) -> None:
+        full_at = limits.spent(rate, self._buckets.get(bucket, 0), 1000 * self._now, starts)
+        self._buckets[bucket] = self._spent[bucket] = full_at
+        if not limits.allows(rate, full_at, 1000 * self._now):
+            self._come_back(-(-limits.opens_at(rate, full_at) // 1000))
+
+
+def _drawn(fronts: Mapping[int, Sequence[Head]], room: int) -> list[Head]:
+    order = limits.drawn({level: len(heads) for level, heads in fronts.items()}, room, random.random)
+    left = {level: iter(sorted(heads, key=_age)) for level, heads in fronts.items()}
+    return [next(left[level]) for level in order]
+
+
+def bucket_of(rate: Rate, *owner: str) -> str:
+    """The name of a bucket. Another rate has another one: what a slow one spent must not keep a fast one shut."""
+    return as_json([*owner, rate.every, rate.burst])
+
+
+def _age(head: Head) -> tuple[int, int]:
+    return abs(head.rank), head.seq

@@ -1,0 +1,168 @@
+"""What is looked after in the same way in every SQL database: orphans, zombies, and histories that are too long.
+
+What belongs to nothing is found by a read and removed by its number in short commits.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Collection, Iterable
+from fnmatch import fnmatchcase
+from functools import partial
+
+import msgspec
+
+from headrace.core.damaged_records import CORRUPT_RECORD
+from headrace.core.dead_letters.records import Added, Addition
+from headrace.core.health.findings import GONE, KEPT_AT_START, LATE, Capped, Census, Filed, Finding, is_gone, judge
+from headrace.core.jobs.fingerprint import fingerprint
+from headrace.core.jobs.records import ErrorInfo, JobRow, WorkerRow
+from headrace.core.jobs.states import State
+from headrace.core.queues.limits import is_damaged
+from headrace.engines.shared.damaged_records import Rows
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.shared.sql_files import most as at_most
+from headrace.engines.sql.dead_letters import add_letter
+from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.transaction import Ledger, Office
+
+_numbers = msgspec.json.Decoder(list[int])
+_owners = msgspec.json.Decoder(list[int | str])  # what is no number is the number of no job
+_names = msgspec.json.Decoder(list[str])
+_counts = msgspec.json.Decoder(tuple[int, int, int, int])
+_newly = msgspec.json.Decoder(tuple[int, int, list[int]])
+_lanes = msgspec.json.Decoder(list[tuple[int, str]])
+_workers = Rows(WorkerRow)
+_rows = Rows(JobRow)
+_OF_JOBS = ("history", "logs", "steps", "tags", "bonds")
+_MOST_COUNTED = 10_000
+_DROPPED_AT_ONCE = 1000
+
+
+def inspect(office: Office, now: int) -> list[Finding]:
+    """The findings about what is in the tables."""
+
+    def count(ledger: Ledger) -> Census:
+        strays, unreaped, overdue, forlorn = _counts.decode(ledger.ask("census", late=now - LATE, limit=_MOST_COUNTED))
+        orphans = {what: len(_owners.decode(ledger.ask(f"orphan_{what}", limit=_MOST_COUNTED))) for what in _OF_JOBS}
+        census = Census(orphans=orphans, strays=strays, workers=_workers.decode(ledger.ask("workers")))
+        if ledger.ask("notice"):  # nobody works here, and not everything may have arrived
+            return census
+        census.damaged = len(_in_damaged_lanes(ledger))
+        orphans["flows"] = len(_names.decode(ledger.ask("orphan_flows", limit=_MOST_COUNTED)))
+        census.unreaped, census.overdue, census.forlorn = unreaped, overdue, forlorn
+        return census
+
+    return judge(office.read(count), now)
+
+
+def repair(office: Office, codes: Collection[str], limit: int, now: int) -> dict[str, int]:
+    """Remove what belongs to nothing, and forget workers that are gone."""
+    done = {f"orphan_{what}": _drop_orphans(office, what, limit) for what in _OF_JOBS if f"orphan_{what}" in codes}
+    if "orphan_flows" in codes:
+        done["orphan_flows"] = _drop_flows(office, limit)
+    if "damaged_records" in codes:
+        done["damaged_records"] = _fail_damaged(office, limit, now)
+    if "silent_workers" in codes:
+        done["silent_workers"] = _forget_workers(office, now)
+    return done
+
+
+def _in_damaged_lanes(ledger: Ledger) -> list[int]:
+    """Jobs that can never start, since nobody can tell what their lane is behind: the first of each such lane."""
+    lanes = _lanes.decode(ledger.ask("pending_lanes"))
+    return [first for first, lane in lanes if is_damaged(bytes.fromhex(lane))]
+
+
+def _fail_damaged(office: Office, limit: int, now: int) -> int:
+    done, fresh = 0, -1
+    while fresh and done < limit:
+        fresh = 0
+        for seq in office.read(_in_damaged_lanes)[: limit - done]:
+            verdict, effects = office.write(partial(_fail_one, seq=seq, now=now))
+            effects.ring(office.ring)
+            fresh += verdict == "added"
+        done += fresh
+    return done
+
+
+def _fail_one(ledger: Ledger, seq: int, now: int) -> tuple[Added, Effects]:
+    jobs = _rows.decode(ledger.ask("rows", seqs=as_json([seq]), most=at_most(light=True)))
+    if ledger.ask("notice") or not any(job.state is State.PENDING for job in jobs):
+        return "missing", Effects()
+    ledger.run("relane", seqs=as_json([seq]), lane="")
+    why = ErrorInfo("CorruptPayload", "its lane can no longer be read")
+    mark = fingerprint(jobs[0].task, why, CORRUPT_RECORD)
+    return add_letter(ledger, Addition(jobs[0].id, CORRUPT_RECORD, why.type, why.message, mark), None, None, now)
+
+
+def _drop_orphans(office: Office, what: str, limit: int) -> int:
+    found = _owners.decode(office.read(lambda ledger: ledger.ask(f"orphan_{what}", limit=limit)))
+    if not found:
+        return 0
+    seqs = as_json(sorted(set(found), key=str))
+    if what in ("tags", "bonds"):  # a job has few of them
+        return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs))
+    return office.write(lambda ledger: ledger.run(f"drop_orphan_{what}", seqs=seqs, limit=limit))
+
+
+def _drop_flows(office: Office, limit: int) -> int:
+    def find(ledger: Ledger) -> list[str]:
+        # While jobs are carried here, their flows come first.
+        return [] if ledger.ask("notice") else _names.decode(ledger.ask("orphan_flows", limit=limit))
+
+    names = office.read(find)
+    return office.write(lambda ledger: ledger.run("drop_flows", ids=as_json(names))) if names else 0
+
+
+def _forget_workers(office: Office, now: int) -> int:
+    """One that comes back reports itself at its next heartbeat. What it runs is taken over by its lease alone."""
+
+    def forget(ledger: Ledger) -> int:
+        gone = [worker.id for worker in _workers.decode(ledger.ask("workers")) if is_gone(worker, now)]
+        return ledger.run("sign_off", ids=as_json(gone)) if gone else 0
+
+    # A read first: it is nearly always for nothing.
+    known = _workers.decode(office.read(lambda ledger: ledger.ask("workers")))
+    return office.write(forget) if any(now - worker.seen_at > GONE for worker in known) else 0
+
+
+def fitting(tables: Iterable[str], pattern: str, limit: int) -> list[tuple[str, str]]:
+    """The first tables that fit the pattern, each with its name as it is shown, without the prefix."""
+    shown = ((name, name.removeprefix("headrace_")) for name in tables)
+    return list(itertools.islice((pair for pair in shown if fnmatchcase(pair[1], pattern)), limit))
+
+
+def cap(office: Office, what: Filed, most: int, after: int, limit: int) -> Capped:
+    """Look at the next entries that were filed, and shorten the histories that they made too long."""
+
+    def look(ledger: Ledger) -> tuple[int, int, list[int]]:
+        reached, seen, jobs = _newly.decode(ledger.ask(f"newly_filed_{what}", after=after, limit=limit))
+        too_long = ledger.ask(f"too_long_{what}", seqs=as_json(jobs), most=most) if jobs else "[]"
+        return reached, seen, _numbers.decode(too_long)
+
+    reached, seen, too_long = office.read(look)
+    removed = 0
+    for job in too_long:
+        fresh = _shorten(office, what, job, most)
+        removed += fresh
+        if fresh == _DROPPED_AT_ONCE:  # there is more of this one: come here again
+            return Capped(removed, after, True)
+    return Capped(removed, reached, seen == limit)
+
+
+def _shorten(office: Office, what: Filed, job: int, most: int) -> int:
+    first = min(KEPT_AT_START, most // 2)
+    newest = (most - first) // 2
+
+    def find(ledger: Ledger) -> list[int]:
+        entries = ledger.ask(f"length_{what}", job=job)
+        limit = min(entries - most, _DROPPED_AT_ONCE)
+        if limit <= 0:
+            return []
+        found = ledger.ask(f"surplus_{what}", job=job, first=first, newest=newest, limit=limit)
+        return _numbers.decode(found)
+
+    if seqs := office.read(find):
+        return office.write(lambda ledger: ledger.run(f"drop_{what}", seqs=as_json(seqs)))
+    return 0

@@ -1,0 +1,60 @@
+"""What becomes of jobs that stay too long, in a SQL database: one commit for a batch, by id and version alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.retention.staleness import REASON, Judgment
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import dependencies
+from headrace.engines.sql.records import Burial, Told
+from headrace.engines.sql.transaction import Ledger
+
+_locked = msgspec.json.Decoder(list[tuple[str, int, int]])
+_numbers = msgspec.json.Decoder(list[int])
+
+
+def judge(ledger: Ledger, judgments: Sequence[Judgment], now: int) -> tuple[list[bool], dependencies.Effects]:
+    """For each whether it was carried out, and whom that concerned."""
+    ledger.ask("alone_with_kin")
+    ledger.run("hold_door")  # what is told of the notice is to be true until they have ended
+    if ledger.ask("notice") is not None:
+        return [False] * len(judgments), dependencies.Effects()
+    found = _locked.decode(ledger.ask("lock_judged", ids=as_json([one.id for one in judgments])))
+    numbers = {(job_id, version): seq for job_id, version, seq in found}
+    places: dict[int, int] = {}
+    for place, one in enumerate(judgments):
+        if (seq := numbers.get((one.id, one.version))) is not None:
+            places.setdefault(seq, place)
+    told = {seq: judgments[place] for seq, place in places.items()}
+    reviewed = _review(ledger, {seq: one for seq, one in told.items() if one.action == "review"}, now)
+    ended = {seq: one for seq, one in told.items() if one.action != "review"}
+    effects = _fail(ledger, ended, now) if ended else dependencies.Effects()
+    done = {places[seq] for seq in (*reviewed, *ended)}
+    return [place in done for place in range(len(judgments))], effects
+
+
+def _review(ledger: Ledger, judged: dict[int, Judgment], now: int) -> list[int]:
+    """Each version once: a job that is left as it is will be found again and again."""
+    fresh = _numbers.decode(ledger.ask("unreviewed", seqs=as_json(list(judged)))) if judged else []
+    if fresh:
+        ledger.run("file_reviews", t=as_json([Told(seq, judged[seq].detail) for seq in fresh]), now=now)
+    return fresh
+
+
+def _fail(ledger: Ledger, judged: dict[int, Judgment], now: int) -> dependencies.Effects:
+    seqs = list(judged)
+    ledger.run("file_judged", t=as_json([Told(seq, one.detail) for seq, one in judged.items()]), now=now)
+    burials = [
+        Burial(seq, REASON, "StaleJob", one.detail, one.fingerprint)
+        for seq, one in judged.items()
+        if one.action == "dead"
+    ]
+    if burials:
+        ledger.run("bury", b=as_json(burials), now=now)
+    ledger.run("move_stale", seqs=as_json(seqs), now=now, reason=REASON)
+    effects = dependencies.follow_lost(ledger, seqs, now)
+    effects.done = effects.work = True  # a slot that a rule counts may be free
+    return effects

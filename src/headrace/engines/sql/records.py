@@ -1,0 +1,140 @@
+"""The records that travel to and from statements as JSON arrays, by the names statements know them by."""
+
+from __future__ import annotations
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.codec.result_refs import Ending
+from headrace.core.dead_letters.records import Closing, Raise
+from headrace.core.documents import Paper
+from headrace.core.jobs.dependencies import Bond, FlowRow
+from headrace.core.jobs.records import (
+    Claim,
+    DeadRow,
+    Filing,
+    JobRow,
+    Lease,
+    LogLine,
+    NewJob,
+    Note,
+    Outcome,
+    QueueRow,
+    WorkerRow,
+)
+from headrace.core.jobs.steps import Step
+from headrace.core.jobs.unique_rules import Condition
+from headrace.core.queues.limits import Head
+from headrace.core.retention.archive import ArchiveRow
+from headrace.core.retention.lifecycle import TermsRow
+from headrace.core.schedules.records import Occurrence
+
+
+class Completion(Struct, frozen=True, array_like=True, gc=False):
+    """The few fields of a success: half of a settle's cost is taking its batch apart."""
+
+    id: str
+    version: int
+    result: str | None
+    result_checksum: int | None
+    finished_at: int | None
+
+
+class Question(Struct, frozen=True, array_like=True, gc=False):
+    """Of an outcome only what tells whether its job has kin, or gets some by it."""
+
+    id: str
+    version: int
+    spawned: bool
+
+
+class Sheet(Struct, frozen=True, array_like=True):
+    """A Paper, as statements take it apart: in them `value` is an element of the batch."""
+
+    kind: str
+    key: str
+    version: int
+    text: str
+
+
+class Told(Struct, frozen=True, array_like=True):
+    """What the history of a job is to say."""
+
+    seq: int
+    detail: str
+
+
+class Burial(Struct, frozen=True, array_like=True):
+    """Why a job that no worker settled has a dead letter. `crashes` are the times and workers, in JSON."""
+
+    seq: int
+    reason: str
+    error_type: str | None
+    error_message: str | None
+    fingerprint: str
+    crashes: str = "[]"
+
+
+def _numbered(name: str, record: type[Struct]) -> type[Struct]:
+    """The record with the number of the job it is about in front."""
+    fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
+    return msgspec.defstruct(name, [("seq", int), *fields], array_like=True, frozen=True)
+
+
+class Seeker(Struct, frozen=True, array_like=True):
+    """A job that wants to be stored, as far as it matters for what stands in its way.
+
+    If it `amends` what it finds, a job that has begun counts as one that runs, also between two of its runs.
+    """
+
+    unique_key: str
+    conditions: tuple[Condition, ...]
+    amends: bool
+
+
+def _carried(name: str, record: type[Struct]) -> type[Struct]:
+    """The record with the id of its job in front, as it is carried from one store to another."""
+    fields = [(field, record.__annotations__[field]) for field in record.__struct_fields__]
+    return msgspec.defstruct(name, [("job_id", str), *fields], array_like=True, frozen=True)
+
+
+_ALL = (
+    ArchiveRow,
+    Bond,
+    Burial,
+    Claim,
+    Closing,
+    Completion,
+    DeadRow,
+    Ending,
+    Filing,
+    FlowRow,
+    Head,
+    JobRow,
+    Lease,
+    LogLine,
+    NewJob,
+    Note,
+    Outcome,
+    Occurrence,
+    Paper,
+    Question,
+    QueueRow,
+    Raise,
+    Seeker,
+    Sheet,
+    Step,
+    TermsRow,
+    Told,
+    WorkerRow,
+    _numbered("Replacement", NewJob),
+    _carried("CarriedFiling", Filing),
+    _carried("CarriedLine", LogLine),
+    _carried("CarriedStep", Step),
+)
+RECORDS: dict[str, type[Struct]] = {record.__name__: record for record in _ALL}
+# Where the statements are, in every engine.
+FILES = (
+    *("statements.sql", "timetable.sql", "limits.sql", "kinship.sql", "steps.sql", "letters.sql"),
+    *("upkeep.sql", "sweeping.sql", "care.sql", "shelf.sql", "events.sql", "finding.sql"),
+)

@@ -1,0 +1,138 @@
+"""How finished jobs leave a SQL database: told page by page, packed, and removed by id and version."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from headrace.core.damaged_records import read
+from headrace.core.jobs.records import JobRow, Lease
+from headrace.core.jobs.states import State
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.retention import Finished, Swept
+from headrace.engines.shared.damaged_records import Rows
+from headrace.engines.shared.operation_timing import timed_part
+from headrace.engines.shared.sql_files import as_json, most
+from headrace.engines.sql.events import tell_moved
+from headrace.engines.sql.transaction import Ledger, Office
+from headrace.engines.sql.transfer import parcels_of
+
+_rows = Rows(JobRow)
+_swept = msgspec.json.Decoder(Swept)
+_names = msgspec.json.Decoder(list[str])
+_numbers = msgspec.json.Decoder(list[int])
+_finished = Rows(Finished)
+EASED_AFTER = 2000  # jobs
+_END = 1 << 62  # beyond every time and every number of a job
+
+
+class Leaving(Struct, frozen=True, array_like=True):
+    """A job that is about to be removed."""
+
+    seq: int
+    id: str
+    kin: int
+    flow: str | None
+    state: State
+
+
+_leaving = msgspec.json.Decoder(list[Leaving])
+
+
+@timed_part
+class SqlSweeper:
+    """Tells and removes. `ease` is called between two removals, after every few thousand jobs."""
+
+    def __init__(self, office: Office, ease: Callable[[], None] | None = None) -> None:
+        self._office = office
+        self._ease = ease
+        self._since_ease = 0
+
+    def finished(
+        self, queue: str, state: State, before: int, limit: int, after: Finished | None = None, *, newest: bool = False
+    ) -> list[Finished]:
+        start = (_END, _END) if newest else (-_END, -_END)
+        at, seq = start if after is None else (after.finished_at, after.seq)
+        statement = "finished_newest" if newest else "finished_oldest"
+        asked: dict[str, Any] = {
+            "queue": queue,
+            "state": state.value,
+            "before": before,
+            "limit": limit,
+            "at": at,
+            "seq": seq,
+        }
+
+        def look(ledger: Ledger) -> list[Finished]:
+            rows = _finished.decode(ledger.ask(statement, **asked))
+            busy = _open_flows(ledger, [row.flow for row in rows])
+            cut_off = _cut_off(ledger, rows)
+            return [replace(row, held=True) if row.flow in busy or row.seq in cut_off else row for row in rows]
+
+        return self._office.read(look)
+
+    def pack(self, ids: Sequence[str]) -> list[Parcel]:
+        def look(ledger: Ledger) -> list[Parcel]:
+            return parcels_of(ledger, _rows.decode(ledger.ask("get", ids=as_json(ids), most=most(light=False))))
+
+        return self._office.read(look) if ids else []
+
+    def clear(self, leases: Sequence[Lease]) -> list[str]:
+        now = self._office.at(None)
+
+        def remove(ledger: Ledger) -> list[str]:
+            if ledger.ask("any_kin", ids=as_json([lease.id for lease in leases])):
+                ledger.ask("alone_with_kin")  # before any row is locked, as everybody does
+            ledger.run("hold_door")  # what is told of the notice is to be true until they are gone
+            if ledger.ask("notice"):  # what is being carried over is not thrown away meanwhile
+                return []
+            return _remove(ledger, now, _leaving.decode(ledger.ask("lock_leaving", lease=as_json(leases))))
+
+        gone = self._office.write(remove) if leases else []
+        if gone:
+            self._office.ring("done")
+        self._since_ease += len(gone)
+        if self._ease is not None and self._since_ease >= EASED_AFTER:
+            self._since_ease = 0
+            self._ease()
+        return gone
+
+    def last(self) -> Swept | None:
+        told = self._office.read(lambda ledger: ledger.ask("swept"))
+        return read(_swept.decode, told) if told else None
+
+    def record(self, swept: Swept) -> None:
+        self._office.write(lambda ledger: ledger.run("put_swept", value=as_json(swept)))
+
+
+def _remove(ledger: Ledger, now: int, leaving: list[Leaving]) -> list[str]:
+    parents = as_json([job.seq for job in leaving if job.kin])
+    awaited = set(_numbers.decode(ledger.ask("open_parents", seqs=parents))) if parents != "[]" else set()
+    busy = _open_flows(ledger, [job.flow for job in leaving])
+    awaited |= _cut_off(ledger, leaving)
+    going = [job for job in leaving if job.seq not in awaited and job.flow not in busy]
+    if not going:
+        return []
+    seqs = as_json([job.seq for job in going])
+    tell_moved(ledger, "job.removed", [job.seq for job in going], now)
+    ledger.run("forget_steps", seqs=seqs)
+    ledger.run("move_delete", seqs=seqs)
+    if flows := {job.flow for job in going if job.flow is not None}:
+        ledger.run("drop_flows", ids=as_json(sorted(flows)))
+    return [job.id for job in going]
+
+
+def _open_flows(ledger: Ledger, flows: Sequence[str | None]) -> set[str]:
+    """Those of these flows that have a job that is open or on the desk; each is looked at once, whatever its size."""
+    names = sorted({flow for flow in flows if flow is not None})
+    return set(_names.decode(ledger.ask("open_flows", ids=as_json(names)))) if names else set()
+
+
+def _cut_off(ledger: Ledger, jobs: Sequence[Finished] | Sequence[Leaving]) -> set[int]:
+    """Those that were cancelled with a job whose dead letter is pending: requeued, it lets them run after it."""
+    seqs = [job.seq for job in jobs if job.state is State.CANCELLED and job.flow is None]  # flows stay whole anyway
+    return set(_numbers.decode(ledger.ask("cut_off", seqs=as_json(seqs)))) if seqs else set()

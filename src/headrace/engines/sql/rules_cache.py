@@ -1,0 +1,63 @@
+"""Rules that concern inserts, as a process knows them: at most a moment old, so that no insert has to ask."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Sequence
+
+import msgspec
+
+from headrace.core.jobs.queue_rules import queue_rules
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.unique_rules import Candidate
+from headrace.core.queues.limits import behind_task
+from headrace.engines.sql.transaction import Ledger
+
+_rules = msgspec.json.Decoder(tuple[list[tuple[str, str]], frozenset[str]])
+_FRESH = 0.5  # seconds
+
+
+class Regulations:
+    """Which queues hold only so many jobs, and which tasks have an order of their own."""
+
+    def __init__(self) -> None:
+        self._lengths: dict[str, int] = {}
+        self._ordered: frozenset[str] = frozenset()
+        self._until = 0.0
+
+    @property
+    def are_fresh(self) -> bool:
+        return time.monotonic() < self._until
+
+    def learn(self, ledger: Ledger) -> None:
+        """Read them anew."""
+        self._until = time.monotonic() + _FRESH
+        queues, self._ordered = _rules.decode(ledger.ask("rules_for_inserts"))
+        lengths = {queue: queue_rules(rules).max_length for queue, rules in queues}
+        self._lengths = {queue: length for queue, length in lengths.items() if length is not None}
+
+    def lengths_of(self, queues: Collection[str]) -> dict[str, int]:
+        """How many jobs may wait in each of these queues that has a limit."""
+        return {queue: self._lengths[queue] for queue in queues if queue in self._lengths} if self._lengths else {}
+
+    def placed(self, jobs: Sequence[NewJob]) -> Sequence[NewJob]:
+        """The jobs, those of tasks with an order of their own in lanes behind their gates.
+
+        There a claim finds the first of them by any order; in the queue it would have to look at all that wait. One
+        that was stored before the rule was known here is put there when it is met.
+        """
+        return [self._in_its_lane(job) for job in jobs] if self._ordered else jobs
+
+    def received(self, candidates: Sequence[Candidate]) -> Sequence[Candidate]:
+        """The same for jobs that have rules of their own."""
+        if not self._ordered:
+            return candidates
+        return [msgspec.structs.replace(candidate, job=self._in_its_lane(candidate.job)) for candidate in candidates]
+
+    def _in_its_lane(self, job: NewJob) -> NewJob:
+        if job.task not in self._ordered:
+            return job
+        return msgspec.structs.replace(job, lane=behind_task(job.lane, job.task))
+
+    def forget(self) -> None:
+        self._lengths, self._ordered, self._until = {}, frozenset(), 0.0

@@ -1,0 +1,143 @@
+"""The schedules of a SQL database."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import msgspec
+from msgspec import structs
+
+from headrace.core.damaged_records import read
+from headrace.core.events.log import fired, page
+from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow, damaged
+from headrace.engines.shared.damaged_records import Rows
+from headrace.engines.shared.operation_timing import timed_part
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import unique_insert
+from headrace.engines.sql.events import tell
+from headrace.engines.sql.rules_cache import Regulations
+from headrace.engines.sql.transaction import Ledger, Office
+
+_rows = msgspec.json.Decoder(list[tuple[str, Any, Any, str]])
+_fence = partial(msgspec.convert, type=tuple[int, int | None])
+_row = msgspec.json.Decoder(ScheduleRow)
+_names = msgspec.json.Decoder(list[str])
+_occurrences = Rows(Occurrence)
+_KEPT = 1000
+_TRIM_EVERY = 100  # versions of a schedule: to trim costs more than to add
+
+
+@timed_part
+class SqlTimetable:
+    """Reads schedules and fires them."""
+
+    def __init__(self, office: Office) -> None:
+        self._office = office
+
+    def all(self) -> list[ScheduleRow]:
+        return _schedules(self._office.read(lambda ledger: ledger.ask("schedules")))
+
+    def count(self) -> int:
+        return int(self._office.read(lambda ledger: ledger.ask("count_schedules")))
+
+    def get(self, schedule_id: str) -> ScheduleRow | None:
+        found = _schedules(self._office.read(lambda ledger: ledger.ask("schedule", id=schedule_id)))
+        return found[0] if found else None
+
+    def put(self, row: ScheduleRow, *, new: bool = False) -> bool:
+        put = self._office.write(lambda ledger: _add(ledger, row) if new else _put(ledger, row))
+        if put:
+            self._office.ring("times")
+        return put
+
+    def delete(self, schedule_id: str, version: int | None = None) -> bool:
+        def forget(ledger: Ledger) -> bool:
+            was_there = ledger.run("delete_schedule", id=schedule_id, version=version) == 1
+            if was_there or version is None:
+                ledger.run("delete_occurrences", id=schedule_id)
+            return was_there
+
+        deleted = self._office.write(forget)
+        if deleted:
+            self._office.ring("times")
+        return deleted
+
+    def due(self, limit: int, now: int | None = None) -> list[ScheduleRow]:
+        at = self._office.at(now)
+        return _schedules(self._office.read(lambda ledger: ledger.ask("due_schedules", now=at, limit=limit)))
+
+    def next_due(self) -> int | None:
+        due: int | None = self._office.read(lambda ledger: ledger.ask("next_due"))
+        return due
+
+    def fire(self, firings: Sequence[Firing], now: int | None = None) -> list[bool]:
+        def fire_them(ledger: Ledger) -> list[bool]:
+            ledger.run("hold_door")  # what is told of the notice is to be true until the jobs are stored
+            if ledger.ask("notice") is not None:  # put up since they were found to be due
+                return [False] * len(firings)
+            # Of one schedule only the first can apply; the version says no to the others.
+            rows = {firing.row.id: firing.row for firing in reversed(firings)}
+            batch = as_json([_next(row) for row in rows.values()])
+            ready = set(_names.decode(ledger.ask("lock_schedules", s=batch)))
+            ledger.run("fire_schedules", s=batch)
+            applied = [firing.row.id in ready and firing.row is rows[firing.row.id] for firing in firings]
+            _carry_out(ledger, [firing for firing, is_applied in zip(firings, applied, strict=True) if is_applied])
+            return applied
+
+        applied = self._office.write(fire_them)
+        if any(firing.jobs for firing, is_applied in zip(firings, applied, strict=True) if is_applied):
+            self._office.ring("work")
+        return applied
+
+    def record(self, occurrences: Sequence[Occurrence]) -> None:
+        if occurrences:
+            self._office.write(lambda ledger: ledger.run("add_occurrences", c=as_json(occurrences)))
+
+    def occurrences(self, schedule_id: str, limit: int = 100) -> list[Occurrence]:
+        most = min(limit, _KEPT)
+        return _occurrences.decode(
+            self._office.read(lambda ledger: ledger.ask("occurrences", id=schedule_id, limit=most))
+        )
+
+
+def _schedules(told: str) -> list[ScheduleRow]:
+    """Schedules as they are stored; what finds and fences each holds over what its body says of that."""
+    found = []
+    for schedule_id, version, due_at, body in _rows.decode(told):
+        fence = read(_fence, (version, due_at))
+        row = None if fence is None else read(_row.decode, body)
+        if fence is None or row is None:
+            row = damaged(schedule_id, body)
+        version, due_at = fence or (row.version, None)
+        found.append(structs.replace(row, id=schedule_id, version=version, due_at=due_at))
+    return found
+
+
+def _add(ledger: Ledger, row: ScheduleRow) -> bool:
+    return ledger.run("add_schedule", id=row.id, version=row.version, due_at=row.due_at, body=as_json(row)) == 1
+
+
+def _put(ledger: Ledger, row: ScheduleRow) -> bool:
+    id_, version, due_at, body = _next(row)
+    return ledger.run("put_schedule", id=id_, version=version, due_at=due_at, body=body) == 1
+
+
+def _next(row: ScheduleRow) -> tuple[str, int, int | None, str]:
+    """The schedule as it is to be stored, and the version it is expected to have."""
+    return row.id, row.version, row.due_at, as_json(structs.replace(row, version=row.version + 1))
+
+
+def _carry_out(ledger: Ledger, firings: Sequence[Firing]) -> None:
+    if occurrences := [occurrence for firing in firings for occurrence in firing.occurrences]:
+        ledger.run("add_occurrences", c=as_json(occurrences))
+        tell(ledger, page([group for firing in firings for group in fired(firing.row, firing.occurrences)]))
+    if jobs := [job for firing in firings for job in firing.jobs]:
+        rules = Regulations()
+        rules.learn(ledger)
+        unique_insert.run(unique_insert.make_room(jobs, rules.lengths_of({job.queue for job in jobs})), ledger)
+        ledger.insert(rules.placed(jobs))
+    for firing in firings:
+        if firing.row.version % _TRIM_EVERY == 0:
+            ledger.run("trim_occurrences", id=firing.row.id, keep=_KEPT)

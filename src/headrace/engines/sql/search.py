@@ -1,0 +1,162 @@
+"""Finds, lists and counts jobs in a SQL database, along the way that leads.py decides on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from headrace.core.jobs.count import JobCount
+from headrace.core.jobs.records import Filter, JobRow, Page
+from headrace.core.jobs.states import State
+from headrace.engines.shared.damaged_records import Rows
+from headrace.engines.shared.decisions import position
+from headrace.engines.shared.sql_files import as_json, most
+from headrace.engines.sql.search_plan import Source, is_of_places, lead_of, looks_of, places_of
+from headrace.engines.sql.transaction import Ledger, Office
+
+_rows = Rows(JobRow)
+_numbers = msgspec.json.Decoder(list[int])
+
+FEW = 2000  # jobs that are looked up one by one, and put in order, in some milliseconds
+_BEGINNING, _END = 0, 1 << 62  # in the order of submission
+_ANY_NUMBER = 1 << 62
+_ORDERS = ("tag", "flow")  # by which jobs are in the order of submission among their like
+_FIELDS = ("queue", "task", "worker", "since", "until", "tag", "text", "flow")
+
+
+def find(office: Office, which: Filter, limit: int, cursor: str | None, reach: int | None, light: bool) -> Page:
+    """The page behind the cursor; see the protocol."""
+    before = position(cursor)
+    rows, floor = office.read(lambda ledger: Search(ledger, which, light).page(limit + 1, before, reach))
+    if len(rows) > limit:
+        return Page(rows[:limit], str(rows[limit - 1].seq))
+    return Page(rows, None if floor is None else str(floor))
+
+
+def count(office: Office, which: Filter) -> int:
+    """All of them, however long it takes."""
+    return office.read(lambda ledger: Search(ledger, which).count())
+
+
+def count_up_to(office: Office, which: Filter, reach: int) -> JobCount:
+    """As many as are found on the way; see the protocol."""
+    return office.read(lambda ledger: Search(ledger, which).count_up_to(reach))
+
+
+class Search:
+    """One question to one transaction."""
+
+    def __init__(self, ledger: Ledger, which: Filter, light: bool = False) -> None:
+        self._ledger = ledger
+        self._light = light
+        self._which = which
+        self._lead = lead_of(which)
+        self._values: dict[str, Any] = {name: value for name in _FIELDS if (value := getattr(which, name)) is not None}
+        if which.ids:
+            self._values["ids"] = as_json(which.ids)
+
+    def page(self, limit: int, before: int | None, reach: int | None) -> tuple[list[JobRow], int | None]:
+        """The newest of the matching jobs, and where the search ended, None if that was at the end."""
+        start = _END if before is None else before
+        few = self._few()
+        if few is not None:
+            seqs = as_json([number for number in few if number < start])
+            return self._rows("numbers", self._which, limit, seqs=seqs), None
+        floor = None if reach is None else self._floor(start, reach)
+        way = {"before": start, "floor": _BEGINNING if floor is None else floor}
+        return self._rows(self._lead.walk, self._lead.left, limit, **way), floor
+
+    def count(self) -> int:
+        which = self._which
+        if which == Filter():
+            return int(self._ledger.ask("count_all"))
+        if is_of_places(which):
+            return sum(self._held(source, _ANY_NUMBER) for source in places_of(which))
+        return self._counted(self._lead.walk, self._lead.left, before=_END, floor=_BEGINNING)
+
+    def count_up_to(self, reach: int) -> JobCount:
+        if self._lead.is_straight and self._lead.walk != "id":
+            return self._sum((Source(self._lead.walk),), reach)
+        few = self._few()
+        if few is not None:
+            return JobCount(self._counted("numbers", self._which, seqs=as_json(few)), True)
+        least = self._sum(places_of(self._which), reach) if is_of_places(self._which) else JobCount(0, False)
+        if least.is_exact or least.jobs >= reach:
+            return least
+        floor = self._floor(_END, reach)
+        way = {"before": _END, "floor": _BEGINNING if floor is None else floor}
+        found = self._counted(self._lead.walk, self._lead.left, **way)
+        return JobCount(max(found, least.jobs), floor is None)
+
+    # -- what may be few
+
+    def _few(self) -> list[int] | None:
+        """The numbers of some jobs, with all those among them that match; None if there are too many to be told."""
+        if self._which.queue is not None and not self._ledger.ask("is_queue", queue=self._which.queue):
+            return []  # a queue comes with its first job, and stays
+        return next((few for few in map(self._numbers_of, self._lead.sets) if few is not None), None)
+
+    def _numbers_of(self, sources: tuple[Source, ...]) -> list[int] | None:
+        numbers: list[int] = []
+        for source in sources:
+            held, values = self._ledger.fragment(f"in_{source.name}"), {**self._values, "state": source.state}
+            numbers += _numbers.decode(self._ledger.ask("numbers", held, **values, limit=FEW + 1 - len(numbers)))
+            if len(numbers) > FEW:
+                return None
+        return numbers
+
+    def _held(self, source: Source, limit: int, *, meant: bool = True) -> int:
+        """How many jobs of an index are meant, or are there at all; at most `limit`."""
+        terms = self._terms(self._which) if meant and not source.is_exact else []
+        held = " AND ".join([self._ledger.fragment(f"in_{source.name}"), *terms])
+        values = {**self._values, "state": source.state}
+        return int(self._ledger.ask("count", f"({held}) AS held", **values, limit=limit))
+
+    def _sum(self, sources: tuple[Source, ...], reach: int) -> JobCount:
+        """How many jobs of these are meant, leaving out an index in which too many others would have to be passed."""
+        found, is_exact = 0, True
+        for source in sources:
+            if source.is_exact or self._held(source, reach + 1, meant=False) <= reach:
+                found += self._held(source, reach + 1 - found)
+            else:
+                is_exact = False
+            if found > reach:
+                return JobCount(reach, False)
+        return JobCount(found, is_exact)
+
+    # -- the way
+
+    def _floor(self, before: int, reach: int) -> int | None:
+        """The number of the last job to look at; None if all can be looked at, or each of them is meant."""
+        if self._lead.is_straight or self._lead.walk == "id":
+            return None
+        held = self._ledger.fragment(f"in_{self._lead.walk}")
+        looks = looks_of(self._lead.walk, reach)
+        found = self._ledger.ask("floor", held, **self._values, before=before, reach=looks)
+        return None if found is None else int(found)
+
+    def _rows(self, way: str, left: Filter, limit: int, **values: Any) -> list[JobRow]:
+        order = self._ledger.fragment(f"newest_by_{way if way in _ORDERS else 'number'}")
+        text = f"{self._along(way, left)} {order}"
+        how = {"limit": limit, "most": most(self._light)}
+        return _rows.decode(self._ledger.ask("find", text, **self._values, **values, **how))
+
+    def _counted(self, way: str, left: Filter, **values: Any) -> int:
+        return int(self._ledger.ask("count", self._along(way, left), **self._values, **values, limit=_ANY_NUMBER))
+
+    def _along(self, way: str, left: Filter) -> str:
+        return " AND ".join([self._ledger.fragment(f"by_{way}"), *self._terms(left)])
+
+    def _terms(self, left: Filter) -> list[str]:
+        """What is asked of each job. States are written out, and only ever from our own enumeration."""
+        given = [name for name in _FIELDS if getattr(left, name) is not None]
+        terms = [self._ledger.fragment("where_tagged" if name == "tag" else f"where_{name}") for name in given]
+        return [*terms, in_states(left.states)] if left.states else terms
+
+
+def in_states(states: Collection[State]) -> str:
+    """A condition on the state, in literals: a partial index is considered only if it follows from the text."""
+    listed = ", ".join(f"'{State(state).value}'" for state in states)
+    return f"job.state = {listed}" if len(states) == 1 else f"job.state IN ({listed})"

@@ -1,0 +1,193 @@
+"""Storing jobs under rules in a SQL database: as steps, each answered by the database, whoever asks it.
+
+The same steps run in a transaction of ours and in one of a caller's, whose library and whose manner of waiting are
+its own. A step names a statement, which must answer with one value.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Generator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import Event
+from headrace.core.jobs.transfer import Notice
+from headrace.core.jobs.unique_rules import Candidate, Verdict
+from headrace.engines.shared.decisions import closed_by, queue_full
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.shared.unique_decisions import Change, Standing, decide
+from headrace.engines.sql.records import Seeker
+from headrace.engines.sql.transaction import Ledger
+from headrace.errors import DuplicateJob, StoreMoved
+
+_found = msgspec.json.Decoder(list[tuple[int, Standing | None]])
+_numbers = msgspec.json.Decoder(list[int])
+_notice = msgspec.json.Decoder(Notice)
+_names = msgspec.json.Decoder(list[str])
+_lengths = msgspec.json.Decoder(list[tuple[str, int]])
+R = TypeVar("R")
+
+
+class Ask(Struct, frozen=True):
+    """A statement, by its name, and what it is given."""
+
+    statement: str
+    values: dict[str, Any]
+
+
+class Store(Struct, frozen=True):
+    """Jobs to insert; the answer is for each whether its id was free."""
+
+    jobs: list[NewJob]
+
+
+Step = Ask | Store
+Steps = Generator[Step, Any, R]
+
+
+def run(steps: Steps[R], ledger: Ledger) -> R:
+    """Take the steps in one transaction."""
+    answer: Any = None
+    while True:
+        try:
+            step = steps.send(answer)
+        except StopIteration as end:
+            result: R = end.value
+            return result
+        answer = ledger.insert(step.jobs) if isinstance(step, Store) else ledger.ask(step.statement, **step.values)
+
+
+def admit(candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, int], now: int) -> Steps[list[Verdict]]:
+    """Store the candidates as their rules allow; `lengths` are the queues that hold only so many."""
+    keys = sorted({candidate.job.unique_key for candidate in candidates if candidate.rule and candidate.job.unique_key})
+    if keys:
+        yield Ask("lock_keys", {"keys": as_json(keys)})
+    verdicts: list[Verdict] = []
+    while len(verdicts) < len(candidates):
+        verdicts += yield from _admit_some(candidates[len(verdicts) :], whole, lengths, now)
+    return verdicts
+
+
+def _admit_some(
+    candidates: Sequence[Candidate], whole: bool, lengths: Mapping[str, int], now: int
+) -> Steps[list[Verdict]]:
+    """Admit as many of the candidates as one decision is good for; none if it was overtaken."""
+    yield from refuse_if_moved()
+    ids = as_json([candidate.job.id for candidate in candidates])
+    taken = set(_names.decode((yield Ask("taken", {"ids": ids}))))
+    found = yield from _find(candidates)
+    decision = decide(candidates, taken, found)
+    verdicts = decision.verdicts
+    if whole:  # before anything is written: in a caller's transaction there may be no savepoint to return to
+        _refuse_unless_whole(verdicts)
+    arriving = [change.job for change in decision.changes.values() if change.moves]
+    yield from make_room([*decision.inserts.values(), *arriving], lengths)
+    if decision.changes:
+        seqs = as_json([change.standing.seq for change in decision.changes.values()])
+        if len(_numbers.decode((yield Ask("lock_unstarted", {"seqs": seqs})))) < len(decision.changes):
+            return []  # one of them has started since we looked, which makes it another question
+        yield from _change(list(decision.changes.values()), now)
+    if decision.inserts:
+        fresh = yield Store(list(decision.inserts.values()))
+        for (place, job), is_fresh in zip(decision.inserts.items(), fresh, strict=True):
+            if not is_fresh:
+                verdicts[place] = Verdict("taken", job.id)
+    if whole:
+        _refuse_unless_whole(verdicts)
+    return verdicts
+
+
+def refuse_if_moved() -> Steps[None]:
+    """Store nothing where nobody would find it."""
+    notice = yield Ask("notice", {})
+    if has_moved(notice):
+        raise StoreMoved(_notice.decode(notice).other)
+
+
+def hold_open(ledger: Ledger, *, deleting: bool = False) -> None:
+    """Change nothing by hand while jobs are carried; if none are, nobody begins with it until the transaction ends.
+
+    Whoever wants to be alone with kin has to be, before: so do those who lock rows and ask for no door.
+    """
+    # First: whoever hangs out a notice waits for our writes, but for nothing that we only read before.
+    ledger.run("hold_door")
+    told = ledger.ask("notice")
+    if told is not None and not (deleting and has_moved(told)):
+        raise closed_by(_notice.decode(told))
+
+
+def has_moved(notice: str | None) -> bool:
+    """Whether this notice says that the jobs of the store are elsewhere."""
+    return notice is not None and _notice.decode(notice).kind == "moved"
+
+
+def is_arriving(notice: str | None) -> bool:
+    """Whether this notice says that not all jobs of the store are there yet, nor what ties them together."""
+    return notice is not None and _notice.decode(notice).kind == "arriving"
+
+
+def _find(candidates: Sequence[Candidate]) -> Steps[dict[int, Standing]]:
+    """For each candidate with a rule, by its place, the newest job that stands for it."""
+    bound = {
+        place: Seeker(candidate.job.unique_key, candidate.rule.conditions, candidate.rule.amends)
+        for place, candidate in enumerate(candidates)
+        if candidate.rule is not None and candidate.job.unique_key is not None
+    }
+    if not bound:
+        return {}
+    told = _found.decode((yield Ask("standing", {"c": as_json(list(bound.values()))})))
+    places = list(bound)
+    return {places[number]: standing for number, standing in told if standing is not None}
+
+
+def make_room(jobs: Sequence[NewJob], lengths: Mapping[str, int]) -> Steps[None]:
+    """See whether the queues that hold only so many have room for these."""
+    coming = Counter([job.queue for job in jobs if job.queue in lengths])
+    if not coming:
+        return
+    names = as_json(sorted(coming))
+    yield Ask("lock_queues", {"names": names})
+    waiting = dict(_lengths.decode((yield Ask("queue_lengths", {"names": names}))))
+    if all(waiting[queue] + coming[queue] <= lengths[queue] for queue in coming):
+        return
+    # What is there already needs no room of its own.
+    taken = set(_names.decode((yield Ask("taken", {"ids": as_json([job.id for job in jobs])}))))
+    coming = Counter([job.queue for job in jobs if job.queue in lengths and job.id not in taken])
+    for queue, more in coming.items():
+        if waiting[queue] + more > lengths[queue]:
+            raise queue_full(queue, lengths[queue], waiting[queue], more)
+
+
+def _refuse_unless_whole(verdicts: Sequence[Verdict]) -> None:
+    for verdict in verdicts:
+        if verdict.kind in ("refused", "taken"):
+            raise DuplicateJob(verdict.id)
+
+
+def _change(changes: list[Change], now: int) -> Steps[None]:
+    for (target, detail), seqs in _by_target(changes, now).items():
+        filing = {"event": Event.AMEND.value, "target": target, "detail": detail, "now": now}
+        yield Ask("file_changes", {"seqs": as_json(seqs), **filing})
+    if times := _numbered([change for change in changes if not change.whole]):
+        yield Ask("reschedule_jobs", {"p": as_json(times), "now": now})
+    if wholes := _numbered([change for change in changes if change.whole]):
+        yield Ask("replace_jobs", {"p": as_json(wholes)})
+        yield Ask("drop_tags", {"seqs": as_json([row[0] for row in wholes])})
+        yield Ask("add_tags", {"p": as_json(wholes)})
+        yield Ask("add_queues_of", {"p": as_json(wholes), "now": now})
+
+
+def _by_target(changes: list[Change], now: int) -> dict[tuple[str, str], list[int]]:
+    groups: dict[tuple[str, str], list[int]] = {}
+    for change in changes:
+        detail = "replaced by a newer call" if change.whole else "rescheduled by a newer call"
+        groups.setdefault((change.target(now).value, detail), []).append(change.standing.seq)
+    return groups
+
+
+def _numbered(changes: list[Change]) -> list[tuple[Any, ...]]:
+    return [(change.standing.seq, *msgspec.structs.astuple(change.job)) for change in changes]

@@ -1,0 +1,81 @@
+"""Which jobs a worker gets: first every queue up to its share, then, if room is left, whoever has more."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+from headrace.core.jobs.records import Claim, Want
+from headrace.engines.shared.damaged_records import Rows
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql.limited_claim import Gatekeeper, Rulebook
+from headrace.engines.sqlite.database import scalar
+from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.transaction import SqliteLedger
+
+_claims = Rows(Claim)
+
+
+class Taking:
+    """One claim of one worker, in a transaction that writes."""
+
+    def __init__(self, db: sqlite3.Connection, want: Want, book: Rulebook, cursors: dict[str, str], now: int) -> None:
+        self._db = db
+        self._want = want
+        self._book = book
+        self._cursors = cursors
+        self._now = now
+        self._keeper: Gatekeeper | None = None
+        self._taken: dict[str, int] = {}  # by queue, how many are chosen and not yet started; -1 if it has no more
+        self._chosen: list[int] = []
+
+    @property
+    def next_at(self) -> int | None:
+        """When a rule will allow more."""
+        return None if self._keeper is None else self._keeper.next_at
+
+    def all_that_fits(self, queues: Sequence[str]) -> list[Claim]:
+        want = self._want
+        claims: list[Claim] = []
+        self._taken = dict.fromkeys(queues, 0)
+        shares = [(share.queue, share.quota) for share in want.shares if share.queue in self._taken]
+        shared = dict.fromkeys(queue for queue, _ in shares)
+        rest = [(queue, want.limit) for queue in (*shared, *(queues if want.others else ())) if queue in self._taken]
+        for queue, quota in (*shares, *rest):
+            room = min(quota, want.limit - len(claims))
+            if room <= 0 or self._taken[queue] < 0:
+                continue
+            found = None if self._book.asks_care(queue, want) else self._in_order(queue, room)
+            if found is None:
+                self._start_chosen()
+                found = self._carefully().take(queue, room)
+            else:
+                self._chosen += [claim.ref for claim in found]
+                self._taken[queue] += len(found)
+            claims += found
+            if len(found) < room:
+                self._taken[queue] = -1
+        self._start_chosen()
+        if self._keeper is not None:
+            self._keeper.settle_accounts()
+        return claims
+
+    def _start_chosen(self) -> None:
+        if self._chosen:
+            values = {"worker": self._want.worker, "now": self._now, "until": self._now + self._want.lease}
+            self._db.execute(SQL["claim"], {**values, "refs": as_json(self._chosen)})
+            self._taken = {queue: min(taken, 0) for queue, taken in self._taken.items()}
+            self._chosen = []
+
+    def _in_order(self, queue: str, room: int) -> list[Claim] | None:
+        """The first jobs of the queue; None if the worker does not know the task of one."""
+        where = {"queue": queue, "limit": room, "skip": self._taken[queue]}
+        found, known = _claims.decode(scalar(self._db, SQL["claimable"], where)), self._want.known
+        if known is not None and any(task not in known for task in {claim.task for claim in found}):
+            return None
+        return found
+
+    def _carefully(self) -> Gatekeeper:
+        if self._keeper is None:
+            self._keeper = Gatekeeper(SqliteLedger(self._db), self._book, self._want, self._cursors, self._now)
+        return self._keeper

@@ -1,0 +1,103 @@
+"""Keeps vigil for the commits of others' connections, of which nothing tells us, and rings for the jobs in them.
+
+One short-lived thread serves all that is expected. It is a daemon and ends when nothing is expected any more; what
+it does not see in time, the backstop of the bells does. Knows nothing of connections but the store's own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sqlite3
+import threading
+import time
+from collections.abc import Callable
+
+import msgspec
+
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sqlite.database import Store, scalar
+from headrace.engines.sqlite.statements import SQL
+from headrace.errors import EngineUnavailable
+
+_names = msgspec.json.Decoder(list[str])
+_FASTEST, _SLOWEST = 0.005, 0.05
+_PATIENCE = 60.0
+
+
+class Vigil:
+    """Rings once a job that somebody else is about to commit can be seen."""
+
+    def __init__(self, store: Store, ring: Callable[[], None]) -> None:
+        self._store = store
+        self._ring = ring
+        self._start_afresh()
+
+    def _start_afresh(self) -> None:
+        self._pid = os.getpid()
+        self._lock = threading.Lock()
+        self._news = threading.Event()
+        self._expected: dict[str, float] = {}
+        self._thread: threading.Thread | None = None
+
+    def ring(self, *_: object) -> None:
+        """Ring at once: somebody else has seen the commit, and says so in whatever way is its own."""
+        self._ring()
+
+    def expect(self, job_id: str) -> None:
+        """Ring as soon as this job is there; forget it if it does not come within a minute."""
+        if self._pid != os.getpid():
+            self._start_afresh()
+        with self._lock:
+            self._expected[job_id] = time.monotonic() + _PATIENCE
+            if self._thread is None:
+                thread = threading.Thread(target=self._keep, name="headrace-vigil", daemon=True)
+                with contextlib.suppress(RuntimeError):  # no thread is to be had; the job is stored all the same
+                    thread.start()
+                    self._thread = thread
+        self._news.set()
+
+    def close(self) -> None:
+        """Expect nothing any more, and end the thread."""
+        if self._pid != os.getpid():
+            return
+        with self._lock:
+            self._expected.clear()
+            thread = self._thread
+        self._news.set()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join()
+
+    def _keep(self) -> None:
+        pause, seen = _FASTEST, None
+        while self._is_needed():
+            try:
+                before, seen = seen, self._store.change_count()
+                if seen != before:
+                    self._ring_for_those_who_came()
+            except (EngineUnavailable, sqlite3.Error):
+                seen = None  # whoever works on the store is told why
+            if self._news.wait(pause):
+                self._news.clear()
+                pause = _FASTEST
+            else:
+                pause = min(pause * 1.2, _SLOWEST)
+
+    def _is_needed(self) -> bool:
+        now = time.monotonic()
+        with self._lock:
+            self._expected = {job_id: until for job_id, until in self._expected.items() if until > now}
+            if not self._expected:
+                self._thread = None
+            return bool(self._expected)
+
+    def _ring_for_those_who_came(self) -> None:
+        with self._lock:
+            expected = list(self._expected)
+        with self._store.reading() as db:
+            came = _names.decode(scalar(db, SQL["taken"], {"ids": as_json(expected)}))
+        if came:
+            self._ring()
+            with self._lock:
+                for job_id in came:
+                    self._expected.pop(job_id, None)

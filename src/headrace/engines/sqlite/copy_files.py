@@ -1,0 +1,64 @@
+"""SQLite files that are no store in use: copies that are looked at, and changed by nobody."""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import quote
+
+from headrace.engines.sqlite.database import scalar
+from headrace.engines.sqlite.errors import explained
+from headrace.engines.sqlite.schema import deviations, refuse_newer, version_of
+from headrace.errors import ConfigError
+
+
+@contextlib.contextmanager
+def reading(path: Path) -> Iterator[sqlite3.Connection]:
+    """The file, which is only read: it may be on a disk that can't be written."""
+    with explained(path):
+        # `immutable` would ignore the log of a file that was copied by hand with its log beside it.
+        db = sqlite3.connect(f"file:{quote(str(path.absolute()))}?mode=ro", uri=True, isolation_level=None)
+    with contextlib.closing(db), explained(path):
+        yield db
+
+
+def make_single(path: Path) -> None:
+    """Have everything in the one file, so that it can be read where nothing can be written."""
+    with explained(path), contextlib.closing(sqlite3.connect(path, isolation_level=None)) as db:
+        db.execute("PRAGMA journal_mode=DELETE").fetchone()
+
+
+def check_copy(path: Path) -> None:
+    """Make sure that the file is a whole store of ours."""
+    if not path.is_file():
+        raise ConfigError(f"there is no file {path}")
+    with _damage_told(path), reading(path) as db:
+        version = version_of(db)
+        if not version:
+            raise ConfigError(f"{path} has no tables of headrace; is it a backup?")
+        refuse_newer(version, str(path))
+        if (verdict := scalar(db, "PRAGMA integrity_check(1)")) != "ok":
+            raise ConfigError(f"{path} is damaged: {verdict}; take another backup")
+        if db.execute("PRAGMA foreign_key_check").fetchone() is not None:
+            raise ConfigError(f"{path} is damaged: something in it belongs to a job that is not there")
+
+
+def check_schema(path: Path) -> None:
+    """Make sure that the file brings no tables and triggers but headrace's own where its jobs are."""
+    with _damage_told(path), reading(path) as db:
+        if changed := deviations(db, version_of(db)):
+            raise ConfigError(
+                f"{path}: {'; '.join(changed[:3])}. Somebody has changed the schema. If you trust the file, put that "
+                "right in a copy of it with the sqlite3 shell; else take another backup"
+            )
+
+
+@contextlib.contextmanager
+def _damage_told(path: Path) -> Iterator[None]:
+    """Raise in our own words what reading a file may end in that somebody has changed."""
+    try:
+        yield
+    except (sqlite3.Error, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is damaged: {error}; take another backup") from error

@@ -1,0 +1,364 @@
+"""The SQLite file: connections, transactions, and the one place where its errors become ours.
+
+One connection writes, guarded by a lock among threads and the turnstile among processes; reads have connections
+of their own and are never blocked. Nothing but SQLite opens the file itself: closing such a descriptor would drop
+the locks of the whole process.
+
+A connection never crosses a fork. It would not even do to leave it alone in the child: SQLite keeps account of its
+locks by process, the child inherits the account without the locks, and its own connections would then write
+unprotected. So before a fork every connection is closed; parent and child open theirs again when they need one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import os
+import sqlite3
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Literal, Protocol
+from weakref import WeakSet
+
+from headrace.engines.sqlite.errors import explained, translated
+from headrace.engines.sqlite.turnstile import Turnstile
+from headrace.errors import ConfigError, EngineUnavailable
+
+Durability = Literal["normal", "full", "off"]
+OLDEST_SQLITE = (3, 38, 0)
+_READERS_KEPT = 8
+# A text that is no UTF-8 is damaged. Who reads a thousand records must not be kept from the others by one of them.
+_as_text = functools.partial(str, encoding="utf-8", errors="replace")
+_READS_AWAITED = 1.0  # how long a fork waits for reads under way
+
+
+class Store:
+    """The file and everything that is open on it in this process."""
+
+    def __init__(
+        self,
+        path: Path,
+        durability: Durability = "normal",
+        patience: float = 5.0,
+        make_room: Callable[[], None] | None = None,
+    ) -> None:
+        if sqlite3.sqlite_version_info < OLDEST_SQLITE:
+            found, needed = sqlite3.sqlite_version, ".".join(map(str, OLDEST_SQLITE))
+            raise ConfigError(f"Python is linked with SQLite {found}; headrace needs {needed} or newer")
+        self.path = path
+        self._name = os.fspath(path)
+        self._file: tuple[int, int] | None = None
+        self.folder = path.with_name(path.name + ".d")
+        self.durability = durability
+        self._patience = patience
+        self.patience_ms = int(patience * 1000)
+        self._make_room = make_room
+        self._watchers = self._writers = 0
+        self.tellings = 0  # commits of ours, but for those that are said to be quiet
+        self.start_afresh()
+        guard_through_forks(self)
+
+    def start_afresh(self) -> None:
+        """Begin with nothing open, as in a forked child."""
+        self._lock = threading.RLock()
+        self._writer: sqlite3.Connection | None = None
+        self._watcher: sqlite3.Connection | None = None
+        self._readers: list[sqlite3.Connection] = []
+        self._reads = 0
+        self._gate = threading.Condition()  # of the readers, who must not wait for a writer of their own process
+        self._turnstile = Turnstile(self.folder / "turnstile", self._patience)
+
+    def turns(self) -> tuple[int, int]:
+        """How often somebody of this process had the turn to write, and how often that came late."""
+        return self._turnstile.turns, self._turnstile.late
+
+    # -- transactions
+
+    def writing(self, *, quiet: bool = False) -> Writing:
+        """One write transaction: committed at the end of the `with`, rolled back on any exception.
+
+        What is `quiet` tells no event.
+        """
+        return Writing(self, quiet)
+
+    def begin(self) -> sqlite3.Connection:
+        """Take the turn to write; `end` gives it up."""
+        if not self._lock.acquire(timeout=self._patience):
+            raise EngineUnavailable(f"no turn to write within {self._patience:g} s: another thread holds the store")
+        try:
+            connection = self._writer or self._open_writer()
+            self._turnstile.enter()
+            try:
+                self._refuse_other_file()
+                connection.execute("BEGIN IMMEDIATE")
+            except BaseException:
+                self._turnstile.leave()
+                raise
+        except BaseException as error:
+            self._lock.release()
+            raise translated(error, self.path) from error.__cause__
+        return connection
+
+    def end(self, connection: sqlite3.Connection, word: str) -> None:
+        """COMMIT or ROLLBACK, and let the next writer through."""
+        try:
+            connection.execute(word)
+        except sqlite3.Error as error:
+            with contextlib.suppress(sqlite3.Error):
+                connection.execute("ROLLBACK")
+            if word == "COMMIT":
+                raise translated(error, self.path) from error
+        finally:
+            self._turnstile.leave()
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[sqlite3.Connection]:
+        """The writing connection outside of a transaction, while nobody else of ours writes."""
+        connection = self.begin()
+        try:
+            connection.execute("ROLLBACK")
+            with explained(self.path):
+                yield connection
+        finally:
+            self._turnstile.leave()
+            self._lock.release()
+
+    @contextlib.contextmanager
+    def reading(self) -> Iterator[sqlite3.Connection]:
+        """A connection for reads; it sees what is committed."""
+        with explained(self.path):
+            connection = self._take_reader()
+            try:
+                yield connection
+            finally:
+                self._return_reader(connection)
+
+    def change_count(self) -> tuple[int, int]:
+        """Differs from the last answer if anybody else has committed since, or if that can't be told."""
+        with explained(self.path), self._gate:
+            if self._watcher is None:
+                self._watcher = self.connect()
+                self._watchers += 1  # each connection counts from the start again
+            return self._watchers, int(scalar(self._watcher, "PRAGMA data_version"))
+
+    def changes_of_others(self) -> tuple[int, int] | None:
+        """The same, but for what this store has committed itself; None if that can't be told while it writes."""
+        if not self._lock.acquire(blocking=False):
+            return None
+        try:
+            with explained(self.path):
+                writer = self._writer or self._open_writer()
+                return self._writers, int(scalar(writer, "PRAGMA data_version"))
+        finally:
+            self._lock.release()
+
+    def write_back(self) -> None:
+        """Carry what the log has into the file, while others go on writing.
+
+        By itself SQLite does it at the end of some commit, and everybody waits behind the turnstile meanwhile: for tens
+        of milliseconds where much was changed. What is carried over before is not left to such a commit.
+        """
+        with self.reading() as db:
+            db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
+    # -- connections
+
+    def _take_reader(self) -> sqlite3.Connection:
+        if self._writer is None:
+            self._open_writer()  # the file exists from here on
+        self._refuse_other_file()
+        with self._gate:
+            connection = self._readers.pop() if self._readers else self.connect()
+            self._reads += 1
+            return connection
+
+    def _return_reader(self, connection: sqlite3.Connection) -> None:
+        with self._gate:
+            self._reads -= 1
+            if len(self._readers) < _READERS_KEPT:
+                self._readers.append(connection)
+            else:
+                connection.close()
+            self._gate.notify_all()
+
+    def _open_writer(self) -> sqlite3.Connection:
+        with self._lock:
+            if self._writer is None:
+                self.make_folder()
+                self._turnstile.open()
+                # One at a time: SQLite turns down, without waiting, whoever makes a new file WAL beside another.
+                self._turnstile.enter()
+                try:
+                    self._writer = self.connect(cache_kilobytes=20_000)
+                    self._writers += 1  # each connection counts from the start again
+                    self._file = _identity(self._name)
+                finally:
+                    self._turnstile.leave()
+            return self._writer
+
+    def _refuse_other_file(self) -> None:
+        """Who has a file open that was deleted goes on in it, and nobody else will ever see what is stored there."""
+        if _identity(self._name) != self._file:
+            gone = EngineUnavailable(
+                f"{self.path}: the file was deleted or replaced while this program had it open; nothing is stored. "
+                "Put it back, or restart every program that uses it"
+            )
+            gone.permanent = True
+            raise gone
+
+    def make_folder(self) -> None:
+        """Make sure of the folder beside the file, ours alone; a cleaner may have removed it under us."""
+        if self._make_room is not None:
+            self._make_room()
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+
+    def connect(self, cache_kilobytes: int = 2000) -> sqlite3.Connection:
+        """A new connection with our settings, in autocommit, for use by one thread at a time."""
+        connection = sqlite3.connect(
+            self.path,
+            timeout=self._patience,
+            isolation_level=None,
+            check_same_thread=False,
+            cached_statements=256,
+        )
+        connection.text_factory = _as_text
+        try:
+            for setting in (
+                "page_size=4096",
+                "journal_mode=WAL",
+                f"synchronous={self.durability.upper()}",
+                "wal_autocheckpoint=4000",  # at the usual 1000 pages, a third of single inserts' time is checkpoints
+                "foreign_keys=ON",
+                "temp_store=MEMORY",
+                f"cache_size=-{cache_kilobytes}",
+            ):
+                connection.execute(f"PRAGMA {setting}")
+        except BaseException:
+            connection.close()
+            raise
+        return connection
+
+    def close(self) -> None:
+        """Close every connection of this process."""
+        with self._lock, self._gate:
+            for connection in (*self._readers, self._watcher, self._writer):
+                if connection is not None:
+                    connection.close()
+            self._readers.clear()
+            self._writer = self._watcher = None
+            self._turnstile.close()
+
+    def __del__(self) -> None:
+        # A store that nobody closed: Python 3.13 would warn of each connection. Half-made ones have nothing to close.
+        with contextlib.suppress(Exception):
+            self.close()
+
+    # -- around a fork
+
+    def stand_still(self) -> None:
+        """Let nobody read or write any more until `go_on`."""
+        self._lock.acquire()
+        self._gate.acquire()
+
+    def make_way(self) -> None:
+        """Once nobody reads any more, close everything."""
+        self._gate.wait_for(lambda: not self._reads, _READS_AWAITED)
+        self.close()
+
+    def go_on(self) -> None:
+        self._gate.release()
+        self._lock.release()
+
+
+class _Guarded(Protocol):
+    """What has files of a database open, and must not in the middle of a fork."""
+
+    def stand_still(self) -> None: ...
+    def make_way(self) -> None: ...
+    def go_on(self) -> None: ...
+    def start_afresh(self) -> None: ...
+
+
+class _Forks:
+    """Sees every store of the process through its forks, of which there is one at a time.
+
+    Two threads that fork at once would each wait for a store that the other one halted, or set going again what the
+    other is about to copy. So the first thing a fork takes, and the last it gives back, is this lock.
+    """
+
+    def __init__(self) -> None:
+        self.stores: WeakSet[_Guarded] = WeakSet()
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        self.lock = threading.RLock()
+        self._halted: list[list[_Guarded]] = []  # one list for each fork under way; a fork may come inside of another
+
+    def before(self) -> None:
+        self.lock.acquire()
+        halted: list[_Guarded] = []
+        self._halted.append(halted)
+        for store in list(self.stores):
+            store.stand_still()
+            halted.append(store)
+            store.make_way()
+
+    def after_in_parent(self) -> None:
+        for store in self._halted.pop():
+            store.go_on()
+        self.lock.release()
+
+    def after_in_child(self) -> None:
+        self.start_afresh()
+        for store in list(self.stores):
+            store.start_afresh()
+
+
+def guard_through_forks(store: _Guarded) -> None:
+    """Have the store halted before every fork, and set going again afterwards."""
+    with _forks.lock:  # not in the middle of a fork, which would miss this one
+        _forks.stores.add(store)
+
+
+_forks = _Forks()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(
+        before=_forks.before, after_in_parent=_forks.after_in_parent, after_in_child=_forks.after_in_child
+    )
+
+
+class Writing:
+    """The `with` of a write transaction. A class, not a generator: it is entered for every single enqueue."""
+
+    __slots__ = ("_connection", "_quiet", "_store")
+
+    def __init__(self, store: Store, quiet: bool) -> None:
+        self._store = store
+        self._quiet = quiet
+
+    def __enter__(self) -> sqlite3.Connection:
+        self._connection = self._store.begin()
+        return self._connection
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, _: object) -> None:
+        self._store.end(self._connection, "COMMIT" if error is None else "ROLLBACK")
+        if not self._quiet:
+            self._store.tellings += 1
+        if error is not None and (told := translated(error, self._store.path)) is not error:
+            raise told from error
+
+
+def _identity(name: str) -> tuple[int, int] | None:
+    try:
+        found = os.stat(name)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_dev
+
+
+def scalar(connection: sqlite3.Connection, sql: str, parameters: Any = ()) -> Any:
+    """The one value of a one-row answer; None of a statement that answers with nothing."""
+    row = connection.execute(sql, parameters).fetchone()
+    return None if row is None else row[0]

@@ -1,0 +1,67 @@
+"""What SQLite or the file system complains of, in our own words and with what to do about it."""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import sqlite3
+from collections.abc import Iterator
+from pathlib import Path
+
+from headrace.engines.sqlite.lock_holder import is_written_here
+from headrace.errors import EngineUnavailable
+
+_ADVICE = {
+    "SQLITE_BUSY": "another process holds the file; is it on a network share, or a process stopped?",
+    "SQLITE_LOCKED": "another process holds the file",
+    "SQLITE_FULL": "the disk is full: free some space, the queue goes on by itself",
+    "SQLITE_READONLY": "the file or its folder can't be written by this user",
+    "SQLITE_CANTOPEN": "does the folder exist, and may this user write there?",
+    "SQLITE_CORRUPT": "the file is damaged: stop the workers and run `headrace doctor`",
+    "SQLITE_NOTADB": "this is not an SQLite database; choose another file",
+    "SQLITE_IOERR": "the disk reported an error",
+}
+
+
+_PERMANENT = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_CORRUPT", "SQLITE_NOTADB")
+_OWN = (
+    "this process holds the file itself: a transaction is open in it, such as that of Django's atomic(). Enqueue in "
+    "that transaction, with using(connection=...), or when it is over"
+)
+_FILE_ADVICE = {
+    errno.EACCES: "all that share a store must run as one user, who may write there",
+    errno.EPERM: "all that share a store must run as one user, who may write there",
+    errno.ELOOP: "a link is in the place of a file of headrace's own; remove it",
+    errno.ENOSPC: _ADVICE["SQLITE_FULL"],
+}
+
+
+def translated(error: BaseException, path: Path) -> BaseException:
+    """An error of SQLite or of the file system as EngineUnavailable that says what to do; any other as it is."""
+    if isinstance(error, OSError):
+        advice = _FILE_ADVICE.get(error.errno or 0)
+        away = EngineUnavailable(f"{path}: {error}" + (f"; {advice}" if advice else ""))
+        away.permanent = error.errno != errno.ENOSPC
+        return away
+    name = getattr(error, "sqlite_errorname", None) or ""
+    advice = next((text for code, text in _ADVICE.items() if name.startswith(code)), None)
+    if "no such table: headrace_" in str(error):
+        advice = "the tables are gone; was the file replaced? Restart every program that uses it"
+    if name.startswith("SQLITE_BUSY") and is_written_here(path):
+        advice = _OWN
+    if advice is None:
+        return error
+    away = EngineUnavailable(f"{path}: {error}; {advice}")
+    away.permanent = name.startswith(_PERMANENT)
+    return away
+
+
+@contextlib.contextmanager
+def explained(path: Path) -> Iterator[None]:
+    """Raise what happens inside in our own words."""
+    try:
+        yield
+    except (sqlite3.Error, OSError) as error:
+        if (told := translated(error, path)) is error:
+            raise
+        raise told from error

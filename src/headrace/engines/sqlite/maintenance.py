@@ -1,0 +1,236 @@
+"""Looking after the SQLite file: its log, its free space, its statistics, copies of it, and what is in it.
+
+Searches read, and readers hold up no writer. What writes does it in pieces of a few milliseconds, except a full vacuum
+and a restore, which hold the file for as long as they take.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Protocol
+
+import msgspec
+
+from headrace.core.health.findings import (
+    Capped,
+    Filed,
+    Finding,
+    Pressure,
+    StoragePart,
+    Strain,
+    Tending,
+    add_pressure,
+    late_share,
+)
+from headrace.engines.protocol.maintenance import View
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import maintenance
+from headrace.engines.sql.transaction import Office
+from headrace.engines.sqlite import copy_files, damaged_ids, health
+from headrace.engines.sqlite.database import Store, scalar
+from headrace.engines.sqlite.errors import explained
+from headrace.engines.sqlite.statements import SQL
+
+_names = msgspec.json.Decoder(list[str])
+_pressures = msgspec.json.Decoder(list[Pressure])
+_HOUR = 3_600_000
+_DAY = 24 * _HOUR
+_MINUTE = 60_000
+
+_PAGE = 4096
+_LONG_LOG = 64 * 2**20  # shortened even under load; the log is begun anew from 16 MB on anyway
+_IDLE_LOG = 4 * 2**20  # shortened when nobody writes
+_FREE_PAGES, _FREE_SHARE = 4096, 0.25  # what is free is used again: only what is much is given back
+_PAGES_GIVEN_BACK = 128  # about 2 ms
+_PAGES_COPIED = 256
+_BREATH = 0.002  # between two pieces of a copy
+_ROWS_ANALYZED = 1000
+
+
+class House(Office, Protocol):
+    """What is needed of the engine."""
+
+    store: Store
+    url: str
+    handled: int
+
+    def prepare(self) -> None: ...
+    def start_over(self) -> None: ...
+
+
+class SqliteCare:
+    """What keeps the file sound, quick and small."""
+
+    def __init__(self, engine: House) -> None:
+        self._engine = engine
+        self._told = (0, 0, 0)
+        self._told_at = 0
+        self._optimized_at: int | None = None
+        self._changes: tuple[int, int] | None = None
+        self._lock = threading.Lock()
+
+    @property
+    def _store(self) -> Store:
+        return self._engine.store
+
+    # -- looking and repairing
+
+    def inspect(self, now: int | None = None) -> list[Finding]:
+        self._engine.prepare()
+        found = health.findings(self._store, self._engine.url)
+        if any(finding.code == "damaged" for finding in found):
+            return found  # whatever is counted in it means little
+        return found + damaged_ids.findings(self._engine) + maintenance.inspect(self._engine, self._engine.at(now))
+
+    def repair(self, codes: Collection[str], limit: int, now: int | None = None) -> dict[str, int]:
+        renamed = {"damaged_ids": damaged_ids.repair(self._engine, limit)} if "damaged_ids" in codes else {}
+        return renamed | maintenance.repair(self._engine, codes, limit, self._engine.at(now))
+
+    def cap(self, what: Filed, most: int, after: int, limit: int) -> Capped:
+        return maintenance.cap(self._engine, what, most, after, limit)
+
+    def strain(self, now: int | None = None) -> Strain:
+        self._engine.prepare()
+        with self._store.reading() as db:
+            busy = late_share(health.pressure(db), self._engine.at(now))
+        return Strain(health.size_of(self._store, "") + health.size_of(self._store, "-wal"), busy)
+
+    def storage(self, pattern: str, limit: int) -> list[StoragePart]:
+        self._engine.prepare()
+        return health.storage(self._store, pattern, limit)
+
+    # -- the log and the space
+
+    def checkpoint(self) -> dict[str, int]:
+        self._engine.prepare()
+        before = health.size_of(self._store, "-wal")
+        self._shorten_log()
+        return {"log_before": before, "log_after": health.size_of(self._store, "-wal")}
+
+    def _shorten_log(self) -> None:
+        # Most of it without a lock; to cut the rest off nobody may write, and whoever reads is not waited for.
+        self._store.write_back()
+        with self._store.alone() as db:
+            db.execute("PRAGMA busy_timeout=0")
+            try:
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                db.execute(f"PRAGMA busy_timeout={self._store.patience_ms}")
+
+    def optimize(self, *, full: bool = False) -> dict[str, int]:
+        self._engine.prepare()
+        before = health.size_of(self._store, "")
+        if full:
+            with self._store.alone() as db:
+                db.execute("VACUUM")
+        else:
+            while self._give_back():
+                time.sleep(_BREATH)
+        self._analyze()
+        self._shorten_log()
+        return {"size_before": before, "size_after": health.size_of(self._store, "")}
+
+    def _analyze(self) -> None:
+        with self._store.alone() as db:
+            db.execute(f"PRAGMA analysis_limit={_ROWS_ANALYZED}")
+            db.execute("PRAGMA optimize")
+
+    def _give_back(self, *, only_much: bool = False) -> bool:
+        """Give a little of the free space back; whether there is more to give."""
+        if not self._free_pages(only_much):
+            return False
+        with self._store.alone() as db:
+            # As a script: execute() takes a single step of what has no columns, which would be a single page.
+            db.executescript(f"PRAGMA incremental_vacuum({_PAGES_GIVEN_BACK})")
+        return self._free_pages(only_much) > 0
+
+    def _free_pages(self, only_much: bool) -> int:
+        with self._store.reading() as db:
+            # Only of a file that somebody made for it: it may cost up to 4 % of every enqueue and settle.
+            if scalar(db, "PRAGMA auto_vacuum") != 2:
+                return 0
+            free, pages = scalar(db, "PRAGMA freelist_count"), scalar(db, "PRAGMA page_count")
+        return 0 if only_much and (free < _FREE_PAGES or free < _FREE_SHARE * pages) else int(free)
+
+    # -- in small pieces
+
+    def tend(self, kinds: Collection[Tending], now: int | None = None) -> bool:
+        self._engine.prepare()
+        at = self._engine.at(now)
+        self._tell_pressure(at)
+        if "checkpoint" in kinds and self._log_is_long():
+            self._shorten_log()
+        if "optimize" in kinds and self._is_to_be_analyzed(at):
+            self._analyze()
+        return "vacuum" in kinds and self._give_back(only_much=True)
+
+    def _log_is_long(self) -> bool:
+        size = health.size_of(self._store, "-wal")
+        before, self._changes = self._changes, self._store.change_count()
+        return size > _LONG_LOG or (size > _IDLE_LOG and before == self._changes)
+
+    def _is_to_be_analyzed(self, now: int) -> bool:
+        """Once a day, and not at the start: then there is enough to do."""
+        if self._optimized_at is None or now - self._optimized_at >= _DAY:
+            first, self._optimized_at = self._optimized_at is None, now
+            return not first
+        return False
+
+    def _tell_pressure(self, now: int) -> None:
+        """Add what this process met since it was last told, for whoever asks."""
+        with self._lock:
+            if now - self._told_at < _MINUTE:
+                return
+            self._told_at = now
+            turns, late, jobs = told = (*self._store.turns(), self._engine.handled)
+            fresh = Pressure(now // _HOUR, *(new - old for new, old in zip(told, self._told, strict=True)))
+            if turns < self._told[0]:  # counted anew since the file was closed
+                fresh = Pressure(now // _HOUR, turns, late, jobs)
+            self._told = told
+        if fresh.jobs or fresh.late:
+            with self._store.writing() as db:
+                known = _pressures.decode(scalar(db, SQL["pressure"]) or "[]")
+                db.execute(SQL["put_pressure"], {"value": as_json(add_pressure(known, fresh))})
+
+    # -- copies
+
+    def backup(
+        self, path: Path, carry: Callable[[View], object], progress: Callable[[int, int], None] | None = None
+    ) -> None:
+        def breathe(_status: int, remaining: int, total: int) -> None:
+            if progress is not None:
+                progress(total - remaining, total)
+            time.sleep(_BREATH)
+
+        self._engine.prepare()
+        with explained(path), contextlib.closing(sqlite3.connect(path)) as copy, self._store.reading() as db:
+            # A read transaction around all of it: without, the copy would begin anew whenever somebody commits.
+            db.execute("BEGIN")
+            try:
+                scalar(db, SQL["notice"])  # the moment that the copy is of
+                db.backup(copy, pages=_PAGES_COPIED, progress=breathe)
+            finally:
+                db.execute("ROLLBACK")
+
+    def restore(self, path: Path, carry: Callable[[], object]) -> None:
+        with copy_files.reading(path) as source, self._store.alone() as db:
+            source.backup(db)
+        self._engine.start_over()
+        self._engine.prepare()
+        with self._store.writing() as db:
+            db.execute(SQL["forget_workers"])
+            db.execute(SQL["forget_pressure"])
+            db.execute(SQL["forget_archive"])
+        self._shorten_log()
+
+    def clear(self) -> None:
+        self._engine.prepare()
+        with self._store.writing() as db:
+            for table in _names.decode(scalar(db, SQL["emptied_tables"])):
+                db.execute(f'DELETE FROM "{table}"')
+        self._engine.start_over()

@@ -1,0 +1,137 @@
+"""What a turn of a worker leaves in the file: notes, and the outcomes of what it ran."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.events.log import Group, narrowed, page
+from headrace.core.jobs.records import Note, Outcome
+from headrace.core.jobs.states import Event
+from headrace.engines.shared.sql_files import as_json
+from headrace.engines.sql import dependencies, steps
+from headrace.engines.sql.dependencies import Effects
+from headrace.engines.sql.records import Completion
+from headrace.engines.sqlite import insert
+from headrace.engines.sqlite.database import scalar
+from headrace.engines.sqlite.statements import SQL
+from headrace.engines.sqlite.transaction import SqliteLedger
+
+_numbers = msgspec.json.Decoder(list[int])
+
+
+def note(db: sqlite3.Connection, notes: Sequence[Note]) -> None:
+    progress = {(note.id, note.version): note for note in notes if note.progress is not None}  # the last of each
+    if progress:
+        db.execute(SQL["note_progress"], {"n": as_json(list(progress.values()))})
+    if lines := [note for note in notes if note.message is not None]:
+        db.execute(SQL["note_logs"], {"n": as_json(lines)})
+
+
+class Settling:
+    """The outcomes of one turn. `kin_first` spares an attempt that fails where many jobs have kin."""
+
+    def __init__(self, db: sqlite3.Connection, now: int, *, kin_first: bool) -> None:
+        self._db = db
+        self._now = now
+        self._kin_first = kin_first
+        self._completed: list[Outcome] = []
+        self.effects = Effects()
+        self.met_kin = False
+
+    def settle_and_tell(
+        self, outcomes: Sequence[Outcome], worker: str | None, groups: Sequence[Group]
+    ) -> list[Outcome]:
+        """Settle, and tell what the worker has to tell before whatever follows from it."""
+        seq = insert.tell(self._db, page(groups)) if groups else 0
+        refused = self.settle(outcomes, worker) if outcomes else []
+        if groups and len(self._completed) < len([o for o in outcomes if o.event is Event.SUCCEED]):
+            told = page(narrowed(groups, {outcome.id for outcome in self._completed}))
+            self._db.execute(SQL["correct_page"], {"seq": seq, "page": told.text})
+        return refused
+
+    def settle(self, outcomes: Sequence[Outcome], worker: str | None) -> list[Outcome]:
+        """Settle what is not stale; file and return what is."""
+        left = self._without_kin(outcomes) if self._kin_first else outcomes
+        if not left or self._settle_whole(left):
+            return []
+        fresh, stale = _divide(self._db, left)
+        rest = self._without_kin(fresh)
+        stale += [outcome for outcome in rest if outcome.spawned]  # refused: the store has moved
+        rest = [outcome for outcome in rest if not outcome.spawned]
+        while rest and not self._settle_whole(rest):
+            before, rest = rest, self._without_kin(rest)  # by what others left behind, one has kin that had none
+            assert len(rest) < len(before), "what is fresh and has no kin can be settled"
+        if stale:
+            self._db.execute(SQL["file_stale"], {"o": as_json(stale), "now": self._now, "worker": worker})
+        return stale
+
+    def _without_kin(self, outcomes: Sequence[Outcome]) -> list[Outcome]:
+        """Settle those of jobs that have kin; the others."""
+        scribe = _Scribe(self._db)
+        settled = dependencies.settle(SqliteLedger(self._db), outcomes, scribe, self._now)
+        self._completed += scribe.completed
+        self.effects.add(settled.effects)
+        self.met_kin |= bool(settled.places)
+        return [outcome for place, outcome in enumerate(outcomes) if place not in settled.places]
+
+    def _settle_whole(self, outcomes: Sequence[Outcome]) -> bool:
+        """Apply the outcomes; False, and nothing done, if any of them is stale or of a job that has kin."""
+        if any(outcome.spawned for outcome in outcomes):
+            return False
+        self._db.execute("SAVEPOINT settle")
+        done = [outcome for outcome in outcomes if outcome.event is Event.SUCCEED]
+        applied = _complete(self._db, done, 0) if done else 0
+        if len(done) < len(outcomes):
+            applied += _settle(self._db, [o for o in outcomes if o.event is not Event.SUCCEED], 0)
+        whole = applied == len(outcomes)
+        if not whole:
+            self._db.execute("ROLLBACK TO settle")
+        self._db.execute("RELEASE settle")
+        self._completed += done if whole else []
+        return whole
+
+
+class _Scribe:
+    """Settles jobs that have kin."""
+
+    def __init__(self, db: sqlite3.Connection) -> None:
+        self._db = db
+        self.completed: list[Outcome] = []
+
+    def complete(self, outcomes: list[Outcome]) -> None:
+        _complete(self._db, outcomes, 1)
+        self.completed += outcomes
+
+    def settle(self, outcomes: list[Outcome]) -> None:
+        _settle(self._db, outcomes, 1)
+
+
+def _complete(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
+    done = [Completion(o.id, o.version, o.result, o.result_checksum, o.finished_at) for o in outcomes]
+    return db.execute(SQL["complete"], {"o": as_json(done), "kin": kin}).rowcount
+
+
+def _settle(db: sqlite3.Connection, outcomes: list[Outcome], kin: int) -> int:
+    """Settle what is not a plain success, filing what the row is about to lose."""
+    if told := [outcome for outcome in outcomes if not outcome.quiet]:
+        db.execute(SQL["file_outcomes"], {"o": as_json(told)})
+    if failed := [outcome for outcome in outcomes if outcome.event is Event.FAIL and outcome.letter]:
+        db.execute(SQL["bury_outcomes"], {"o": as_json(failed)})
+    applied = db.execute(SQL["settle"], {"o": as_json(outcomes), "kin": kin}).rowcount
+    steps.wake_if_come(SqliteLedger(db), outcomes)
+    return applied
+
+
+def _divide(db: sqlite3.Connection, outcomes: Sequence[Outcome]) -> tuple[list[Outcome], list[Outcome]]:
+    behind = set(_numbers.decode(scalar(db, SQL["stale_outcomes"], {"o": as_json(outcomes)})))
+    fresh: dict[str, Outcome] = {}
+    stale: list[Outcome] = []
+    for index, outcome in enumerate(outcomes):
+        if index in behind or outcome.id in fresh:  # a second settle of one claim is stale as well
+            stale.append(outcome)
+        else:
+            fresh[outcome.id] = outcome
+    return list(fresh.values()), stale

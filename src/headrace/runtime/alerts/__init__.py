@@ -1,0 +1,3 @@
+"""Evaluates alert rules and delivers notifications."""
+
+from __future__ import annotations

@@ -1,0 +1,245 @@
+"""Looks whether alert rules hold, and keeps what becomes of their alerts. Any worker does; nobody is leader.
+
+Who looks says so in the store, and others leave it to him for that time. Two would do no harm: of an alert only the
+one who is first at its version stores the next state, and with it, in one commit, who is to be told.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+from collections.abc import Callable, Iterator
+from typing import Literal
+
+from msgspec import Struct, structs
+
+from headrace.core.alerts.alert import Alert, Rule, Silence, Step, is_forgotten, look, resolve, step
+from headrace.core.alerts.conditions import Answer, Readings
+from headrace.core.clock import to_ms
+from headrace.core.codec.encryption import Seal
+from headrace.core.damaged_records import read_or
+from headrace.core.documents import Paper
+from headrace.core.jobs import ids
+from headrace.core.settings.settings import Settings
+from headrace.core.text import why
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.alerts.inputs import StoreReadings
+from headrace.runtime.alerts.outbox import Courier
+from headrace.runtime.alerts.store import RULE, TURN, AlertDesk, Health, decoded
+
+log = logging.getLogger("headrace.alerts")
+
+_TRIM_EVERY = 3_600_000
+_AT_ONCE = 50  # alerts of one piece
+_FROZEN = 60_000  # milliseconds between two pieces of a round: this process was stopped, or its machine asleep
+_SOON = 1.0  # seconds until what is on the way is asked for
+_QUIET_FOR = 600_000  # milliseconds without a round, as long as nothing is told in an empty store without alerts
+_Known = dict[str, tuple[Paper, Alert]]
+_State = tuple[str, list[tuple[str, int]], list[str]]  # the newest event, rules with versions, workers alive
+
+
+class Round(Struct):
+    """One look at all rules. What happened stands in `steps`."""
+
+    desk: AlertDesk
+    readings: Readings
+    now: int
+    steps: list[Step] = []
+    silences: list[Silence] = []
+    is_calm: bool = True  # no alert is open
+
+    def finish(self) -> list[Step]:
+        """Walk without a rest; what happened."""
+        for _ in self.walk():
+            pass
+        return self.steps
+
+    def walk(self) -> Iterator[None]:
+        """Look at every rule, a piece of work each, and at the alerts that no rule is for any more."""
+        self.silences = [silence for _, silence in self.desk.silences() if silence.until > self.now]
+        rules = self.desk.rules()
+        health = self.desk.health()
+        known: dict[str, _Known] = {}
+        for paper, alert in self.desk.alerts():
+            self.is_calm &= not alert.is_open
+            known.setdefault(alert.rule, {})[paper.key] = (paper, alert)
+        for rule in rules.values():
+            if rule.enabled:
+                yield from self._look_at(rule, known.pop(rule.name, {}), health.get(f"rule {rule.name}"))
+            elif f"rule {rule.name}" in health:
+                self.desk.tell_health(f"rule {rule.name}", None)
+            yield
+        for left in known.values():
+            self._end(left, rules)
+
+    def _look_at(self, rule: Rule, known: _Known, health: Health | None) -> Iterator[None]:
+        by_series = {_key(one[1].series): one for one in known.values()}
+        try:
+            answers = look(rule, self.readings, [alert.series for _, alert in by_series.values() if alert.is_open])
+        except EngineUnavailable:
+            raise
+        except Exception as error:  # whatever is wrong with one rule, the others are looked at
+            if self.desk.tell_health(f"rule {rule.name}", "broken", why(error)):
+                log.error("alert rule %s can't be evaluated: %s", rule.name, why(error))
+            return
+        self._tell_health(rule, answers, health)
+        for place, (series, answer) in enumerate(answers, 1):
+            self._advance(rule, series, by_series.pop(_key(series), None), answer)
+            if place % _AT_ONCE == 0:
+                yield
+        for paper, alert in by_series.values():  # over for long, or of labels that the rule had before
+            if alert.is_open:
+                self._keep(
+                    paper,
+                    resolve(
+                        alert, self.now, by="its rule was changed", muted=self._is_muted(alert.rule, alert.all_labels)
+                    ),
+                )
+            elif is_forgotten(alert, rule.cooldown, self.now):
+                self.desk.forget([paper])
+
+    def _advance(self, rule: Rule, series: dict[str, str], known: tuple[Paper, Alert] | None, answer: Answer) -> None:
+        paper, before = known or (None, None)
+        if before is None and not answer.holds:
+            return
+        done = step(
+            rule,
+            series,
+            before,
+            answer,
+            self.now,
+            ids.new_id(self.now),
+            self._is_muted(rule.name, {**rule.labels, **series}),
+        )
+        if done.alert is not None and is_forgotten(done.alert, rule.cooldown, self.now) and paper and not done.deed:
+            self.desk.forget([paper])
+            return
+        self._keep(paper, done)
+
+    def _keep(self, paper: Paper | None, done: Step) -> None:
+        self.is_calm &= done.alert is None or not done.alert.is_open
+        if self.desk.keep(paper, done) and done.deed is not None:
+            self.steps.append(done)
+
+    def _end(self, left: _Known, rules: dict[str, Rule]) -> None:
+        for paper, alert in left.values():
+            if alert.is_open and not alert.by_hand:
+                by = "its rule was switched off" if alert.rule in rules else "its rule was deleted"
+                self._keep(paper, resolve(alert, self.now, by=by, muted=self._is_muted(alert.rule, alert.all_labels)))
+            elif is_forgotten(alert, _TRIM_EVERY if alert.cooldown is None else alert.cooldown, self.now):
+                self.desk.forget([paper])
+
+    def _tell_health(self, rule: Rule, answers: list[tuple[dict[str, str], Answer]], health: Health | None) -> None:
+        is_blind = bool(answers) and all(answer.holds is None for _, answer in answers)
+        state: Literal["no_data"] | None = "no_data" if is_blind else None
+        if state != (None if health is None else health.state):
+            self.desk.tell_health(f"rule {rule.name}", state)
+
+    def _is_muted(self, rule: str, labels: dict[str, str]) -> bool:
+        return any(silence.mutes(rule, labels, self.now) for silence in self.silences)
+
+
+def _key(series: dict[str, str]) -> tuple[tuple[str, str], ...]:
+    return tuple(sorted(series.items()))
+
+
+class Turn(Struct, frozen=True):
+    """When somebody last looked, and when old entries of the history were last removed."""
+
+    at: int
+    trimmed_at: int = 0
+
+
+class Alerting:
+    """A chore: one round every so often over all workers, and the posts that are due."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        every: float,
+        readings: Callable[[], Readings] | None = None,
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._every = every
+        seal = Seal(settings.encryption_keys) if settings.encryption_keys else None
+        self._desk = AlertDesk(engine, settings, seal)
+        self._courier = Courier(self._desk, engine.clock)
+        self._readings = readings or (lambda: StoreReadings(engine, settings))
+        self._pieces: Iterator[None] | None = None
+        self._gone_on_at = 0
+        self._is_first = True
+        self._calm: tuple[int, _State] | None = None  # since when, and how it was then
+
+    def do(self) -> float:
+        if self._is_first:  # not all workers of a deploy at the same moment
+            self._is_first = False
+            return random.uniform(0.0, self._every)
+        now = self._engine.clock.now()
+        if now - self._gone_on_at > _FROZEN:
+            self._pieces = None  # what was read before is past, and would raise or end alerts by figures of then
+        self._gone_on_at = now
+        if self._pieces is None:
+            if self._is_quiet(now):
+                return self._every
+            if (pause := self._take_turn(now)) is not None:
+                return self._rest(pause)
+            self._begun_in = self._state()
+            self._round = Round(self._desk, self._readings(), now)
+            self._pieces = self._round.walk()
+        try:
+            next(self._pieces)
+            return 0.0
+        except StopIteration:
+            self._pieces = None
+            pause = self._rest(self._every)
+            self._calm = (now, self._begun_in) if self._is_calm() else None
+            return pause
+        except Exception:
+            self._pieces = None  # a round that was cut off begins anew, with the next turn
+            raise
+
+    def _state(self) -> _State:
+        """Whatever else a rule may ask for, it changes with the one or the other, or slowly."""
+        now = self._engine.clock.now()
+        alive = [worker.id for worker in self._engine.desk.workers() if not worker.is_silent(now)]
+        return self._engine.events.last(), [(paper.key, paper.version) for paper in self._desk.browse(RULE)], alive
+
+    def _is_calm(self) -> bool:
+        """Whether it would take something new for an alert to begin or to end: no job waits and grows old."""
+        is_over = self._settings.events and self._round.is_calm and self._courier.has_nothing
+        return is_over and not any(depth.jobs for depth in self._engine.desk.depths(open_only=True))
+
+    def _is_quiet(self, now: int) -> bool:
+        if self._calm is None or not 0 <= now - self._calm[0] < _QUIET_FOR:
+            return False
+        return self._calm[1] == self._state()
+
+    def _rest(self, pause: float) -> float:
+        return min(pause, _SOON) if self._courier.set_out() else pause
+
+    def _take_turn(self, now: int) -> float | None:
+        """Seconds until the next turn; None if it is ours, now."""
+        paper = self._desk.get(TURN, TURN)
+        last = Turn(0) if paper is None else read_or(lambda text: decoded(text, Turn), paper, Turn(0))
+        wait = last.at + to_ms(self._every) - now
+        if 0 < wait <= to_ms(self._every):  # beyond that it would be a clock that was wrong
+            return wait / 1000
+        mine = structs.replace(last, at=now)
+        if now - last.trimmed_at >= _TRIM_EVERY:
+            self._forget_silences(now)
+            is_all = self._desk.trim(now - to_ms(self._settings.alert_keep))
+            mine = structs.replace(mine, trimmed_at=now if is_all else last.trimmed_at)
+        is_ours = self._desk.put(TURN, TURN, 0 if paper is None else paper.version, mine)
+        return None if is_ours else self._every
+
+    def _forget_silences(self, now: int) -> None:
+        over = [paper for paper, silence in self._desk.silences() if silence.until <= now]
+        self._desk.forget(over)
+
+
+def open_alerts(desk: AlertDesk) -> Iterator[tuple[Paper, Alert]]:
+    """Those that are pending, firing or acknowledged."""
+    return (one for one in desk.alerts() if one[1].is_open)

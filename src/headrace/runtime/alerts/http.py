@@ -1,0 +1,57 @@
+"""Tells of alerts by HTTP: webhooks, and chats that take what Slack takes.
+
+Webhooks are signed as the Standard Webhooks specification says (webhook-id, webhook-timestamp, webhook-signature).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from headrace.core.alerts.alert import News
+from headrace.core.alerts.text import MOST_SHOWN, details, headline, one_line, record
+from headrace.core.clock import to_datetime
+from headrace.core.events.webhooks import sign
+from headrace.runtime.alerts.channels import TIMEOUT, Channel, Undelivered, signing_key
+from headrace.runtime.http_client import NotTaken, post
+
+_MARKS = {"info": ":information_source:", "warning": ":warning:", "critical": ":rotating_light:"}
+
+
+def webhook(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+    """Tell a program: JSON, signed if the channel has a secret."""
+    alerts = [record(what, alert) for what, alert in news]
+    body = msgspec.json.encode({"type": "alerts", "timestamp": to_datetime(now), "alerts": alerts})
+    _post(channel, body, {**signed(channel.secret, message_id, now // 1000, body), "webhook-id": message_id})
+
+
+def signed(secret: str | None, message_id: str, timestamp: int, body: bytes) -> dict[str, str]:
+    """The headers by which a receiver knows that a message is ours; none without a secret."""
+    if secret is None:
+        return {}
+    signature = sign(signing_key(secret), message_id, timestamp, body)
+    return {"webhook-timestamp": str(timestamp), "webhook-signature": signature}
+
+
+def slack(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+    """Tell people in a chat that takes what Slack takes."""
+    lines = []
+    for what, alert in news[:MOST_SHOWN]:
+        mark = ":white_check_mark:" if what == "resolved" else _MARKS[alert.severity]
+        lines.append(f"{mark} *{_for_slack(headline(what, alert))}*\n{_for_slack(' · '.join(details(alert)))}")
+    if len(news) > MOST_SHOWN:
+        lines.append(f"… and {len(news) - MOST_SHOWN} more")
+    _post(channel, msgspec.json.encode({"text": "\n".join(lines)}), {})
+
+
+def _for_slack(text: str) -> str:
+    """What Slack asks to be escaped: else a name could mention everybody, or hide where a link leads."""
+    return one_line(text).replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
+
+
+def _post(channel: Channel, body: bytes, headers: dict[str, str]) -> None:
+    try:
+        post(channel.url or "", body, headers, TIMEOUT, channel.networks)
+    except NotTaken as error:
+        raise Undelivered(str(error)) from None

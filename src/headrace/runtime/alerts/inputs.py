@@ -1,0 +1,200 @@
+"""The figures that alert rules ask for: what a store can tell at this moment, and what was measured over time.
+
+One of these serves one round: what was asked of the store once is not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cached_property
+
+from msgspec import structs
+
+from headrace.core.alerts.expressions import USUAL_WINDOW
+from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.health import stalls
+from headrace.core.health.findings import Strain
+from headrace.core.jobs.queue_rules import QueueRules, queue_rules
+from headrace.core.jobs.records import Depth, WorkerRow
+from headrace.core.jobs.states import NOT_STARTED, OPEN, State
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.metrics.reader import Meter
+from headrace.runtime.metrics.windows import Measured
+from headrace.runtime.retention.staleness import Surveyed, last_survey
+
+_MOST_LETTERS = 200
+
+
+class StoreReadings:
+    """Reads one store, and what was measured there, if anything is."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._now = engine.clock.now()
+        is_measured = settings.metrics and settings.events
+        self._measured = Measured(Meter(engine, settings), self._now) if is_measured else None
+
+    def value(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
+        if name.startswith("depth") and window is None:
+            return self._depth(name, labels.get("queue"))
+        if name in _OF_QUEUES:
+            return _OF_QUEUES[name](self, labels.get("queue"))
+        if name in _OF_STORE:
+            return _OF_STORE[name](self)
+        if name in ("dead", "dead_entered"):
+            return self._letters(labels, window)
+        if self._measured is None:
+            return None
+        return self._measured.value(name, labels, window or USUAL_WINDOW)
+
+    def baseline(self, name: str, labels: Mapping[str, str], window: int | None) -> float | None:
+        return None if self._measured is None else self._measured.baseline(name, labels, window or USUAL_WINDOW)
+
+    def labels(self, per: tuple[str, ...], window: int | None) -> list[dict[str, str]]:
+        if per == ("queue",):
+            return [{"queue": name} for name in sorted(self._queues)]
+        if "reason" in per:
+            return self._letter_labels(per, window or USUAL_WINDOW)
+        return [] if self._measured is None else self._measured.labels(per, window or USUAL_WINDOW)
+
+    # -- what the store tells
+
+    @cached_property
+    def _depths(self) -> list[Depth]:
+        return self._engine.desk.depths(open_only=True)
+
+    @cached_property
+    def _queues(self) -> dict[str, QueueRules]:
+        rows = self._engine.desk.queues()
+        known = {row.name: queue_rules(row.rules) for row in rows}
+        return {**{depth.queue: QueueRules() for depth in self._depths}, **known}
+
+    @cached_property
+    def _workers(self) -> list[WorkerRow]:
+        return self._engine.desk.workers()
+
+    @cached_property
+    def _strain(self) -> Strain:
+        return self._engine.care.strain(self._now)
+
+    @cached_property
+    def _facts(self) -> dict[str, str | int]:
+        return self._engine.facts()
+
+    def _jobs(self, states: frozenset[State], queue: str | None) -> float:
+        return sum(one.jobs for one in self._depths if one.state in states and queue in (None, one.queue))
+
+    def _depth(self, name: str, queue: str | None) -> float:
+        return self._jobs(frozenset((State(name.partition(".")[2] or "pending"),)), queue)
+
+    def _oldest(self, queue: str | None) -> float:
+        since = [
+            one.oldest
+            for one in self._depths
+            if one.state is State.PENDING and one.oldest is not None and queue in (None, one.queue)
+        ]
+        return max(self._now - min(since), 0) / 1000 if since else 0.0
+
+    def _fullness(self, queue: str | None) -> float | None:
+        """Of the queue, or of the one that is fullest; None where no queue has a limit."""
+        names = [*self._queues] if queue is None else [queue]
+        limits = {name: rules.max_length for name in names if (rules := self._queues.get(name)) and rules.max_length}
+        return max((self._jobs(NOT_STARTED, name) / most for name, most in limits.items()), default=None)
+
+    def _alive(self, queue: str | None) -> float:
+        return sum(not one.is_silent(self._now) and (queue is None or one.serves(queue)) for one in self._workers)
+
+    def _healthy(self) -> float | None:
+        if not self._workers:
+            return None
+        stalled = {stall.worker for stall in stalls.told(self._engine.shelf.browse(stalls.KIND))}
+        well = sum(not one.is_silent(self._now) and one.id not in stalled for one in self._workers)
+        return well / len(self._workers)
+
+    # -- dead letters
+
+    def _letters(self, labels: Mapping[str, str], window: int | None) -> float:
+        """Those that are pending or, in a window, those that came in."""
+        asked = LetterFilter(statuses=("pending",)) if window is None else LetterFilter(since=self._now - window)
+        return self._engine.letters.count(structs.replace(asked, **labels))
+
+    def _letter_labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
+        """Of those that came in lately, of which there are seldom any."""
+        lately = LetterFilter(since=self._now - window)
+        rows = self._engine.letters.find(lately, _MOST_LETTERS) if self._engine.letters.count(lately) else []
+        found = {tuple(getattr(row, label) for label in per) for row in rows}
+        return [dict(zip(per, values, strict=True)) for values in sorted(found)]
+
+    # -- upkeep
+
+    @cached_property
+    def _survey(self) -> Surveyed | None:
+        return last_survey(self._engine)
+
+    def _stale(self) -> float | None:
+        return None if self._survey is None else self._survey.stale
+
+    def _stale_share(self) -> float | None:
+        stale, open_ = self._stale(), self._jobs(OPEN, None)
+        return None if stale is None else stale / open_ if open_ else 0.0
+
+    def _stale_errors(self) -> float | None:
+        return None if self._survey is None else float(self._survey.error is not None)
+
+    def _schedule_errors(self) -> float:
+        return sum(row.error is not None for row in self._engine.timetable.all())
+
+    def _archive_errors(self) -> float | None:
+        last = self._engine.sweeper.last()
+        return None if last is None else float(last.error is not None)
+
+    def _partition_errors(self) -> float:
+        return float(self._facts.get("partitions_missing", 0))
+
+    def _store_bytes(self) -> float | None:
+        return float(self._strain.size)
+
+    def _clients(self) -> float | None:
+        return self._strain.clients
+
+    def _schedules(self) -> float:
+        return self._engine.timetable.count()
+
+    def _busy(self) -> float | None:
+        return self._strain.busy
+
+    def _store_share(self) -> float | None:
+        own = self._settings.max_size
+        limit = own * 2**20 if own else self._number("size_limit")
+        return self._strain.size / limit if limit else None
+
+    def _disk_free(self) -> float | None:
+        return self._number("disk_free")
+
+    def _number(self, name: str) -> float | None:
+        value = self._facts.get(name)
+        return float(value) if isinstance(value, int) else None
+
+
+_OF_QUEUES: dict[str, Callable[[StoreReadings, str | None], float | None]] = {
+    "oldest": StoreReadings._oldest,
+    "fullness": StoreReadings._fullness,
+    "workers": StoreReadings._alive,
+}
+_OF_STORE: dict[str, Callable[[StoreReadings], float | None]] = {
+    "workers_healthy": StoreReadings._healthy,
+    "stale": StoreReadings._stale,
+    "stale_share": StoreReadings._stale_share,
+    "stale_errors": StoreReadings._stale_errors,
+    "schedule_errors": StoreReadings._schedule_errors,
+    "archive_errors": StoreReadings._archive_errors,
+    "partition_errors": StoreReadings._partition_errors,
+    "store_bytes": StoreReadings._store_bytes,
+    "store_share": StoreReadings._store_share,
+    "disk_free": StoreReadings._disk_free,
+    "busy": StoreReadings._busy,
+    "clients": StoreReadings._clients,
+    "schedules": StoreReadings._schedules,
+}

@@ -1,0 +1,51 @@
+"""Tells people of alerts: one message for all that a channel is to be told at a time, by its way.
+
+Each way takes a bounded time; if it fails, `Undelivered` tells a reason that holds no secret.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+
+from headrace.core.alerts.alert import News, Severity
+from headrace.core.alerts.text import headline, one_line
+from headrace.core.text import why
+from headrace.runtime.alerts.channels import Channel, Kind, Undelivered
+
+log = logging.getLogger("headrace.alerts")
+
+_LEVELS: dict[Severity, int] = {"info": logging.INFO, "warning": logging.WARNING, "critical": logging.ERROR}
+_LONGEST_REASON = 300
+
+Way = Callable[[Channel, Sequence[News], str, int], None]
+
+
+def deliver(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+    """Tell one channel of all of it. The same `message_id` is the same message: a receiver may drop a second one."""
+    try:
+        if channel.trouble is not None:
+            raise Undelivered(channel.trouble)
+        _way(channel.kind)(channel, news, message_id, now)
+    except (Undelivered, OSError, ValueError) as error:
+        told = str(error) if isinstance(error, Undelivered) else why(error)
+        raise Undelivered(one_line(channel.without_secrets(told))[:_LONGEST_REASON]) from None
+
+
+def _way(kind: Kind) -> Way:
+    # Deferred: few stores use these, and what speaks TLS, HTTP and SMTP takes time and memory to load.
+    if kind == "email":
+        from headrace.runtime.alerts.email import mail
+
+        return mail
+    if kind in ("webhook", "slack"):
+        from headrace.runtime.alerts import http
+
+        return http.webhook if kind == "webhook" else http.slack
+    return _log
+
+
+def _log(channel: Channel, news: Sequence[News], message_id: str, now: int) -> None:
+    for what, alert in news:
+        level = logging.INFO if what == "resolved" else _LEVELS[alert.severity]
+        log.log(level, "%s", one_line(headline(what, alert)))

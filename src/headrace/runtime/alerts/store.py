@@ -1,0 +1,255 @@
+"""What a store keeps of alerts, as papers on its shelf. Every change is one to the version that was read.
+
+alert.rule      by name: rules that an operator made, or has in the place of a shipped one
+alert.channel   by name, sealed where an app has keys
+alert.silence   by id
+alert           by rule and labels: the alert that is open, or was last
+alert.history   by time and id: what happened to alerts, never changed
+alert.health    "rule NAME" or "channel NAME": what is wrong with it, while something is
+~alert.post     by id: who is to be told what, until they are
+~alert.turn     when somebody last looked
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, TypeVar
+
+import msgspec
+from msgspec import Struct, structs
+
+from headrace.core.alerts.alert import Alert, Change, News, Rule, Silence, Step, key_of
+from headrace.core.alerts.defaults import SHIPPED
+from headrace.core.codec.encryption import Seal, opened
+from headrace.core.damaged_records import DAMAGE, readable
+from headrace.core.documents import Paper
+from headrace.core.events.log import Group
+from headrace.core.jobs import ids
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import InvalidAlert
+from headrace.runtime.alerts.channels import BUILT_IN, Channel, from_setting, unusable
+
+RULE, CHANNEL, SILENCE = "alert.rule", "alert.channel", "alert.silence"
+ALERT, HISTORY, HEALTH, POST, TURN = "alert", "alert.history", "alert.health", "~alert.post", "~alert.turn"
+_PAGE = 1000
+T = TypeVar("T", bound=Struct)
+
+
+class Health(Struct, frozen=True, omit_defaults=True):
+    """What is wrong with a rule or a channel, since when, and how often it was met."""
+
+    state: Literal["broken", "no_data", "failing"]
+    since: int
+    error: str = ""
+    count: int = 1
+
+
+class Post(Struct, frozen=True, omit_defaults=True):
+    """Somebody who is to be told something. Before `due` nobody need try, as somebody does so now or has failed."""
+
+    channel: str
+    news: News
+    due: int
+    tries: int = 0
+
+
+class AlertDesk:
+    """Reads and writes the papers of one store."""
+
+    def __init__(self, engine: Engine, settings: Settings, seal: Seal | None) -> None:
+        self._shelf = engine.shelf
+        self._events = engine.events
+        self._clock = engine.clock
+        self._settings = settings
+        self._seal = seal
+
+    # -- rules
+
+    def rules(self) -> dict[str, Rule]:
+        """Every rule by its name: those that are shipped, with what an operator has in their place, and others."""
+        return {**SHIPPED, **self.own_rules()}
+
+    def own_rules(self) -> dict[str, Rule]:
+        return {paper.key: rule_on(paper) for paper in self.browse(RULE)}
+
+    # -- channels
+
+    def channels(self) -> dict[str, Channel]:
+        """Every channel by its name. One of the settings holds over one that is stored."""
+        stored = {paper.key: self._open(paper) for paper in self.browse(CHANNEL)}
+        told = [_said(text) for text in self._settings.alert_channels]
+        return {BUILT_IN.name: BUILT_IN, **stored, **{one.name: one for one in told}}
+
+    def ensure_channels(self, names: Sequence[str] | None) -> None:
+        """InvalidAlert if one of these is not there."""
+        channels = self.channels() if names else {}
+        for name in names or ():
+            if name not in channels:
+                raise InvalidAlert(f"notify: there is no channel {name!r}; there are {', '.join(channels)}")
+
+    def keep_channel(self, channel: Channel, version: int) -> bool:
+        text = msgspec.json.encode(channel).decode()
+        if self._seal is not None:
+            text = self._seal.sealed(text, "channel", channel.name)
+        return self._shelf.put([Paper(CHANNEL, channel.name, version, text)])
+
+    def _open(self, paper: Paper) -> Channel:
+        try:
+            text = opened(self._seal, paper.value, "channel", paper.key)
+            stored = msgspec.json.decode(text, type=Channel)
+        except DAMAGE as error:
+            return unusable(paper.key, str(error))
+        # Who may store a channel need not be who may reach the inner network; whoever writes the settings is.
+        return msgspec.structs.replace(stored, networks=self._settings.webhook_networks)
+
+    # -- alerts
+
+    def alerts(self) -> Iterator[tuple[Paper, Alert]]:
+        """Every alert that is open or remembered, with its paper."""
+        return readable(_alert, self.browse(ALERT))
+
+    def alert(self, rule: str, series: dict[str, str]) -> tuple[Paper, Alert] | None:
+        found = self._shelf.get(ALERT, [key_of(rule, series)])
+        return next(readable(_alert, found), None)
+
+    def keep(self, before: Paper | None, step: Step, by: str | None = None, note: str | None = None) -> bool:
+        """Store what became of an alert, in one commit with its history and with who is to be told; False if late."""
+        if step.alert is None:
+            return before is None or self._shelf.remove([before])
+        now = self._clock.now()
+        paper = before or self._blank(key_of(step.alert.rule, step.alert.series))
+        papers = [rewritten(paper, step.alert)]
+        if before is not None and papers[0].value == before.value:
+            return True
+        if step.deed is not None:
+            change = Change(at=now, what=step.deed, alert=step.alert, by=by, note=note)
+            papers.append(Paper(HISTORY, f"{cursor_of(now)}-{ids.new_id(now)}", 0, _text(change)))
+            if step.tell:
+                papers += self._posts((step.deed, step.alert), now)
+        if not self._shelf.put(papers):
+            return False
+        self._tell_all(before, step.alert, now)
+        return True
+
+    def _blank(self, key: str) -> Paper:
+        """The paper of a new alert; it takes the place of one that is damaged."""
+        damaged = [paper for paper in self._shelf.get(ALERT, [key]) if not any(readable(_alert, [paper]))]
+        return damaged[0] if damaged else Paper(ALERT, key, 0, "")
+
+    def _tell_all(self, before: Paper | None, alert: Alert, now: int) -> None:
+        """Tell it as an event, if it began or ended. Who dies just before has told his channels all the same."""
+        was = None if before is None else decoded(before, Alert).state
+        kind = {"firing": "alert.raised", "resolved": "alert.cleared"}.get(alert.state)
+        if kind is None or was == alert.state or not self._settings.events:
+            return
+        told = {"id": alert.id, "rule": alert.rule, "severity": alert.severity, "summary": alert.summary}
+        queue, task, worker = (alert.series.get(name) for name in ("queue", "task", "worker"))
+        self._events.tell([Group(kind, now, queue, task, worker, data=[{**told, "labels": alert.all_labels}])])
+
+    def _posts(self, news: News, now: int) -> Iterator[Paper]:
+        names = self._settings.alert_notify if news[1].notify is None else news[1].notify
+        for name in dict.fromkeys(names):
+            yield Paper(POST, ids.new_id(now), 0, _text(Post(name, news, now)))
+
+    def forget(self, papers: Sequence[Paper]) -> None:
+        """Remove what is over for long; one that changed meanwhile stays."""
+        for paper in papers:
+            self._shelf.remove([paper])
+
+    def history(self, limit: int, last: str | None = None) -> list[tuple[str, Change]]:
+        """What happened before this cursor, the newest first, each with its own."""
+        papers = self._shelf.browse(HISTORY, last=last, limit=limit, newest_first=True)
+        return list(readable(lambda paper: (paper.key, decoded(paper, Change)), papers))
+
+    def trim(self, before: int) -> bool:
+        """Forget some of what happened before; whether that was all."""
+        return self._shelf.drop(HISTORY, cursor_of(before), _PAGE) < _PAGE
+
+    # -- silences
+
+    def silences(self) -> list[tuple[Paper, Silence]]:
+        return list(readable(lambda paper: (paper, decoded(paper, Silence)), self.browse(SILENCE)))
+
+    # -- what is wrong
+
+    def health(self) -> dict[str, Health]:
+        return dict(readable(lambda paper: (paper.key, decoded(paper, Health)), self.browse(HEALTH)))
+
+    def tell_health(self, key: str, state: Literal["broken", "no_data", "failing"] | None, error: str = "") -> bool:
+        """Keep what is wrong with a rule or channel, or that nothing is; whether it is something new."""
+        found = self._shelf.get(HEALTH, [key])
+        known = next(readable(lambda paper: decoded(paper, Health), found), None)
+        if state is None:
+            return bool(found) and self._shelf.remove(found)
+        is_same = known is not None and (known.state, known.error) == (state, error)
+        if is_same and state != "failing":
+            return False
+        since = known.since if known is not None and known.state == state else self._clock.now()
+        count = known.count + 1 if known is not None and known.state == state else 1
+        told = Health(state, since, error, count)
+        stored = self._shelf.put([Paper(HEALTH, key, found[0].version if found else 0, _text(told))])
+        return stored and not is_same
+
+    # -- papers
+
+    def browse(self, kind: str) -> Iterator[Paper]:
+        """Every paper of a kind."""
+        page = self._shelf.browse(kind, limit=_PAGE)
+        yield from page
+        while len(page) == _PAGE:
+            last = page[-1].key
+            page = self._shelf.browse(kind, last, limit=_PAGE)
+            yield from (paper for paper in page if paper.key != last)  # it may be gone by now
+
+    def get(self, kind: str, key: str) -> Paper | None:
+        return next(iter(self._shelf.get(kind, [key])), None)
+
+    def put(self, kind: str, key: str, version: int, value: Struct) -> bool:
+        return self._shelf.put([Paper(kind, key, version, _text(value))])
+
+    def remove(self, paper: Paper) -> bool:
+        return self._shelf.remove([paper])
+
+    def put_all(self, papers: Sequence[Paper]) -> bool:
+        return self._shelf.put(papers)
+
+    def remove_all(self, papers: Sequence[Paper]) -> bool:
+        return self._shelf.remove(papers)
+
+
+def cursor_of(at: int) -> str:
+    """What stands in the history before all that happened at this time."""
+    return f"{max(at, 0):015d}"
+
+
+def _said(text: str) -> Channel:
+    try:
+        return from_setting(text)
+    except InvalidAlert as error:
+        return unusable(text.partition("=")[0], str(error))
+
+
+def rule_on(paper: Paper) -> Rule:
+    """The rule on a paper; one that can't be read is a rule that can't be evaluated, and holds up no other."""
+    try:
+        return decoded(paper, Rule)
+    except DAMAGE:
+        return Rule(name=paper.key, when="")
+
+
+def _alert(paper: Paper) -> tuple[Paper, Alert]:
+    return paper, decoded(paper, Alert)
+
+
+def decoded(paper: Paper, kind: type[T]) -> T:
+    return msgspec.json.decode(paper.value, type=kind)
+
+
+def rewritten(paper: Paper, value: Struct) -> Paper:
+    """The paper with another text, to be put at the version that it has."""
+    return structs.replace(paper, value=_text(value))
+
+
+def _text(value: Struct) -> str:
+    return msgspec.json.encode(value).decode()

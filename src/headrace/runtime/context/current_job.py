@@ -1,0 +1,266 @@
+"""What a task sees of its own job while it runs: `current_job()`."""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections.abc import Callable, Coroutine, Mapping
+from contextvars import ContextVar
+from datetime import datetime, timedelta
+from typing import Any, ParamSpec, Protocol, TypeVar, overload
+
+from headrace.core.clock import to_datetime
+from headrace.core.codec import codec
+from headrace.core.jobs.records import Claim, Note, Outcome
+from headrace.core.tasks.trace_context import correlation_of, decoded
+from headrace.errors import HeadraceError, InvalidJob, LeaseLost
+from headrace.runtime.context.spawn import Spawning
+from headrace.runtime.context.steps import Keeper, Memory, refuse_awaitable, refuse_coroutines, result_of
+from headrace.runtime.jobs.async_twin import in_thread
+from headrace.runtime.jobs.flow_run import FlowRun
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.task import Call
+
+P = ParamSpec("P")
+R = TypeVar("R")
+_LONGEST_LINE = 100_000
+LEVELS = ("debug", "info", "warning", "error")
+_making_memory = threading.Lock()
+
+
+class Line(Keeper, Protocol):
+    """How a context reaches its worker, and who that is."""
+
+    @property
+    def worker(self) -> str: ...
+    def note(self, note: Note) -> None: ...
+    def renew(self, claim: Claim) -> bool:
+        """Renew this one lease now; False if it is lost."""
+        ...
+
+
+class JobContext:
+    """The running job: its identity, and the ways to report and to be told."""
+
+    __slots__ = ("_claim", "_deadline_ms", "_line", "_memory", "_spawning", "_told")
+
+    def __init__(self, claim: Claim, deadline_ms: int | None, line: Line) -> None:
+        self._claim = claim
+        self._deadline_ms = deadline_ms
+        self._line = line
+        self._memory: Memory | None = None
+        self._told: str | None = None
+        self._spawning: Spawning | None = None
+
+    @property
+    def id(self) -> str:
+        return self._claim.id
+
+    @property
+    def task(self) -> str:
+        return self._claim.task
+
+    @property
+    def queue(self) -> str:
+        return self._claim.queue
+
+    @property
+    def attempt(self) -> int:
+        """Which run this is, from 1."""
+        return self._claim.attempt
+
+    @property
+    def lease_version(self) -> int:
+        """The version this attempt holds; a later holder has a higher one. Pass it on as a fencing token."""
+        return self._claim.version
+
+    @property
+    def metadata(self) -> Mapping[str, Any]:
+        return decoded(self._claim.metadata)
+
+    @property
+    def correlation_id(self) -> str:
+        """What ties this job to all that its cause set off; jobs that are enqueued here inherit it."""
+        return correlation_of(self._claim.metadata, self._claim.id)
+
+    @property
+    def worker(self) -> str:
+        """The id of the worker that runs it."""
+        return self._line.worker
+
+    @property
+    def deadline(self) -> datetime | None:
+        """When this attempt runs out of time, None if it has no timeout."""
+        return to_datetime(self._deadline_ms)
+
+    @property
+    def cancel_requested(self) -> bool:
+        """Whether to stop: the job was cancelled or timed out, its lease is lost, or the worker shuts down."""
+        return self._told is not None
+
+    @property
+    def cancel_reason(self) -> str | None:
+        return self._told
+
+    def progress(self, value: float | Mapping[str, Any]) -> None:
+        """Tell how far the job is: a share 0..1, or a dict of your own."""
+        if isinstance(value, bool) or not isinstance(value, int | float | Mapping):
+            raise InvalidJob(f"progress: expected a number from 0 to 1 or a dict, got {value!r}")
+        if isinstance(value, int | float) and not 0 <= value <= 1:
+            raise InvalidJob(f"progress: {value!r} is not a share from 0 to 1")
+        text = codec.encode(dict(value) if isinstance(value, Mapping) else value)
+        self._line.note(Note(self.id, self._claim.version, self._line.now(), progress=text))
+
+    def log(self, message: str, level: str = "info", **fields: Any) -> None:
+        """Add a line to the job's own log."""
+        if level not in LEVELS:
+            raise InvalidJob(f"log level: expected one of {', '.join(LEVELS)}, got {level!r}")
+        details = codec.encode(fields) if fields else None
+        note = Note(
+            self.id, self._claim.version, self._line.now(), level=level, message=_clean(message), fields=details
+        )
+        self._line.note(note)
+
+    def heartbeat(self) -> None:
+        """Renew the lease now instead of at the next beat; LeaseLost if it is no longer ours."""
+        if not self.still_held():
+            raise LeaseLost(f"job {self.id}: {self._told or 'the lease is lost'}; stop working on it", job_id=self.id)
+
+    async def aheartbeat(self) -> None:
+        """Like heartbeat(), without blocking the event loop."""
+        await in_thread(self.heartbeat)
+
+    # -- what outlives this run
+
+    def step(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R:
+        """Call the function and store what it returns; in later runs of this job, return that without calling it.
+
+        A step that was cut off or raised is not remembered and is done again. What it returns must be storable, as a
+        task's result. A name stands for one step of the job.
+        """
+        refuse_coroutines(name, function)
+        memory = self._remembering()
+        if (known := memory.begin(name)) is not None:
+            value: R = result_of(known, function)
+            return value
+        try:
+            value = function(*args, **kwargs)
+            if not isinstance(value, Job | FlowRun):  # awaitable too, but no mistake of this kind
+                refuse_awaitable(name, value)
+        except BaseException:
+            memory.undo(name)
+            raise
+        finished: R = memory.finish(name, function, value)
+        return finished
+
+    @overload
+    async def astep(
+        self, name: str, function: Callable[P, Coroutine[Any, Any, R]], /, *args: P.args, **kwargs: P.kwargs
+    ) -> R: ...
+    @overload
+    async def astep(self, name: str, function: Callable[P, R], /, *args: P.args, **kwargs: P.kwargs) -> R: ...
+    async def astep(self, name: str, function: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Any:
+        """Like step(), for a coroutine function, or for a plain one that is then called in a thread."""
+        memory = self._remembering()
+        if (known := await in_thread(memory.begin, name)) is not None:
+            return result_of(known, function)
+        try:
+            plain = not inspect.iscoroutinefunction(function)
+            value = await in_thread(function, *args, **kwargs) if plain else function(*args, **kwargs)
+            # A handle is awaitable too, and to await it here would hold this slot for as long as its job takes.
+            if inspect.isawaitable(value) and not isinstance(value, Job | FlowRun):
+                value = await value
+        except BaseException:
+            memory.undo(name)
+            raise
+        return await in_thread(memory.finish, name, function, value)
+
+    def sleep(self, seconds: float | timedelta, name: str | None = None) -> None:
+        """Leave the worker to others, and go on after this time: the task is then called again.
+
+        The time counts from the first run that came here. Without a name, it is the first, second, … sleep of a run.
+        """
+        self._remembering().sleep(seconds, name)
+
+    async def asleep(self, seconds: float | timedelta, name: str | None = None) -> None:
+        """Like sleep(), in a coroutine."""
+        await in_thread(self._remembering().sleep, seconds, name)
+
+    def wait_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        """The data of the next event that `app.signal(job, name, data)` sends; meanwhile the worker is left to others.
+
+        The first wait of a run for a name gets the first event, the second one the second, whenever they came.
+        TimeoutError if none has come in `timeout` seconds from the first run that came here.
+        """
+        return self._remembering().wait_event(name, timeout)
+
+    async def await_event(self, name: str, timeout: float | timedelta | None = None) -> Any:
+        """Like wait_event(), in a coroutine."""
+        return await in_thread(self._remembering().wait_event, name, timeout)
+
+    def _remembering(self) -> Memory:
+        if self._told is not None:
+            raise LeaseLost(f"job {self.id}: {self._told}; stop working on it", job_id=self.id)
+        with _making_memory:
+            if self._memory is None:
+                self._memory = Memory(self._claim, self._line)
+            return self._memory
+
+    @property
+    def keeper(self) -> Keeper:
+        """For the worker: who keeps the job's steps, for its sandbox."""
+        return self._line
+
+    def spawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
+        """Have another job done, which this one has to wait for: it is not completed before. The handle of that job.
+
+        It is stored together with this job's success, or not at all; with `at_once` it is stored now, and a later
+        attempt that spawns in the same order finds it. If it does not complete, this job is cancelled, unless the
+        call says `using(on_parent_failure="run")`, or "hold".
+        """
+        with _making_memory:  # two threads of a job must not make one each
+            if self._spawning is None:
+                self._spawning = Spawning(self._claim)
+        return self._spawning.spawn(call, self._line.now(), at_once)
+
+    async def aspawn(self, call: Call[R], *, at_once: bool = False) -> Job[R]:
+        """Like spawn(), without blocking the event loop."""
+        return await in_thread(self.spawn, call, at_once=at_once)
+
+    def enclosed(self, outcome: Outcome) -> Outcome:
+        """For the worker: the outcome with what the task spawned."""
+        return outcome if self._spawning is None else self._spawning.enclosed(outcome)
+
+    def relay(self, note: Note) -> None:
+        """For the worker: pass on a note that the job's sandbox sent."""
+        self._line.note(note)
+
+    def still_held(self) -> bool:
+        """For the worker: renew on behalf of the job's sandbox."""
+        return self._told is None and self._line.renew(self._claim)
+
+    def tell(self, reason: str) -> None:
+        """For the worker: ask the task to stop."""
+        self._told = self._told or reason
+
+    def __repr__(self) -> str:
+        return f"<JobContext {self.id} {self.task} attempt {self.attempt}>"
+
+
+def _clean(message: object) -> str:
+    # SQLite ends a text at a NUL in places; lone surrogates have no UTF-8.
+    text = str(message)
+    if len(text) > _LONGEST_LINE:
+        text = f"{text[: _LONGEST_LINE - 1]}…"
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+current: ContextVar[JobContext] = ContextVar("headrace_job")
+
+
+def current_job() -> JobContext:
+    """The job that is running here. Outside of one it raises, so that a missing worker does not go unnoticed."""
+    try:
+        return current.get()
+    except LookupError:
+        raise HeadraceError("current_job() was called outside of a running job") from None

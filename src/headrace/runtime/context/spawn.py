@@ -1,0 +1,69 @@
+"""Jobs that a running job makes and has to wait for: stored with its success, or at once.
+
+Knows calls and outcomes. Where they are stored is a matter of the calls' app.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from msgspec import structs
+
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Claim, NewJob, Outcome
+from headrace.core.jobs.states import Event
+from headrace.core.text import short
+from headrace.errors import InvalidJob
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.task import Call
+
+_LONGEST_ID = 128
+
+
+class Spawning:
+    """What one attempt has spawned. Its threads may do so at the same time."""
+
+    __slots__ = ("_bonds", "_claim", "_numbers", "_spawned")
+
+    def __init__(self, claim: Claim) -> None:
+        self._claim = claim
+        self._numbers = itertools.count(1)
+        self._spawned: list[NewJob] = []
+        self._bonds: list[Bond] = []
+
+    def spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
+        if not isinstance(call, Call):
+            raise InvalidJob(f"spawn: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
+        tracer = call.task.submits.tracer
+        if tracer is None:
+            return self._spawn(call, now, at_once)
+        with tracer.submitting(call) as tell:
+            job = self._spawn(call, now, at_once)
+            tell([job])
+            return job
+
+    def _spawn(self, call: Call[Any], now: int, at_once: bool) -> Job[Any]:
+        submits, parent = call.task.submits, self._claim.id
+        if at_once:
+            return submits.sprout_now(call, parent, now, child_id(parent, next(self._numbers)))
+        job, new, bonds = submits.sprout(call, parent, now)
+        self._spawned.append(new)
+        self._bonds += bonds
+        return job
+
+    def enclosed(self, outcome: Outcome) -> Outcome:
+        """The outcome with what is to be stored in its commit. Only a success has children."""
+        if not self._spawned or outcome.event is not Event.SUCCEED:
+            return outcome
+        return structs.replace(outcome, spawned=tuple(self._spawned), bonds=tuple(self._bonds))
+
+
+def child_id(parent: str, number: int) -> str:
+    """The id of what a job spawns at once: the same in each of its attempts, so that none is stored twice."""
+    plain = f"{parent}.{number}"
+    if len(plain) <= _LONGEST_ID:
+        return plain
+    from hashlib import sha256  # deferred: only children of children of children come here
+
+    return f"{sha256(parent.encode()).hexdigest()}.{number}"

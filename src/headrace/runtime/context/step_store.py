@@ -1,0 +1,52 @@
+"""Keeps the steps of a worker's jobs in the store, through moments in which it is away.
+
+A step that is done and not stored would be done again, so storing it is worth more patience than a question is: the
+worker tries for as long as its lease may hold. To store one twice does no harm.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from typing import TypeVar
+
+from headrace.core.codec.encryption import Seal
+from headrace.core.jobs.records import Claim, Lease
+from headrace.core.jobs.steps import Step
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.jobs.encryption import opened_steps, sealed_step
+
+log = logging.getLogger("headrace.worker")
+T = TypeVar("T")
+_FIRST, _LONGEST = 0.1, 2.0
+
+
+class Remembering:
+    """The store, as far as the steps of running jobs are concerned. `patience` is in seconds."""
+
+    def __init__(self, engine: Engine, patience: float, seal: Seal | None = None) -> None:
+        self._seal = seal
+        self._engine = engine
+        self._patience = patience
+
+    def steps(self, claim: Claim) -> list[Step]:
+        stored = self._patiently(claim, lambda: self._engine.desk.steps(claim.id))
+        return opened_steps(self._seal, claim.id, stored)
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        lease, stored = Lease(claim.id, claim.version), sealed_step(self._seal, claim.id, step)
+        return self._patiently(claim, lambda: self._engine.remember(lease, stored))
+
+    def _patiently(self, claim: Claim, act: Callable[[], T]) -> T:
+        deadline, pause = time.monotonic() + self._patience, _FIRST
+        while True:
+            try:
+                return act()
+            except EngineUnavailable as error:
+                if time.monotonic() + pause > deadline:
+                    raise
+                log.warning("job %s: its steps can't be stored or read: %s; trying again", claim.id, error)
+            time.sleep(pause)
+            pause = min(pause * 2, _LONGEST)

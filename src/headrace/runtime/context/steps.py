@@ -1,0 +1,200 @@
+"""What a job has done and waits for, over all its runs: each step once, each sleep to its end, each event in turn.
+
+A run asks the store once what the runs before it have left, and stores what it adds before it goes on. It reaches the
+store by its Keeper, so the same works in a worker, in a sandbox and in a test.
+"""
+
+from __future__ import annotations
+
+import inspect
+import threading
+from collections import Counter
+from collections.abc import Callable
+from typing import Any, NoReturn, Protocol
+
+import msgspec
+
+from headrace.core.codec import codec
+from headrace.core.jobs.records import Claim
+from headrace.core.jobs.steps import NO_DEADLINE, Step, StepKind, asleep, awaiting
+from headrace.core.option_times import check_wait
+from headrace.core.tasks.options import check_name
+from headrace.core.tasks.signature import Signature
+from headrace.errors import InvalidJob, LeaseLost, ResultUnavailable
+
+_UNSTORABLE = "$lost"  # in place of a result that could not be stored
+_GAVE_UP = "no event {!r} came"
+
+
+class Keeper(Protocol):
+    """What a run needs of whoever keeps its steps."""
+
+    @property
+    def largest(self) -> int:
+        """How many bytes an encoded result may have."""
+        ...
+
+    def now(self) -> int: ...
+
+    def steps(self, claim: Claim) -> list[Step]:
+        """What the job remembers."""
+        ...
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        """Store it for good; False if the lease is lost."""
+        ...
+
+
+class Suspended(BaseException):
+    """Ends a run that has nothing to do for now. No Exception: a task that catches all errors must let it pass."""
+
+    def __init__(self, until: int, reason: str, awaits: str | None = None, number: int = 0) -> None:
+        super().__init__(reason)
+        self.until = until
+        self.reason = reason
+        self.awaits = awaits
+        self.number = number
+
+
+def suspension_in(error: BaseException) -> Suspended | None:
+    """What suspends the run, also out of a group of tasks of which one was suspended and none failed."""
+    while isinstance(error, BaseExceptionGroup) and error.split(Suspended)[1] is None:
+        error = error.exceptions[0]
+    return error if isinstance(error, Suspended) else None
+
+
+class Memory:
+    """What one run knows of the steps of its job."""
+
+    def __init__(self, claim: Claim, keeper: Keeper) -> None:
+        self._claim = claim
+        self._keeper = keeper
+        self._lock = threading.Lock()
+        self._known: dict[tuple[str, str, int], Step] | None = None
+        self._used: Counter[tuple[str, str]] = Counter()
+
+    # -- steps
+
+    def begin(self, name: str) -> Step | None:
+        """Open a step of this run; what is remembered of it, if it was done before."""
+        known = self._recall("step", check_name("step", name), 1)
+        if self._next("step", name) > 1:
+            raise InvalidJob(
+                f"step {name!r}: this run has had a step of this name, and a name stands for one result; "
+                "give each step its own, in a loop for example f'charge {n}'"
+            )
+        return known
+
+    def undo(self, name: str) -> None:
+        """The step failed: it may be tried once more."""
+        self._used["step", name] -= 1
+
+    def finish(self, name: str, function: Callable[..., Any], value: Any) -> Any:
+        """Store the result of a step for good, and answer with it as every later run will get it."""
+        where = f"result of step {name!r}"
+        try:
+            text = None if value is None else codec.encode(value, models=True, limit=self._keeper.largest, where=where)
+        except InvalidJob as error:
+            # The step is done, and must not be done again because of what it returned.
+            text = msgspec.json.encode({_UNSTORABLE: str(error)}).decode()
+        return result_of(self._keep("step", name, 1, text), function)
+
+    # -- times and events
+
+    def sleep(self, seconds: Any, name: str | None) -> None:
+        """Return if the time is over that began when a run first came here; else suspend the run."""
+        span = check_wait("sleep", seconds)
+        named = "sleep" if name is None else check_name("sleep", name)
+        until = self._end_of(named, self._next("sleep", named), span)
+        if self._keeper.now() < until:
+            raise Suspended(until, asleep(name))
+
+    def wait_event(self, name: str, timeout: Any) -> Any:
+        """The data of the next event of this name, in the order they came; suspend the run if it has not come."""
+        span = None if timeout is None else check_wait("timeout", timeout)
+        number = self._next("event", check_name("event", name))
+        # Asked first: an event that comes after all must not change what the runs before have seen.
+        if self._recall("sleep", _GAVE_UP.format(name), number) is not None:
+            _time_out(name, span)
+        if (event := self._recall("event", name, number)) is not None:
+            return _decoded(event)
+        if span is None:
+            raise Suspended(self._keeper.now() + NO_DEADLINE, awaiting(name), name, number)
+        until = self._end_of(awaiting(name), number, span)
+        if self._keeper.now() >= until:
+            if (event := self._recall_anew("event", name, number)) is not None:  # it came while this run went on
+                return _decoded(event)
+            self._keep("sleep", _GAVE_UP.format(name), number, None)
+            _time_out(name, span)
+        raise Suspended(until, awaiting(name), name, number)
+
+    def _end_of(self, name: str, number: int, span: int) -> int:
+        """When this time is over: it counts from the first run that came here."""
+        known = self._recall("sleep", name, number)
+        if known is None:
+            known = self._keep("sleep", name, number, str(self._keeper.now() + span))
+        return int(_decoded(known))
+
+    # -- the store
+
+    def _next(self, kind: StepKind, name: str) -> int:
+        with self._lock:
+            self._used[kind, name] += 1
+            return self._used[kind, name]
+
+    def _recall(self, kind: StepKind, name: str, number: int) -> Step | None:
+        with self._lock:  # two threads of a job read it once
+            if self._known is None:
+                self._known = {(step.kind, step.name, step.number): step for step in self._keeper.steps(self._claim)}
+            return self._known.get((kind, name, number))
+
+    def _recall_anew(self, kind: StepKind, name: str, number: int) -> Step | None:
+        with self._lock:
+            self._known = None
+        return self._recall(kind, name, number)
+
+    def _keep(self, kind: StepKind, name: str, number: int, text: str | None) -> Step:
+        checksum = None if text is None else codec.checksum(text)
+        step = Step(kind, name, number, self._keeper.now(), text, checksum)
+        if not self._keeper.remember(self._claim, step):
+            raise LeaseLost(
+                f"job {self._claim.id}: its lease is lost, so {kind} {name!r} was not stored; stop working on it",
+                job_id=self._claim.id,
+            )
+        return step
+
+
+def result_of(step: Step, function: Callable[..., Any]) -> Any:
+    """What the step returned, as the function's annotation describes it."""
+    if step.value is not None and step.value.startswith(f'{{"{_UNSTORABLE}"'):
+        told = msgspec.json.decode(step.value)[_UNSTORABLE]
+        raise ResultUnavailable(f"step {step.name!r} was done and is not done again, but {told}; return plain data")
+    value = _decoded(step)
+    return value if value is None else Signature.of(function).rebuild_result(value)
+
+
+def refuse_coroutines(name: str, function: Callable[..., Any]) -> None:
+    """Before anything is called: a step that was never awaited would be remembered as done."""
+    if inspect.iscoroutinefunction(function):
+        raise InvalidJob(f"step {name!r}: its function is a coroutine; use `await current_job().astep(...)`")
+
+
+def refuse_awaitable(name: str, value: Any) -> None:
+    """The same for a function that turned out to return one."""
+    if inspect.isawaitable(value):
+        if inspect.iscoroutine(value):
+            value.close()  # nobody will await it, and Python would warn
+        refuse = f"step {name!r}: its function returned something to await; use `await current_job().astep(...)`"
+        raise InvalidJob(refuse)
+
+
+def _decoded(step: Step) -> Any:
+    if step.value is None:
+        return None
+    codec.verify(step.value, step.checksum or 0)
+    return codec.decode(step.value)
+
+
+def _time_out(name: str, span: int | None) -> NoReturn:
+    within = "" if span is None else f" within {span / 1000:g} s"
+    raise TimeoutError(f"event {name!r} did not come{within}")

@@ -1,0 +1,3 @@
+"""Automatic requeues of dead letters."""
+
+from __future__ import annotations

@@ -1,0 +1,61 @@
+"""Requeues dead letters by itself where a setting asks for it: any worker, in small batches, each letter once.
+
+A letter waits `after`, and with each requeue of its job `factor` times as long. What was requeued `limit` times is
+left to people. Two workers may look at the same letters; the store lets one of them have each.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.core.clock import to_ms
+from headrace.core.dead_letters.records import LetterFilter, Requeue
+from headrace.core.settings.requeue_times import requeued_after
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+
+log = logging.getLogger("headrace.keeper")
+
+BY = "headrace"
+DETAIL = "requeued automatically"
+_AT_ONCE = 100
+_LONGEST_PAUSE, _SHORTEST_PAUSE = 60.0, 1.0
+
+
+class Requeuing:
+    """A chore: looks for letters whose time has come, which is `after` seconds behind their entry."""
+
+    def __init__(self, engine: Engine, settings: Settings, after: float) -> None:
+        self._engine = engine
+        self._after = after
+        self._settings = settings
+        self._limit = settings.dead_requeue_limit
+        self._more = False
+        self._reached: dict[int, str | None] = {}
+
+    def do(self) -> float:
+        if done := self.look():
+            log.warning("%d dead letters requeued automatically", done)
+        return _SHORTEST_PAUSE if self._more else min(max(self._after / 10, _SHORTEST_PAUSE), _LONGEST_PAUSE)
+
+    def look(self) -> int:
+        """Requeue what is due; how many."""
+        done, self._more = 0, False
+        for count in range(self._limit):
+            found, requeued = self._requeue(count, requeued_after(self._settings, self._after, count))
+            done, self._more = done + requeued, self._more or found == _AT_ONCE
+        return done
+
+    def _requeue(self, count: int, after: float) -> tuple[int, int]:
+        """The letters of jobs that were requeued so often: how many were looked at and how many are requeued."""
+        due = LetterFilter(statuses=("pending",), requeues=count, until=self._engine.clock.now() - to_ms(after))
+        letters = self._engine.letters.find(due, _AT_ONCE, self._reached.get(count))
+        # A letter that can't be requeued stays where it is, and must not be in the way of those behind it.
+        self._reached[count] = letters[-1].id if len(letters) == _AT_ONCE else None
+        if not letters:
+            return 0, 0
+        orders = [Requeue(letter.id, boost=0, most=self._limit) for letter in letters]
+        if self._engine.porter.notice() is not None:  # they are carried: who works there has them, when all are there
+            return 0, 0
+        done = self._engine.letters.requeue(orders, BY, None, DETAIL)
+        return len(letters), sum(each.verdict in ("requeued", "stored_anew") for each in done)

@@ -1,0 +1,3 @@
+"""Followers and handlers of events."""
+
+from __future__ import annotations

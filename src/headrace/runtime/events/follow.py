@@ -1,0 +1,93 @@
+"""Following the events of a store from a cursor on: one small question now and then, whoever tells them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from typing import Any
+
+from headrace.core.events.event import Happening, Interest
+from headrace.core.events.log import events_of
+from headrace.engines.protocol.events import Events
+from headrace.errors import EngineUnavailable
+from headrace.runtime.jobs.async_twin import in_thread
+
+log = logging.getLogger("headrace.events")
+
+POLL = 0.15
+_OUTAGE = 1.0
+_PAGES_AT_ONCE = 100
+
+
+class Follower:
+    """A place in the stream, and what is wanted of it from there on. `cursor` is behind all that was handed out.
+
+    What is wanted may change: then it is asked for, each time after events were read. So whoever wanted something
+    before it happened is known by then.
+    """
+
+    def __init__(
+        self, events: Events, wanted: Interest, cursor: str | None, ask: Callable[[], Interest | None] | None = None
+    ) -> None:
+        self._events = events
+        self._ask = ask or (lambda: wanted)
+        self.cursor = cursor
+        self.is_at_end = False
+
+    def more(self, pages: int = _PAGES_AT_ONCE) -> list[Happening]:
+        """The next events that are wanted; there may be none among many that are not."""
+        read = self._events.read(self.cursor, pages)
+        wanted = self._ask() if read else None
+        told = [] if wanted is None else read
+        found = [
+            event for place, groups in told for event in events_of(place, groups, self.cursor, wanted)
+        ]  # the cursor is that of before: it may be inside of the first page
+        self.is_at_end = len(read) < pages
+        if read:
+            self.cursor = read[-1][0]
+        return found
+
+
+def follow(follower: Follower, forever: bool) -> Iterator[Happening]:
+    """Events as they come; up to the newest one unless it is to go on for ever."""
+    while True:
+        pause = 0.0
+        try:
+            yield from follower.more()
+        except EngineUnavailable as error:
+            if not forever:
+                raise
+            pause = _told_outage(error)
+        if follower.is_at_end and not pause:
+            if not forever:
+                return
+            pause = POLL
+        if pause:
+            time.sleep(pause)
+
+
+async def afollow(follower: Follower, forever: bool) -> AsyncIterator[Happening]:
+    """The same without blocking the event loop."""
+    while True:
+        pause, found = 0.0, list[Any]()
+        try:
+            found = await in_thread(follower.more)
+        except EngineUnavailable as error:
+            if not forever:
+                raise
+            pause = _told_outage(error)
+        for event in found:
+            yield event
+        if follower.is_at_end and not pause:
+            if not forever:
+                return
+            pause = POLL
+        if pause:
+            await asyncio.sleep(pause)
+
+
+def _told_outage(error: EngineUnavailable) -> float:
+    log.warning("the store is not available: %s; its events are followed again as soon as it is", error)
+    return _OUTAGE

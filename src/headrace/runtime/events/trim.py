@@ -1,0 +1,23 @@
+"""How long events are kept: a chore that forgets the oldest, by their age and by their number."""
+
+from __future__ import annotations
+
+from headrace.core.clock import to_ms
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+
+_AGAIN = 60.0
+_AT_ONCE = 500
+
+
+class Forgetting:
+    """A chore: a few pages of events at a time. Several workers may do it; the second one finds nothing to do."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._keep = to_ms(settings.events_keep)
+        self._most = settings.events_limit
+
+    def do(self) -> float:
+        before = self._engine.clock.now() - self._keep
+        return 0.0 if self._engine.events.trim(before, self._most, _AT_ONCE) == _AT_ONCE else _AGAIN

@@ -1,0 +1,148 @@
+"""chain() and group(): the common flows without naming nodes. They nest in each other.
+
+What they are made of is values. A flow is built of them when they are enqueued.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from msgspec import Struct, structs
+
+from headrace.core.codec.decode import MAX_DEPTH
+from headrace.core.flows.graph import Node
+from headrace.core.text import short
+from headrace.errors import InvalidJob
+from headrace.runtime.flows.flow import Flow
+from headrace.runtime.jobs.flow_run import Ends, FlowRun
+from headrace.runtime.jobs.task import Call
+from headrace.runtime.submit.submitter import Submitter
+
+Fed = Node | list["Fed"]
+
+
+class Chain(Struct, frozen=True):
+    """Parts that run one after the other, each with the result of the one before as its first argument."""
+
+    parts: tuple[Part, ...]
+
+    def then(self, *parts: Any) -> Chain:
+        """The chain, and after it these."""
+        return Chain((*self.parts, *_parts("chain", parts)))
+
+    def enqueue(self) -> FlowRun:
+        """Store all jobs in one commit. The result of the run is that of the last part."""
+        return _flow("chain", self).enqueue()
+
+    async def aenqueue(self) -> FlowRun:
+        """Like enqueue(), without blocking the event loop."""
+        return await _flow("chain", self).aenqueue()
+
+
+class Group(Struct, frozen=True):
+    """Parts that run side by side."""
+
+    parts: tuple[Part, ...]
+
+    def then(self, *parts: Any) -> Chain:
+        """The group, and after all of it these: the first of them gets the list of results, in the group's order."""
+        return Chain((self, *_parts("chain", parts)))
+
+    def enqueue(self) -> FlowRun:
+        """Store all jobs in one commit. The result of the run is the list of theirs."""
+        return _flow("group", self).enqueue()
+
+    async def aenqueue(self) -> FlowRun:
+        """Like enqueue(), without blocking the event loop."""
+        return await _flow("group", self).aenqueue()
+
+
+Part = Call[Any] | Chain | Group
+
+
+def chain(*parts: Any) -> Chain:
+    """Run calls one after the other: chain(fetch.bind(url), parse.bind()). Each result is the next first argument.
+
+    A part may be a group, whose list of results goes on, or another chain.
+    """
+    return Chain(_parts("chain", parts))
+
+
+def group(*parts: Any) -> Group:
+    """Run calls side by side: group(fetch.bind(url) for url in urls). A part may be a chain or another group.
+
+    Its list of results is empty if nothing is in it; by itself an empty group is nothing that could be enqueued.
+    """
+    return Group(_parts("group", parts))
+
+
+def _parts(where: str, given: tuple[Any, ...]) -> tuple[Part, ...]:
+    """As they were given: one by one, or all of them in one list or generator."""
+    single = given[0] if len(given) == 1 else None
+    if isinstance(single, Iterable) and not isinstance(single, str | bytes | Call | Chain | Group):
+        given = tuple(single)
+    if not given and where == "chain":
+        raise InvalidJob("chain: nothing is in it; give at least one call, such as task.bind(1, 2)")
+    for part in given:
+        if not isinstance(part, Call | Chain | Group):
+            raise InvalidJob(
+                f"{where}: expected calls such as task.bind(1, 2), chains or groups, got {short(part)}", value=part
+            )
+    return given
+
+
+def _flow(name: str, whole: Chain | Group) -> Flow:
+    _refuse_depth(name, whole)
+    first = next(_calls(whole), None)
+    if first is None:
+        raise InvalidJob(f"{name}: nothing is in it, so there is nothing to enqueue")
+    submits = first.task.submits
+    if not isinstance(submits, Submitter):
+        raise InvalidJob(f"{name}: these tasks belong to no app, so there is nowhere to enqueue them")
+    flow = Flow(name, submits)
+    flow.ends = _ends(_grow(flow, whole, None, []))
+    return flow
+
+
+def _refuse_depth(name: str, whole: Chain | Group) -> None:
+    level: list[Part] = [whole]
+    for _ in range(MAX_DEPTH):
+        level = [inner for part in level if not isinstance(part, Call) for inner in part.parts]
+        if not level:
+            return
+    raise InvalidJob(f"{name}: chains and groups are nested deeper than {MAX_DEPTH} levels; use an app.flow()")
+
+
+def _calls(part: Part) -> Iterator[Call[Any]]:
+    if isinstance(part, Call):
+        yield part
+    else:
+        for inner in part.parts:
+            yield from _calls(inner)
+
+
+def _grow(flow: Flow, part: Part, fed: Fed | None, after: list[Node]) -> Fed:
+    """Add the part to the flow, fed with what comes before it; the nodes whose results it ends with.
+
+    `after` are nodes that it waits for although it is fed with nothing of theirs: an empty group came between.
+    """
+    if isinstance(part, Group):
+        return [_grow(flow, inner, fed, after) for inner in part.parts]
+    if isinstance(part, Chain):
+        for inner in part.parts:
+            before, fed = fed, _grow(flow, inner, fed, after)
+            after = [] if _nodes(fed) else [*after, *_nodes(before)]
+        assert fed is not None  # a chain has at least one part
+        return fed
+    return flow.add(part if fed is None else structs.replace(part, args=(fed, *part.args)), after=tuple(after))
+
+
+def _nodes(fed: Fed | None) -> list[Node]:
+    if isinstance(fed, list):
+        return [node for one in fed for node in _nodes(one)]
+    return [] if fed is None else [fed]
+
+
+def _ends(fed: Fed) -> Ends:
+    return fed.id if isinstance(fed, Node) else [_ends(one) for one in fed]

@@ -1,0 +1,129 @@
+"""Building flows: calls that wait for calls, stored in one commit."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+from msgspec import UNSET
+
+from headrace.core.flows.graph import Graph, Node
+from headrace.core.jobs.dependencies import FlowTally, Policy
+from headrace.core.tasks.options import check_policy, check_word
+from headrace.core.text import short
+from headrace.errors import InvalidJob
+from headrace.runtime.jobs.async_twin import in_thread
+from headrace.runtime.jobs.flow_run import Ends, FlowRun
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.task import Call
+from headrace.runtime.submit.dependencies import Planting
+from headrace.runtime.submit.submitter import Submitter
+
+
+class Flow:
+    """Jobs that wait for each other, to be enqueued together. `app.flow(name)` makes one."""
+
+    def __init__(self, name: str, submitter: Submitter) -> None:
+        self.name = check_word("flow", name)
+        self._submitter = submitter
+        self._graph = Graph(self.name)
+        self._planting: Planting | None = None
+        self.ends: Ends | None = None  # whose results are the flow's, if that is not told by what waits for what
+
+    def add(self, call: Call[Any], *, on_parent_failure: Policy | None = None, after: Any = ()) -> Node:
+        """Add a job. A node among its arguments, also inside lists and dicts, is waited for and gives its result.
+
+        `after` are nodes or jobs it waits for as well. What becomes of it if one of all these does not complete:
+        "cancel" it (unless the call itself says otherwise), "run" it with a ParentFailure in place of the result, or
+        "hold" it until a person has decided.
+        """
+        if not isinstance(call, Call):
+            raise InvalidJob(f"flow.add: expected a call such as task.bind(1, 2), got {short(call)}", value=call)
+        if call.task.submits is not self._submitter:
+            raise InvalidJob(f"flow.add: task {call.task.name!r} is of another app than the flow")
+        policy = None if on_parent_failure is None else check_policy("on_parent_failure", on_parent_failure)
+        given = call.options.job_id
+        node_id = self._submitter.new_id() if given is UNSET else given
+        node = self._graph.add(call, call.task.name, node_id, policy)
+        self._planting = None
+        if after is None or after == ():
+            return node
+        try:
+            return node.after(after)
+        except InvalidJob:
+            self._graph.nodes.remove(node)  # what was refused must not be enqueued with the rest
+            raise
+
+    def enqueue(self) -> FlowRun:
+        """Store all of its jobs in one commit, or none."""
+        if (tracer := self._submitter.tracer) is None:
+            return self._run(self._submitter.plant(self._prepared()))
+        with tracer.submitting(self) as tell:
+            jobs = self._submitter.plant(self._prepared())
+            tell(jobs)
+        return self._run(jobs)
+
+    async def aenqueue(self) -> FlowRun:
+        """Like enqueue(), without blocking the event loop."""
+        if (tracer := self._submitter.tracer) is None:
+            return self._run(await self._submitter.aplant(await in_thread(self._prepared)))
+        with tracer.submitting(self) as tell:
+            jobs = await self._submitter.aplant(await in_thread(self._prepared))
+            tell(jobs)
+        return self._run(jobs)
+
+    def _prepared(self) -> Planting:
+        """The same records each time, so that a call whose answer was lost can be repeated and stores nothing twice."""
+        self._graph.ensure_open()
+        if self._planting is None:
+            self._graph.ensure_whole()
+            nodes = self._graph.nodes
+            _ensure_results(nodes)
+            planting = self._submitter.prepare([_call(node) for node in nodes], nodes, self.name)
+            self._graph.ensure_acyclic(planting.bonds)
+            self._planting = planting
+        return self._planting
+
+    def _run(self, jobs: list[Job[Any]]) -> FlowRun:
+        self._graph.is_closed = True
+        assert self._planting is not None
+        assert self._planting.flow is not None
+        counts = Counter(new.state.value for new in self._planting.news)
+        # Told here, as the bonds go with the jobs when these are archived.
+        ends = _last_ones(self._planting) if self.ends is None else self.ends
+        run = FlowRun(self._submitter.hub, FlowTally(self._planting.flow, dict(counts)), jobs, ends)
+        return run if self._submitter.intercept is None else run.refresh()  # they may have run already
+
+    def __repr__(self) -> str:
+        return f"<Flow {self.name} of {len(self._graph.nodes)}>"
+
+
+def _last_ones(planting: Planting) -> Ends:
+    waited_for = {bond.parent for bond in planting.bonds}
+    last: list[Ends] = [new.id for new in planting.news if new.id not in waited_for]
+    return last[0] if len(last) == 1 else last
+
+
+def _ensure_results(nodes: Sequence[Node]) -> None:
+    """Refuse a job that is to be given a result which is not kept."""
+    unkept = {node for node in nodes if not _keeps_result(_call(node))}
+    if not unkept:
+        return
+    for node in nodes:
+        for other in node.given():
+            if other in unkept:
+                raise InvalidJob(
+                    f"{node.title} is to be given the result of {other.title}, which has keep_result=False; "
+                    "let it be kept, or use node.after(...)"
+                )
+
+
+def _keeps_result(call: Call[Any]) -> bool:
+    said = call.options.keep_result
+    return (call.task.options.keep_result if said is UNSET else said) is not False
+
+
+def _call(node: Node) -> Call[Any]:
+    assert isinstance(node.call, Call)
+    return node.call

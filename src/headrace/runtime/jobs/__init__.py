@@ -1,0 +1,3 @@
+"""The handles: tasks, jobs, runs of flows."""
+
+from __future__ import annotations

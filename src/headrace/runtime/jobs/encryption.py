@@ -1,0 +1,75 @@
+"""What of a job is sealed where an app has keys, and what each text is bound to.
+
+    call                  to the task: it is made before the job has its id, by a schedule or for a job it replaces
+    result                to the job
+    progress, log, fields to the job
+    step NAME             to the job
+    event NAME            to the job
+
+All other words of a job are what a store and its operators go by: names, tags, metadata, keys, reasons, errors. Sealed
+texts have checksums of their own, so that a store tells nothing of what they hold.
+"""
+
+from __future__ import annotations
+
+from msgspec import structs
+
+from headrace.core.codec import codec
+from headrace.core.codec.encryption import Seal
+from headrace.core.jobs.records import Claim, JobRow, NewJob, Note, Outcome
+from headrace.core.jobs.steps import Step
+
+
+def opened_claim(seal: Seal | None, claim: Claim) -> Claim:
+    """The claim with its call in clear; CorruptPayload if it can't be opened."""
+    if seal is None:
+        return claim
+    codec.verify(claim.payload, claim.checksum)
+    payload = seal.opened(claim.payload, "call", claim.task)
+    return structs.replace(claim, payload=payload, checksum=codec.checksum(payload))
+
+
+def is_same_call(seal: Seal | None, stored: JobRow, new: NewJob) -> bool:
+    """Whether both are jobs for the same task with the same arguments."""
+    if seal is None or stored.task != new.task:
+        return (stored.task, stored.checksum) == (new.task, new.checksum)
+    was, now = (seal.opened(one.payload, "call", one.task) for one in (stored, new))
+    return was == now
+
+
+def sealed_outcome(seal: Seal | None, outcome: Outcome) -> Outcome:
+    if seal is None or outcome.result is None:
+        return outcome
+    result = seal.sealed(outcome.result, "result", outcome.id)
+    return structs.replace(outcome, result=result, result_checksum=codec.checksum(result))
+
+
+def sealed_note(seal: Seal | None, note: Note) -> Note:
+    if seal is None:
+        return note
+    return structs.replace(
+        note,
+        progress=None if note.progress is None else seal.sealed(note.progress, "progress", note.id),
+        message=None if note.message is None else seal.sealed(note.message, "log", note.id),
+        fields=None if note.fields is None else seal.sealed(note.fields, "fields", note.id),
+    )
+
+
+def sealed_step(seal: Seal | None, job_id: str, step: Step) -> Step:
+    """What the job remembers of its own. The ends of its sleeps are none of the user's data."""
+    if seal is None or step.value is None or step.kind == "sleep":
+        return step
+    value = seal.sealed(step.value, f"{step.kind} {step.name}", job_id)
+    return structs.replace(step, value=value, checksum=codec.checksum(value))
+
+
+def opened_steps(seal: Seal | None, job_id: str, steps: list[Step]) -> list[Step]:
+    return steps if seal is None else [_opened(seal, job_id, step) for step in steps]
+
+
+def _opened(seal: Seal, job_id: str, step: Step) -> Step:
+    if step.value is None:
+        return step
+    codec.verify(step.value, step.checksum or 0)
+    value = seal.opened(step.value, f"{step.kind} {step.name}", job_id)
+    return structs.replace(step, value=value, checksum=codec.checksum(value))

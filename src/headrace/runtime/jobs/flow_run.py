@@ -1,0 +1,331 @@
+"""The handle of a stored flow: how far its jobs are, what they returned, and what can be done with them together."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Generator, Iterator, Sequence
+from datetime import datetime
+from graphlib import TopologicalSorter
+from typing import Any, Literal, NamedTuple
+
+from headrace.core.clock import to_datetime
+from headrace.core.flows import drawing
+from headrace.core.jobs.dependencies import PARENT_FAILED, Bond, FlowTally
+from headrace.core.jobs.records import Filter, JobRow
+from headrace.core.jobs.states import FINAL, OPEN, Event, State
+from headrace.core.option_times import check_patience
+from headrace.errors import FlowNotFound, JobCancelled, ResultUnavailable
+from headrace.runtime.jobs.async_twin import in_thread, twin
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.services import Hub
+
+FlowState = Literal["running", "failed", "cancelled", "completed"]
+Ends = str | list["Ends"]  # the ids of the last jobs, in lists as their results are to be
+
+_AT_ONCE = 1000
+
+
+class Progress(NamedTuple):
+    """How many jobs of a flow are over, of how many."""
+
+    done: int
+    total: int
+
+
+class FlowRun:
+    """A flow in the store. `state` and `progress` are as of the last refresh(), and so are the jobs."""
+
+    __slots__ = ("_ends", "_hub", "_jobs", "_tally", "id")
+
+    def __init__(
+        self, hub: Hub, tally: FlowTally, jobs: list[Job[Any]] | None = None, ends: Ends | None = None
+    ) -> None:
+        self.id: str = tally.flow.id
+        self._hub = hub
+        self._tally = tally
+        self._jobs = jobs
+        self._ends = ends
+
+    # -- what it is
+
+    @property
+    def name(self) -> str:
+        return self._tally.flow.name
+
+    @property
+    def created_at(self) -> datetime:
+        moment = to_datetime(self._tally.flow.created_at)
+        assert moment is not None
+        return moment
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """How many of its jobs are in each state that any of them is in."""
+        return dict(self._tally.jobs)
+
+    @property
+    def state(self) -> FlowState:
+        """`running` while any job is open, then `failed` if any failed, else `cancelled` if any was, or `completed`."""
+        counts = self._tally.jobs
+        if any(counts.get(state, 0) for state in OPEN):
+            return "running"
+        if counts.get(State.FAILED, 0):
+            return "failed"
+        return "cancelled" if counts.get(State.CANCELLED, 0) else "completed"
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state != "running"
+
+    @property
+    def progress(self) -> Progress:
+        counts = self._tally.jobs
+        return Progress(sum(counts.get(state, 0) for state in FINAL), sum(counts.values()))
+
+    @property
+    def jobs(self) -> list[Job[Any]]:
+        """Its jobs in the order they were added; what they spawned comes last."""
+        if self._jobs is None:
+            rows = sorted(self._hub.rows_where(Filter(flow=self.id)), key=lambda row: row.seq)
+            self._jobs = [Job(self._hub, row) for row in rows]
+        return self._jobs
+
+    @property
+    def results(self) -> dict[str, Any]:
+        """What its completed jobs returned, by their ids; without those whose results could not be stored."""
+        rows = self._hub.rows_where(Filter(flow=self.id, states=(State.COMPLETED,)), light=False)
+        found: dict[str, Any] = {}
+        for row in sorted(rows, key=lambda row: row.seq):
+            with contextlib.suppress(ResultUnavailable):
+                found[row.id] = Job[Any](self._hub, row).outcome()
+        return found
+
+    # -- following it
+
+    def refresh(self) -> FlowRun:
+        """Read it again; FlowNotFound if all of its jobs are gone."""
+        self._tally = self._hub.tally(self.id)
+        self._jobs = None
+        return self
+
+    def wait(self, timeout: float | None = None) -> FlowState:
+        """Wait until every job is over, and return the state."""
+        patience = _Patience(timeout)
+        while (job_id := self._open_job()) is not None:
+            if not self._hub.wait(job_id, patience.left()):
+                raise self._late(patience)
+        return self.state
+
+    def result(self, timeout: float | None = None) -> Any:
+        """Wait for the last job, which no other waits for, and return its result; of several, the list of theirs.
+
+        If one of them did not complete, it raises as job.result() does, with the error of the job at fault.
+        """
+        patience = _Patience(timeout)
+        ends = self._last_ones()
+        if not ends:  # it ends with an empty group
+            self.wait(timeout)
+        for job_id in _flat(ends):
+            if not self._hub.wait(job_id, patience.left()):
+                raise self._late(patience)
+        return self._outcome(ends)
+
+    async def await_(self, timeout: float | None = None) -> FlowState:
+        """Like wait(), without blocking the event loop."""
+        patience = _Patience(timeout)
+        while (job_id := await in_thread(self._open_job)) is not None:
+            if not await self._hub.await_finish(job_id, patience.left()):
+                raise await in_thread(self._late, patience)
+        return self.state
+
+    async def aresult(self, timeout: float | None = None) -> Any:
+        """Like result(), without blocking the event loop."""
+        patience = _Patience(timeout)
+        ends = await in_thread(self._last_ones)
+        if not ends:
+            await self.await_(timeout)
+        for job_id in _flat(ends):
+            if not await self._hub.await_finish(job_id, patience.left()):
+                raise await in_thread(self._late, patience)
+        return await in_thread(self._outcome, ends)
+
+    def __await__(self) -> Generator[Any, None, Any]:
+        return self.aresult().__await__()
+
+    # -- acting on it
+
+    def cancel(self) -> int:
+        """Cancel whatever is not over; how many jobs that were."""
+        before = sum(self._hub.tally(self.id).jobs.get(state, 0) for state in OPEN)
+        self._hub.move(Filter(flow=self.id), Event.CANCEL)
+        self.refresh()
+        # With a job go those that wait for it, which the store does not name.
+        return before - sum(self._tally.jobs.get(state, 0) for state in OPEN)
+
+    def retry(self) -> int:
+        """Run again what failed or was cancelled, and what was cancelled for that reason; how many were at fault."""
+        ended = self._hub.rows_where(Filter(flow=self.id, states=(State.FAILED, State.CANCELLED)))
+        at_fault = self._parents_first([row.id for row in ended if row.reason != PARENT_FAILED])
+        revived = 0
+        for start in range(0, len(at_fault), _AT_ONCE):
+            revived += len(self._hub.move(Filter(ids=tuple(at_fault[start : start + _AT_ONCE])), Event.REVIVE))
+        self.refresh()
+        return revived
+
+    # -- drawing it
+
+    def graph(self) -> dict[str, Any]:
+        """The jobs and what waits for what, as plain data; an edge leads from a job to one that waits for it."""
+        jobs = self.jobs
+        return {
+            "id": self.id,
+            "name": self.name,
+            "state": self.state,
+            "nodes": [_node(job) for job in jobs],
+            "edges": [{"from": bond.parent, "to": bond.child, "policy": bond.policy} for bond in self._bonds(jobs)],
+        }
+
+    def mermaid(self) -> str:
+        """The graph as Mermaid text, for a Markdown page."""
+        return drawing.mermaid(self._picture())
+
+    def svg(self) -> str:
+        """The graph as an SVG image, each job in the color of its state."""
+        return drawing.svg(self._picture())
+
+    async def ajobs(self) -> list[Job[Any]]:
+        """Like `jobs`, without blocking the event loop."""
+        return await in_thread(lambda: self.jobs)
+
+    async def aresults(self) -> dict[str, Any]:
+        """Like `results`, without blocking the event loop."""
+        return await in_thread(lambda: self.results)
+
+    arefresh = twin(refresh)
+    acancel = twin(cancel)
+    aretry = twin(retry)
+    agraph = twin(graph)
+    amermaid = twin(mermaid)
+    asvg = twin(svg)
+
+    # -- how
+
+    def _picture(self) -> drawing.Picture:
+        jobs = self.jobs
+        boxes = [drawing.Box(job.id, job.task, job.state) for job in jobs]
+        return drawing.Picture(boxes, [(bond.parent, bond.child) for bond in self._bonds(jobs)])
+
+    def _bonds(self, jobs: Sequence[Job[Any]]) -> list[Bond]:
+        """Those between its own jobs."""
+        own = {job.id for job in jobs}
+        return [bond for bond in self._hub.bonds(list(own)) if bond.parent in own and bond.child in own]
+
+    def _parents_first(self, ids: list[str]) -> list[str]:
+        """So that each one, when its turn comes, finds open what it has to wait for."""
+        own: dict[str, set[str]] = {job_id: set() for job_id in ids}
+        for bond in self._hub.bonds(ids):
+            if bond.child in own and bond.parent in own:
+                own[bond.child].add(bond.parent)
+        return list(TopologicalSorter(own).static_order())
+
+    def _open_job(self) -> str | None:
+        """A job that is not over: the newest, since those that wait for others mostly come last; None if all are.
+
+        Jobs end between two readings, so only a tally that is read after none was found open can tell the end; one
+        that tells of an open job yet was read before that job had started, and is looked for again.
+        """
+        while True:
+            row = self._hub.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
+            if row is not None:
+                return row.id
+            if self.refresh().is_finished:
+                return None
+
+    def _last_ones(self) -> Ends:
+        if self._ends is None:
+            jobs = self.jobs
+            waited_for = {bond.parent for bond in self._bonds(jobs)}
+            last: list[Ends] = [job.id for job in jobs if job.id not in waited_for]
+            self._ends = last[0] if len(last) == 1 else last
+        return self._ends
+
+    def _outcome(self, ends: Ends) -> Any:
+        rows = self._hub.rows(list(_flat(ends)), light=False)
+
+        def of(ends: Ends) -> Any:
+            return [of(one) for one in ends] if isinstance(ends, list) else self._result_of(ends, rows.get(ends))
+
+        value = of(ends)
+        with contextlib.suppress(FlowNotFound):  # all of it is in the archive: it stays as it was last seen
+            self.refresh()
+        return value
+
+    def _result_of(self, job_id: str, row: JobRow | None) -> Any:
+        if row is None:
+            row = self._hub.row(job_id)
+        try:
+            return Job[Any](self._hub, row).outcome()
+        except JobCancelled:
+            failed = self._failed_above(job_id) if row.reason == PARENT_FAILED else None
+            if failed is None:
+                raise
+            return Job[Any](self._hub, failed).outcome()  # which raises: what went wrong there is the reason
+
+    def _failed_above(self, job_id: str) -> JobRow | None:
+        """The failed job for which this one was cancelled, maybe by way of others."""
+        level = {job_id}
+        while level:
+            rows = self._hub.rows([bond.parent for bond in self._hub.bonds(list(level)) if bond.child in level])
+            failed = [row for row in rows.values() if row.state is State.FAILED]
+            if failed:
+                return min(failed, key=lambda row: row.seq)
+            level = {row.id for row in rows.values() if row.reason == PARENT_FAILED}
+        return None
+
+    def _late(self, patience: _Patience) -> TimeoutError:
+        self.refresh()
+        done, total = self.progress
+        late = f"flow {self.id} ({self.name}) is not finished after {patience.seconds:g} s"
+        told = f"{late}: {done} of {total} jobs are over"
+        row = self._hub.newest(Filter(flow=self.id, states=tuple(sorted(OPEN))))
+        return TimeoutError(
+            told if row is None else f"{told}, and job {row.id} ({row.task}) is not: {self._hub.explain(row)}"
+        )
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, FlowRun) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        done, total = self.progress
+        return f"<FlowRun {self.id} {self.name} {self.state} {done}/{total}>"
+
+
+class _Patience:
+    """The time that is left for several waits."""
+
+    def __init__(self, timeout: float | None) -> None:
+        self._timeout = check_patience("timeout", timeout)
+        self._started = time.monotonic()
+
+    @property
+    def seconds(self) -> float:
+        return self._timeout or 0.0
+
+    def left(self) -> float | None:
+        return None if self._timeout is None else max(self._timeout - (time.monotonic() - self._started), 0.0)
+
+
+def _flat(ends: Ends) -> Iterator[str]:
+    if isinstance(ends, str):
+        yield ends
+    else:
+        for one in ends:
+            yield from _flat(one)
+
+
+def _node(job: Job[Any]) -> dict[str, Any]:
+    return {"id": job.id, "task": job.task, "queue": job.queue, "state": job.state.value, "attempt": job.attempt}

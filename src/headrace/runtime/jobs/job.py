@@ -1,0 +1,383 @@
+"""The handle of a stored job: look at it, wait for it, act on it."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from datetime import datetime
+from typing import Any, Generic, TypeVar
+
+import msgspec
+
+from headrace.core.clock import to_datetime
+from headrace.core.codec import codec
+from headrace.core.codec.redaction import MASK, redact, redact_call
+from headrace.core.damaged_records import read, read_or, tags_of
+from headrace.core.events.history import AttemptError, Entry
+from headrace.core.jobs.light_rows import completed, lacks_payload, lacks_result, with_known
+from headrace.core.jobs.records import Changes, Filter, JobOptions, JobRow, NewJob
+from headrace.core.jobs.states import FINAL, Event, State
+from headrace.core.option_times import check_patience, check_run_at
+from headrace.core.tasks.options import check_priority, check_queue
+from headrace.core.tasks.trace_context import correlation_of, decoded
+from headrace.errors import InvalidJob, JobCancelled, JobFailed, JobNotFound, ResultUnavailable
+from headrace.runtime.jobs.async_twin import twin
+from headrace.runtime.jobs.rows import as_row, moment_of
+from headrace.runtime.jobs.services import Hub, LogEntry
+
+R = TypeVar("R")
+_options = msgspec.json.Decoder(JobOptions)
+LOST_RESULT = "$lost"
+SPOOLED = -1  # the `seq` of a job that no store has numbered yet: it waits in the spool
+ARCHIVED = -2  # the `seq` of one that has left the store for the archive
+
+
+class Job(Generic[R]):
+    """A job in the store. Its attributes are as of the last refresh(); `state` never goes stale by itself.
+
+    Long arguments and a long result are not read with the rest, but when they are first asked for.
+    """
+
+    __slots__ = ("_hub", "_record")
+
+    def __init__(self, hub: Hub, record: NewJob | JobRow) -> None:
+        self._hub = hub
+        self._record = record
+
+    # -- what it is
+
+    @property
+    def row(self) -> JobRow:
+        """The stored record behind the attributes, maybe a light one: see core.light."""
+        if isinstance(self._record, NewJob):
+            self._record = as_row(self._record)
+        return self._record
+
+    @property
+    def whole(self) -> JobRow:
+        """The same with its arguments and its result, which are read now if they are long."""
+        row = self.row
+        if lacks_payload(row) or lacks_result(row):
+            whole = self._hub.row(self.id, light=False)
+            if whole.created_at != row.created_at:  # that job is gone, and another one has its id
+                raise JobNotFound(self.id)
+            self._record = row = completed(row, whole)
+        return row
+
+    @property
+    def id(self) -> str:
+        return self._record.id
+
+    @property
+    def task(self) -> str:
+        return self._record.task
+
+    @property
+    def queue(self) -> str:
+        return self._record.queue
+
+    @property
+    def state(self) -> State:
+        return self._record.state
+
+    @property
+    def priority(self) -> int:
+        return self._record.priority
+
+    @property
+    def attempt(self) -> int:
+        return self.row.attempt
+
+    @property
+    def max_attempts(self) -> int:
+        return self._record.max_attempts
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        return self._call()[0]
+
+    @property
+    def kwargs(self) -> dict[str, Any]:
+        return self._call()[1]
+
+    @property
+    def created_at(self) -> datetime:
+        return moment_of(self._record.created_at)
+
+    @property
+    def run_at(self) -> datetime:
+        return moment_of(self._record.run_at)
+
+    @property
+    def expires_at(self) -> datetime | None:
+        return to_datetime(self._record.expires_at)
+
+    @property
+    def started_at(self) -> datetime | None:
+        return to_datetime(self.row.started_at)
+
+    @property
+    def finished_at(self) -> datetime | None:
+        return to_datetime(self.row.finished_at)
+
+    @property
+    def updated_at(self) -> datetime:
+        """When anything last happened to the job, by its history; read from the store."""
+        return max(entry.at for entry in self.history())
+
+    @property
+    def worker(self) -> str | None:
+        return self.row.worker
+
+    @property
+    def reason(self) -> str | None:
+        """Why the job is in its state, where there is something to say."""
+        return self.row.reason
+
+    @property
+    def progress(self) -> Any:
+        stored = self.row.progress
+        return codec.decode(self._hub.opened(stored, "progress", self.id)) if stored else None
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """What it is found by; none if they are damaged."""
+        return tags_of(self._record.tags)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """What was given with it; nothing if that is damaged."""
+        found = read(decoded, self._record.metadata)
+        return found if isinstance(found, dict) else {}
+
+    @property
+    def correlation_id(self) -> str:
+        """What ties it to all that its cause set off: given, inherited, or else its own id."""
+        return correlation_of(self._record.metadata, self.id)
+
+    @property
+    def flow(self) -> str | None:
+        """The id of the flow it is a job of."""
+        return self._record.flow
+
+    @property
+    def promised_id(self) -> str:
+        """As an argument of another job, which then waits for this one, a handle stands for this job's result."""
+        return self.id
+
+    @property
+    def is_finished(self) -> bool:
+        return self.state in FINAL
+
+    @property
+    def spooled(self) -> bool:
+        """Whether it waits in the spool of this host, because the server was away."""
+        return isinstance(self._record, JobRow) and self._record.seq == SPOOLED and not self.is_finished
+
+    @property
+    def archived(self) -> bool:
+        """Whether it has left the store for the archive, where it can be looked at and deleted."""
+        return isinstance(self._record, JobRow) and self._record.seq == ARCHIVED
+
+    @property
+    def errors(self) -> list[AttemptError]:
+        """The error of every attempt that failed, oldest first."""
+        return self._hub.history_of(self._current())[1]
+
+    def redacted_call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments as they may be shown: what `redact` names or sounds like a secret is starred out."""
+        args, kwargs = self._call()
+        options = self._options()
+        if options is None:  # nobody knows what was to be hidden
+            return (MASK,) * len(args), dict.fromkeys(kwargs, MASK)
+        rest = min((~place for place in options.redact_args if place < 0), default=len(args))
+        hidden = tuple(MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args))
+        names = self._hub.parameter_names(self.task)
+        return redact_call(names, hidden, kwargs, self._secrets(options), self._hub.words)
+
+    def opened(self, what: str, stored: str) -> str:
+        """What is stored of this job as its result or progress, in clear."""
+        return self._hub.opened(stored, what, self.id)
+
+    def redacted(self, value: Any) -> Any:
+        """Whatever else is the job's own, such as its result or its progress, as it may be shown."""
+        options = self._options()
+        if options is None:  # as above
+            return dict.fromkeys(value, MASK) if isinstance(value, dict) else MASK
+        return redact(value, self._secrets(options), self._hub.words)
+
+    def _options(self) -> JobOptions | None:
+        """What its call asked for; None if that is damaged."""
+        stored = self._record.options
+        return read_or(_options.decode, stored, None) if stored else JobOptions()
+
+    def _secrets(self, options: JobOptions) -> frozenset[str]:
+        return frozenset((*options.redact, *self._hub.secrets(self.task)))
+
+    # -- following it
+
+    def refresh(self) -> Job[R]:
+        """Read the job again; JobNotFound if it is gone."""
+        self._record = with_known(self._hub.row(self.id), self._record)
+        return self
+
+    def wait(self, timeout: float | None = None) -> State:
+        """Wait until the job is finished, through its retries, and return its final state."""
+        self._wait(timeout)
+        return self.refresh().state
+
+    def _wait(self, timeout: float | None) -> None:
+        patience = check_patience("timeout", timeout)
+        if not self.refresh().is_finished and not self._hub.wait(self.id, patience, spooled=self.spooled):
+            raise TimeoutError(f"job {self.id} is {self.refresh().state} after {patience:g} s: {self.why()}")
+
+    def result(self, timeout: float | None = None) -> R:
+        """Wait for the job and return what its task returned."""
+        self._wait(timeout)
+        return self._read_outcome()
+
+    def _read_outcome(self) -> R:
+        self._record = self._hub.row(self.id, light=False)  # at once: it may be gone or run again a moment later
+        return self.outcome()
+
+    async def await_(self, timeout: float | None = None) -> State:
+        """Like wait(), without blocking the event loop."""
+        await self._await(timeout)
+        return (await self.arefresh()).state
+
+    async def _await(self, timeout: float | None) -> None:
+        patience = check_patience("timeout", timeout)
+        await self.arefresh()
+        if not self.is_finished and not await self._hub.await_finish(self.id, patience, spooled=self.spooled):
+            raise TimeoutError(f"job {self.id} is not finished after {patience:g} s: {await self.awhy()}")
+
+    async def aresult(self, timeout: float | None = None) -> R:
+        """Like result(), without blocking the event loop."""
+        await self._await(timeout)
+        return await self._aread_outcome()
+
+    def __await__(self) -> Generator[Any, None, R]:
+        return self.aresult().__await__()
+
+    def logs(self) -> list[LogEntry]:
+        """What the job logged with current_job().log(), oldest first."""
+        return self._hub.log_lines(self._current())
+
+    def history(self) -> list[Entry]:
+        """Every step of the job's life, oldest first."""
+        return self._hub.history_of(self._current())[0]
+
+    def why(self) -> str:
+        """One sentence: why the job is not running now, or what it is doing."""
+        return self._hub.explain(self._current())
+
+    def parents(self) -> list[Job[Any]]:
+        """The jobs it waits for, or waited for."""
+        return self._kin(bond.parent for bond in self._hub.bonds([self.id]) if bond.child == self.id)
+
+    def children(self) -> list[Job[Any]]:
+        """The jobs that wait for it, or did."""
+        return self._kin(bond.child for bond in self._hub.bonds([self.id]) if bond.parent == self.id)
+
+    def _kin(self, ids: Iterable[str]) -> list[Job[Any]]:
+        rows = self._hub.rows(list(ids))
+        return [Job(self._hub, row) for row in sorted(rows.values(), key=lambda row: row.seq)]
+
+    # -- acting on it
+
+    def cancel(self) -> bool:
+        """Cancel the job; a running attempt is told to stop and can't change it any more. False if it was over."""
+        return self._apply(Event.CANCEL)
+
+    def retry(self, *, without_parents: bool = False) -> bool:
+        """Run a finished job again, with fresh attempts. False if it is not finished.
+
+        One that was cancelled because a parent did not complete is refused with InvalidJob: retry that parent, and this
+        one runs after it. With `without_parents` it runs all the same.
+        """
+        moved = bool(self._hub.move(Filter(ids=(self.id,)), Event.REVIVE, without_parents=without_parents))
+        self.refresh()
+        return moved
+
+    def promote(self) -> bool:
+        """Run a scheduled, retrying or waiting job now, without those it waits for. False if it is none of these."""
+        return self._apply(Event.HURRY)
+
+    def delete(self) -> bool:
+        """Remove the job and its history, also from the archive. False if it is running or gone already."""
+        return bool(self._hub.move(Filter(ids=(self.id,)), Event.DELETE))
+
+    def update(self, *, priority: int | None = None, run_at: datetime | None = None, queue: str | None = None) -> bool:
+        """Change a job that has not started. False if it has."""
+        if priority is None and run_at is None and queue is None:
+            raise InvalidJob("update() needs at least one of priority, run_at, queue")
+        changes = Changes(
+            priority=None if priority is None else check_priority("priority", priority),
+            run_at=None if run_at is None else check_run_at("run_at", run_at),
+            queue=None if queue is None else check_queue("queue", queue),
+        )
+        changed = self._hub.amend(self.id, changes)
+        self.refresh()
+        return changed
+
+    arefresh = twin(refresh)
+    _aread_outcome = twin(_read_outcome)
+    alogs = twin(logs)
+    ahistory = twin(history)
+    awhy = twin(why)
+    aparents = twin(parents)
+    achildren = twin(children)
+    acancel = twin(cancel)
+    aretry = twin(retry)
+    apromote = twin(promote)
+    adelete = twin(delete)
+    aupdate = twin(update)
+
+    def _current(self) -> JobRow:
+        """As it is now; what is archived stays as it is, and another job may have its id by now."""
+        return self.row if self.archived else self._hub.row(self.id)
+
+    def _apply(self, event: Event) -> bool:
+        moved = bool(self._hub.move(Filter(ids=(self.id,)), event))
+        self.refresh()
+        return moved
+
+    def _call(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        record = self._record if isinstance(self._record, NewJob) else self.whole
+        codec.verify(record.payload, record.checksum)
+        return codec.decode_call(self._hub.opened(record.payload, "call", self.task))
+
+    def outcome(self) -> R:
+        """What result() returns or raises, without waiting: of a job that is over as of the last refresh()."""
+        row = self.row
+        if row.state is State.CANCELLED:
+            raise JobCancelled(self.id, row.reason)
+        if row.state is State.FAILED:
+            raise self._failure()
+        if row.result is None:
+            return None  # type: ignore[return-value]  # it is what the task returned
+        row = self.whole
+        if not row.result:
+            told = f"job {self.id} completed, but its result is gone: it is damaged, or the job was started again"
+            raise ResultUnavailable(told, job_id=self.id)
+        codec.verify(row.result, row.result_checksum or 0)
+        text = self._hub.opened(row.result, "result", self.id)
+        if text.startswith(f'{{"{LOST_RESULT}"'):
+            told = f"job {self.id} completed, but {msgspec.json.decode(text)[LOST_RESULT]}"
+            raise ResultUnavailable(told, job_id=self.id)
+        value: R = self._hub.rebuild_result(row.task, codec.decode(text))
+        return value
+
+    def _failure(self) -> JobFailed:
+        errors = self.errors
+        last = errors[-1] if errors else None
+        told = (last.type, last.message, last.traceback) if last else (None, None, None)
+        return JobFailed(self.id, self.row.reason or "failed", *told)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Job) and other.id == self.id
+
+    def __hash__(self) -> int:
+        return hash(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Job {self.id} {self.task} {self.state}>"

@@ -1,0 +1,134 @@
+"""A task: a function, its name, its options, and the ways to call it now or later."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any, Generic, ParamSpec, Protocol, TypeVar, cast
+
+from msgspec import UNSET, Struct
+
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Isolation, NewJob
+from headrace.core.tasks.options import Options, check_task_name, checked
+from headrace.core.tasks.retry import Retry, as_retry
+from headrace.core.tasks.signature import Signature
+from headrace.errors import ConfigError, InvalidJob
+from headrace.runtime.jobs.job import Job
+from headrace.runtime.jobs.tracing import Tracer
+
+P = ParamSpec("P")
+C = TypeVar("C")  # what a call returns: the result, or for `async def` a coroutine of it
+R = TypeVar("R")
+
+
+class Submits(Protocol):
+    """Where a task's calls go."""
+
+    @property
+    def tracer(self) -> Tracer | None: ...
+    @property
+    def words(self) -> frozenset[str]:
+        """Of which names no error may show the value."""
+        ...
+
+    @property
+    def retry(self) -> Retry:
+        """Of tasks that say nothing of it."""
+        ...
+
+    def submit(self, call: Call[Any], /) -> Job[Any]: ...
+    async def asubmit(self, call: Call[Any], /) -> Job[Any]: ...
+    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Bond]]: ...
+    def sprout_now(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]: ...
+
+
+class Call(Struct, Generic[R], frozen=True):
+    """A task with its arguments and options: everything about a job but its id and time."""
+
+    task: Task[..., Any, R]
+    options: Options
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+
+class Task(Generic[P, C, R]):
+    """A registered function. Calling it runs it here; `enqueue` has a worker run it."""
+
+    def __init__(
+        self, function: Callable[P, C], name: str, options: Options, submits: Submits, overrides: Options | None = None
+    ) -> None:
+        self.function = function
+        self.name = check_task_name(name)
+        self.options = options
+        self.overrides = overrides or Options()
+        self.signature = Signature.of(function, name, options.redact or (), submits.words)
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._submits = submits
+        _check_isolation(self)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, /, *args: P.args, **kwargs: P.kwargs) -> C:
+        return self.function(*args, **kwargs)
+
+    def bind(self, /, *args: Any, **kwargs: Any) -> Call[R]:
+        """The call as a value, for enqueue_many and for building larger things."""
+        return Call(cast("Task[..., Any, R]", self), self.overrides, args, kwargs)
+
+    def enqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Store a job that runs this task with these arguments."""
+        return self._submits.submit(self.bind(*args, **kwargs))
+
+    async def aenqueue(self, /, *args: P.args, **kwargs: P.kwargs) -> Job[R]:
+        """Like enqueue(), without blocking the event loop."""
+        return await self._submits.asubmit(self.bind(*args, **kwargs))
+
+    delay = enqueue
+    """The name Celery uses for it."""
+
+    def using(self, /, **options: Any) -> Task[P, C, R]:
+        """A cheap copy of this task with other options for the calls made through it."""
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy.overrides = checked(options).over(self.overrides)
+        return copy
+
+    @property
+    def submits(self) -> Submits:
+        """Where its calls go."""
+        return self._submits
+
+    @property
+    def isolation(self) -> Isolation:
+        chosen = self.options.isolation
+        return chosen if chosen is not UNSET else ("async" if self.is_async else "thread")
+
+    @property
+    def retry(self) -> Retry:
+        return retry_of(self, self.options)
+
+    def __repr__(self) -> str:
+        return f"<Task {self.name}>"
+
+
+def retry_of(task: Task[..., Any, Any], options: Options) -> Retry:
+    """What holds for a call of the task with these options alone."""
+    usual = task.submits.retry
+    return usual if options.retry is UNSET else as_retry(options.retry, usual)
+
+
+def _check_isolation(task: Task[..., Any, Any]) -> None:
+    chosen = task.options.isolation
+    if chosen == "async" and not task.is_async:
+        raise ConfigError(f"task {task.name!r}: isolation='async' needs an `async def` function")
+    if chosen == "thread" and task.is_async:
+        raise ConfigError(f"task {task.name!r} is an `async def`; its isolation is 'async' or 'process'")
+
+
+def default_name(function: Callable[..., Any]) -> str:
+    """The name a task has if none is given: the function's own."""
+    name = getattr(function, "__name__", "")
+    if not name or name == "<lambda>":
+        raise InvalidJob(f"{function!r} has no name of its own; give the task one with name=...")
+    return name

@@ -1,0 +1,3 @@
+"""Maintenance that workers do beside their jobs."""
+
+from __future__ import annotations

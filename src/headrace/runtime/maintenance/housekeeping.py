@@ -1,0 +1,56 @@
+"""What a worker does for its store now and then: its log and free space, workers that are gone, long histories.
+
+Each piece takes a few milliseconds. Several workers may do the same: the second one finds nothing to do.
+"""
+
+from __future__ import annotations
+
+import logging
+
+from headrace.core.health.findings import Filed
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+
+log = logging.getLogger("headrace.keeper")
+
+_AGAIN = 60.0
+_FORGET = 300.0
+_AT_ONCE = 1000
+
+
+class Caring:
+    """A chore: shortens the log, gives space back, brings statistics up to date and forgets workers that are gone."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._kinds = settings.maintenance
+        self._next_look = 0.0
+
+    def do(self) -> float:
+        if self._engine.care.tend(self._kinds):
+            return 0.0
+        self._next_look -= _AGAIN
+        if "workers" in self._kinds and self._next_look <= 0:
+            self._next_look = _FORGET
+            if gone := self._engine.care.repair(("silent_workers",), _AT_ONCE)["silent_workers"]:
+                log.info("%d workers that fell silent long ago are forgotten", gone)
+        return _AGAIN
+
+
+class Capping:
+    """A chore: leaves only so many entries to each job, and looks at what was filed since it last looked."""
+
+    def __init__(self, engine: Engine, what: Filed, most: int) -> None:
+        self._engine = engine
+        self._what: Filed = what
+        self._most = most
+        self._reached = 0
+
+    def do(self) -> float:
+        if self._engine.porter.notice() is not None:  # what is carried is compared: it has to stay as it is
+            return _AGAIN
+        done = self._engine.care.cap(self._what, self._most, self._reached, _AT_ONCE)
+        self._reached = done.reached
+        if done.removed:
+            log.info("%d entries of the %s of jobs removed: they have over %d", done.removed, self._what, self._most)
+        return 0.0 if done.more else _AGAIN

@@ -1,0 +1,118 @@
+"""A worker's keeper: a thread that does chores beside the work, a small piece at a time. Nobody is leader.
+
+A chore is safe to do by anybody at any time, and by two at once. Between two pieces the keeper rests many times as
+long as the last one took, so that what it does is hardly felt: by this process, which has one interpreter lock, and
+by the store. A chore that has had more to do for a minute is behind, and is given more time: it has to keep up with
+the jobs.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from typing import Protocol
+
+from headrace.errors import EngineUnavailable
+from headrace.runtime.process.liveness import Sign
+
+log = logging.getLogger("headrace.keeper")
+
+# How many times as long as a piece of work took: a twentieth of one thread's time, a tenth of it for who is behind, and
+# half of it where no job runs.
+_REST_BESIDE_JOBS, _REST_IF_BEHIND, _REST = 19.0, 9.0, 1.0
+_BEHIND_AFTER = 60.0
+_SHORTEST_REST, _LONGEST_REST = 0.002, 2.0
+_LOOK = 5.0  # seconds after which the pace is asked for again
+_OUTAGE_FIRST, _OUTAGE_LONGEST = 1.0, 30.0
+_LONGEST_CHORE = 600.0  # no piece should take this long, not even of an archive on a slow disk
+
+
+class Chore(Protocol):
+    """Something that has to be done now and then."""
+
+    def do(self) -> float:
+        """Do a small piece of it; the seconds until the next one is wanted, 0.0 if there is more at once."""
+        ...
+
+
+class Companion(Protocol):
+    """What works beside a worker, in a thread of its own."""
+
+    def start(self) -> None: ...
+    def stop(self) -> None: ...
+
+
+class Keeper:
+    """Does chores, from start() to stop()."""
+
+    def __init__(
+        self,
+        chores: Sequence[Chore],
+        has_jobs: Callable[[], bool] = lambda: True,
+        pace: Callable[[Chore], float] = lambda chore: 1.0,
+    ) -> None:
+        self._has_jobs = has_jobs
+        self._pace = pace
+        self._wanted = [(0.0, 0.0, chore) for chore in chores]  # when each was done, and the pause that it wants
+        self._busy_since: dict[Chore, float] = {}  # those that always had more to do since then
+        self._failing: dict[Chore, float] = {}  # those that failed the last time, and the pause that they had then
+        self.sign = Sign("keeper")
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._keep, name="headrace-keeper", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.sign.over()
+        self._stopping.set()
+        self._thread.join(5)
+
+    # -- the thread
+
+    def _keep(self) -> None:
+        while self._wanted and not self._stopping.is_set():
+            next_one = min(self._wanted, key=self._due_at)
+            left, chore = max(self._due_at(next_one) - time.monotonic(), 0.0), next_one[2]
+            self.sign.back_in(left + _LONGEST_CHORE)
+            if self._stopping.wait(min(left, _LOOK)):
+                return
+            if left > _LOOK:
+                continue  # the pace may be another one by now
+            began = time.monotonic()
+            pause = self._guarded(chore)
+            took = time.monotonic() - began
+            self._wanted.remove(next_one)
+            self._wanted.append((time.monotonic(), pause, chore))
+            rest = took * self._rest_after(chore, pause, began)
+            self._stopping.wait(min(max(rest, _SHORTEST_REST), _LONGEST_REST))
+
+    def _due_at(self, wanted: tuple[float, float, Chore]) -> float:
+        done_at, pause, chore = wanted
+        if not pause or chore in self._failing:
+            return done_at + pause
+        return done_at + pause * self._pace(chore)
+
+    def _rest_after(self, chore: Chore, pause: float, began: float) -> float:
+        """How many times as long as a piece took to rest after it."""
+        if pause:
+            self._busy_since.pop(chore, None)
+        since = began if pause else self._busy_since.setdefault(chore, began)
+        if not self._has_jobs():
+            return _REST
+        return _REST_IF_BEHIND if began - since > _BEHIND_AFTER else _REST_BESIDE_JOBS
+
+    def _guarded(self, chore: Chore) -> float:
+        try:
+            pause = chore.do()
+            self._failing.pop(chore, None)
+            return pause
+        except EngineUnavailable as error:
+            log.warning("the store is not available: %s", error)
+        except Exception:
+            log.exception("a chore failed; it is tried again later")
+        pause = min(max(self._failing.get(chore, 0.0) * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
+        self._failing[chore] = pause
+        return pause

@@ -1,0 +1,3 @@
+"""Collects, rolls up and reads metrics."""
+
+from __future__ import annotations

@@ -1,0 +1,62 @@
+"""The chore of metrics: events become buckets, gauges are read, and what is too old goes. For any worker, any time."""
+
+from __future__ import annotations
+
+from headrace.core.metrics import buckets
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.metrics.gauges import Sampler
+from headrace.runtime.metrics.rollup import Folder
+
+_EVERY, _EVERY_IF_QUIET = 5.0, 6.0  # seconds; an idle worker takes eight times as long, and no minute has no reading
+_DROP_EVERY, _AT_ONCE = 600_000, 500
+_CATCH_UP = 20  # pieces that a reader folds at most
+
+
+class Gathering:
+    """A chore, and what somebody who wants to read the newest figures calls first."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._folder = Folder(engine, settings)
+        self._sampler = Sampler(engine)
+        self._drop_at = engine.clock.now() + _DROP_EVERY
+        self._newest: str | None = None
+
+    def do(self) -> float:
+        now = self._engine.clock.now()
+        if self._nothing_was_told():
+            self._sampler.sample(now, quiet=True)
+            if now < self._drop_at:
+                return _EVERY_IF_QUIET
+        elif (self._settings.events and self._folder.fold(politely=True)) or self._sampler.sample():
+            return 0.0
+        if now < self._drop_at:
+            return _EVERY
+        if self.drop(now):
+            return 0.0
+        self._drop_at = now + _DROP_EVERY
+        return _EVERY
+
+    def _nothing_was_told(self) -> bool:
+        """Whether all is folded, and the store as it was when it was last read."""
+        if not self._settings.events:
+            return False
+        before, self._newest = self._newest, self._engine.events.last()
+        return before == self._newest and not self._folder.left_to_others
+
+    def catch_up(self) -> None:
+        """Have everything counted that was told until now, or much of it if nobody did so for long."""
+        pieces = range(_CATCH_UP if self._settings.events else 0)
+        all(self._folder.fold() for _ in pieces)
+        self._sampler.sample(to_read=True)
+
+    def drop(self, now: int) -> bool:
+        """Forget buckets that are no longer kept, some at a time; whether there are more of them."""
+        dropped = [
+            self._engine.shelf.drop(width.kind, buckets.range_of(since), _AT_ONCE)
+            for width, since in buckets.kept_since(self._settings, now)
+            if since is not None
+        ]
+        return max(dropped, default=0) == _AT_ONCE

@@ -1,0 +1,126 @@
+"""Reads the gauges of a store every ten seconds: how much waits, who works, how large it is. Any process may.
+
+When they were last read is a paper, put with the readings by its version: of several who read at once one is counted.
+A store that takes long to count is counted less often.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+
+import msgspec
+from msgspec import Struct, structs
+
+from headrace.core.damaged_records import read_or
+from headrace.core.dead_letters.records import LetterFilter
+from headrace.core.documents import Paper
+from headrace.core.jobs.records import Depth, WorkerRow
+from headrace.core.metrics import buckets
+from headrace.core.metrics.buckets import MARKS, TEN_SECONDS, TIMED
+from headrace.core.metrics.gauges import STORE, Gauges, Sample, as_gauges, sample_of_jobs, then
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.retention.deleted_queues import deleted_queues
+from headrace.runtime.retention.staleness import last_survey
+
+# Times as long as it took that is rested: a fiftieth of a core at most. Who waits for an answer rather takes one that
+# somebody else has read, up to two minutes ago.
+_REST, _REST_OF_READERS, _LONGEST_REST_OF_READERS = 50, 500, 120_000
+
+_READ_ANEW = 600_000  # milliseconds: some of it changes though nothing is told
+
+_gauges = msgspec.json.Decoder(Gauges)
+_PENDING = LetterFilter(statuses=("pending",))
+
+
+class Mark(Struct, frozen=True, array_like=True):
+    """When gauges were last read, and how many milliseconds that took."""
+
+    at: int = 0
+    took: int = 0
+
+    def is_due(self, now: int, *, to_read: bool = False) -> bool:
+        """Once in each of the finest buckets, if it had its rest. A time to come is of a clock that was wrong."""
+        rest = min(_REST_OF_READERS * self.took, _LONGEST_REST_OF_READERS) if to_read else _REST * self.took
+        return self.at > now or (now >= self.at + rest and TEN_SECONDS.start(now) > TEN_SECONDS.start(self.at))
+
+
+_mark_of = msgspec.json.Decoder(Mark).decode
+
+
+def gauges_of(stored: str) -> Gauges:
+    """The gauges of a bucket; none if they are damaged."""
+    return read_or(_gauges.decode, stored, {})
+
+
+class Reading(Struct, frozen=True):
+    """What the store told, and when: all that changes with an event, or slowly."""
+
+    at: int
+    depths: list[Depth]
+    queues: list[str]
+    of_store: dict[str, float]
+
+    def sample(self, workers: list[WorkerRow], now: int) -> Sample:
+        """The gauges now, with these workers: one that is killed tells nobody."""
+        sample = sample_of_jobs(self.depths, workers, self.queues, now)
+        sample[STORE].update(self.of_store)
+        return sample
+
+
+class Sampler:
+    """One process's hand in it. Where nothing has happened, it need not read again what it has read and put itself."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._reading: Reading | None = None
+        self._put: dict[str, Paper] = {}  # the last of each kind, if nobody came before us
+
+    def sample(self, now: int | None = None, *, to_read: bool = False, quiet: bool = False) -> bool:
+        """Read the gauges if it is time; whether it was. With `to_read` somebody waits for it; `quiet` means that
+        nothing was told since they were last read."""
+        now = self._engine.clock.now() if now is None else now
+        known = self._put if quiet else {}
+        mark = self._found(MARKS, "sample", known)
+        last = Mark() if mark is None else read_or(_mark_of, mark.value, Mark())
+        if not last.is_due(now, to_read=to_read):
+            return False
+        began = time.perf_counter()
+        if not quiet or self._reading is None or now - self._reading.at > _READ_ANEW:
+            self._reading = self._read(now)
+        gauges = as_gauges(self._reading.sample(self._engine.desk.workers(), now))
+        took = round(1000 * (time.perf_counter() - began))
+        papers = [_next(MARKS, "sample", mark, Mark(now, took)), *self._added(gauges, now, known)]
+        is_ours = self._engine.shelf.put(papers)
+        self._put = {one.kind: structs.replace(one, version=one.version + 1) for one in papers} if is_ours else {}
+        return True
+
+    def _found(self, kind: str, key: str, known: Mapping[str, Paper]) -> Paper | None:
+        """The paper, as it was put last; if that was another one, this one is new."""
+        if kind in known:
+            return known[kind] if known[kind].key == key else None
+        return next(iter(self._engine.shelf.get(kind, [key])), None)
+
+    def _read(self, now: int) -> Reading:
+        desk, strain = self._engine.desk, self._engine.care.strain(now)
+        gone = deleted_queues(self._engine)
+        queues = [row.name for row in desk.queues() if row.name not in gone]
+        of_store = {"dead": float(self._engine.letters.count(_PENDING)), "store_bytes": float(strain.size)}
+        if strain.busy is not None:
+            of_store["busy"] = strain.busy
+        if strain.clients is not None:
+            of_store["clients"] = float(strain.clients)
+        of_store["schedules"] = float(self._engine.timetable.count())
+        if (survey := last_survey(self._engine)) is not None:
+            of_store["stale"] = survey.stale
+        return Reading(now, desk.depths(open_only=True), queues, of_store)
+
+    def _added(self, gauges: Gauges, now: int, known: Mapping[str, Paper]) -> Iterator[Paper]:
+        for width in TIMED:
+            key = buckets.key(width.start(now), "g")
+            paper = self._found(width.kind, key, known)
+            yield _next(width.kind, key, paper, gauges if paper is None else then(gauges_of(paper.value), gauges))
+
+
+def _next(kind: str, key: str, paper: Paper | None, told: Mark | Gauges) -> Paper:
+    return Paper(kind, key, 0 if paper is None else paper.version, msgspec.json.encode(told).decode())

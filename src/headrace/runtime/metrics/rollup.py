@@ -1,0 +1,102 @@
+"""Folds new pages of events into the buckets of metrics, a bounded piece at a time. Any process may, at any time.
+
+How far the pages were folded is a paper that is put together with the buckets, by its version: whoever comes second
+begins anew, and each page counts once. Who folds is left alone by the chores of others for some seconds: two at a time
+do no harm, but twice the work.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Iterator
+
+import msgspec
+from msgspec import Struct
+
+from headrace.core.damaged_records import read, read_or
+from headrace.core.documents import Paper
+from headrace.core.metrics import buckets
+from headrace.core.metrics.buckets import ALL, MARKS, Width
+from headrace.core.metrics.cells import Cell, added
+from headrace.core.metrics.rollup import Folded, fold, widened
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+
+_LEFT_ALONE = 12_000  # milliseconds
+# A piece is so many pages; a page may be one job or ten thousand, so their number follows the time they took.
+_FEWEST, _MOST = 8, 1024
+_QUICK, _SLOW = 0.01, 0.04  # seconds
+
+_cells_of = msgspec.json.Decoder(dict[str, Cell]).decode
+
+
+class Mark(Struct, frozen=True, array_like=True):
+    """How far pages were folded, when, and by whom."""
+
+    cursor: str | None = None
+    at: int = 0
+    by: str = ""
+
+
+_mark_of = msgspec.json.Decoder(Mark).decode
+
+
+class Folder:
+    """One process's hand in it."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._name = uuid.uuid4().hex[:12]
+        self._pages = 64
+        self.left_to_others = False  # at the last time
+
+    def fold(self, *, politely: bool = False, now: int | None = None) -> bool:
+        """Fold the next pages; whether there are more. Politely: unless somebody else did so a moment ago."""
+        now = self._engine.clock.now() if now is None else now
+        version, mark = self._read_mark()
+        self.left_to_others = politely and mark.by != self._name and now - _LEFT_ALONE < mark.at <= now
+        if self.left_to_others:
+            return False
+        began = time.perf_counter()
+        pages = self._engine.events.read(mark.cursor, self._pages)
+        if not pages:
+            return False
+        folded = fold(group for _, groups in pages for group in groups)
+        reached = msgspec.json.encode(Mark(pages[-1][0], now, self._name)).decode()
+        is_ours = self._engine.shelf.put([Paper(MARKS, "fold", version, reached), *self._added(folded, now)])
+        is_all = is_ours and len(pages) < self._pages
+        self._adapt(time.perf_counter() - began)
+        return not is_all
+
+    def _read_mark(self) -> tuple[int, Mark]:
+        for paper in self._engine.shelf.get(MARKS, ["fold"]):
+            return paper.version, read_or(_mark_of, paper.value, Mark())
+        return 0, Mark()
+
+    def _adapt(self, took: float) -> None:
+        if took > _SLOW:
+            self._pages = max(self._pages // 2, _FEWEST)
+        elif took < _QUICK:
+            self._pages = min(self._pages * 2, _MOST)
+
+    def _added(self, folded: Folded, now: int) -> Iterator[Paper]:
+        """The papers of all buckets that these cells belong to, with what was in them."""
+        kept = dict(buckets.kept_since(self._settings, now))
+        for width in ALL:
+            folded = widened(folded, width)
+            since = kept.get(width) or 0
+            yield from self._added_to(width, {where: cell for where, cell in folded.items() if where[0] >= since})
+
+    def _added_to(self, width: Width, folded: Folded) -> Iterator[Paper]:
+        fresh: defaultdict[str, dict[str, Cell]] = defaultdict(dict)
+        for (start, (section, queue, name)), cell in folded.items():
+            fresh[buckets.key(start, section, queue)][name] = cell
+        known = {paper.key: paper for paper in self._engine.shelf.get(width.kind, list(fresh))} if fresh else {}
+        for key, cells in fresh.items():
+            paper = known.get(key)
+            before = {} if paper is None else read(_cells_of, paper.value) or {}
+            text = msgspec.json.encode(added(before, cells)).decode()
+            yield Paper(width.kind, key, 0 if paper is None else paper.version, text)

@@ -1,0 +1,108 @@
+"""What was measured while jobs ran, for who asks for many figures at once: each window is read and added up once."""
+
+from __future__ import annotations
+
+from collections.abc import Container, Mapping
+
+from headrace.core.alerts.metrics import MEASURES
+from headrace.core.metrics import buckets, values
+from headrace.core.metrics.buckets import DAY, HOUR, Width, width_within
+from headrace.core.metrics.cells import EMPTY, Cell
+from headrace.runtime.metrics.reader import Meter
+
+_LABELS = ("queue", "task", "worker")
+_Who = tuple[str | None, ...]  # queue, task and worker; None for all of them
+_Shape = tuple[bool, ...]  # which of them are told apart
+
+
+class _Span:
+    """What happened within a time. It is added up for those who are asked about, when they first are."""
+
+    def __init__(self, cells: list[tuple[_Who, Cell]], began: int) -> None:
+        self._cells = cells
+        self.began = began
+        self._sums: dict[_Shape, dict[_Who, Cell]] = {}
+
+    def told_apart(self, shape: _Shape) -> dict[_Who, Cell]:
+        """By queue, by task, by both, by worker, or all together."""
+        if shape not in self._sums:
+            sums: dict[_Who, Cell] = {}
+            of_workers = shape[2]
+            for who, cell in self._cells:
+                if of_workers == (who[2] is not None):
+                    key = tuple(name if told else None for name, told in zip(who, shape, strict=True))
+                    known = sums.get(key)
+                    sums[key] = cell if known is None else known.plus(cell)
+            self._sums[shape] = sums
+        return self._sums[shape]
+
+
+class Measured:
+    """Figures of one store at one moment. Events that came later, or are not counted yet, are not in them."""
+
+    def __init__(self, meter: Meter, now: int) -> None:
+        self._meter = meter
+        self._now = now
+        self._spans: dict[tuple[bool, int, int], _Span] = {}
+
+    def value(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
+        """A metric over the last so many milliseconds; None without any data."""
+        if name in values.GAUGED:
+            return self._meter.value(name, queue=labels.get("queue"), window=window)
+        since, span = self._lately(window, of_archive=name in values.OF_ARCHIVE)
+        cell = span.told_apart(_shape(labels)).get(_who(labels), EMPTY)
+        return values.tallied(name, cell, (self._now - since) / 1000)
+
+    def baseline(self, name: str, labels: Mapping[str, str], window: int) -> float | None:
+        """What is usual: the metric over the last day, without the hour that is not over; None without any data.
+
+        A count is what there would be of it in such a window.
+        """
+        if name in values.GAUGED:
+            return self._meter.baseline(name, queue=labels.get("queue"))
+        end = HOUR.start(self._now)
+        span = self._within(HOUR, max(end - DAY, 0), end - 1, of_archive=name in values.OF_ARCHIVE)
+        cell = span.told_apart(_shape(labels)).get(_who(labels))
+        lasted = end - span.began
+        usual = None if cell is None else values.tallied(name, cell, lasted / 1000)
+        return usual * window / lasted if usual is not None and MEASURES[name].is_count else usual
+
+    def labels(self, per: tuple[str, ...], window: int) -> list[dict[str, str]]:
+        """The queues, tasks or workers, or pairs of them, of which anything was counted in this time."""
+        _, span = self._lately(window, of_archive=False)
+        found = span.told_apart(_shape(per))
+        named = sorted(who for who in found if all(name for name, told in zip(who, _shape(per), strict=True) if told))
+        return [{label: str(who[_LABELS.index(label)]) for label in per} for who in named]
+
+    def _lately(self, window: int, *, of_archive: bool) -> tuple[int, _Span]:
+        width = width_within(window)
+        since = buckets.since(width, window, self._now)
+        return since, self._within(width, since, self._now, of_archive=of_archive)
+
+    def _within(self, width: Width, since: int, until: int, *, of_archive: bool) -> _Span:
+        key = (of_archive, width.span, since)
+        if key not in self._spans:
+            self._spans[key] = (self._swept if of_archive else self._worked)(width, since, until)
+        return self._spans[key]
+
+    def _worked(self, width: Width, since: int, until: int) -> _Span:
+        """What became of jobs, of each queue and task, and under each worker."""
+        jobs = list(self._meter.jobs(width, since, until))
+        cells: list[tuple[_Who, Cell]] = [((*place, None), cell) for _, some in jobs for place, cell in some.items()]
+        for _, workers in self._meter.workers(width, since, until):
+            cells += [((None, None, name), cell) for name, cell in workers.items()]
+        return _Span(cells, min((start for start, _ in jobs), default=until))
+
+    def _swept(self, width: Width, since: int, until: int) -> _Span:
+        """What walks over finished jobs have done, which is of no queue."""
+        found = list(self._meter.sweeps(width, since, until))
+        everywhere: _Who = (None, None, None)
+        return _Span([(everywhere, cell) for _, cell in found], min((start for start, _ in found), default=until))
+
+
+def _who(labels: Mapping[str, str]) -> _Who:
+    return tuple(labels.get(label) for label in _LABELS)
+
+
+def _shape(labels: Container[str]) -> _Shape:
+    return tuple(label in labels for label in _LABELS)

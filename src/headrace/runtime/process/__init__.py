@@ -1,0 +1,3 @@
+"""Facts about the process of a worker: liveness, memory, recycling, its id."""
+
+from __future__ import annotations

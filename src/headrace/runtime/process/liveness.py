@@ -1,0 +1,107 @@
+"""Whether the threads of a worker make progress. A process that answers is not enough: one of its loops may hang.
+
+Each loop says before it rests when it will be back. The pulse looks, tells the log where a thread is that is long
+overdue, and the store, so that operators see it wherever they look. No thread is ended: what hangs may hold a lock. A
+process under a supervisor ends as a whole, and is replaced.
+"""
+
+from __future__ import annotations
+
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Sequence
+
+from headrace.core.documents import Paper
+from headrace.core.health import stalls
+from headrace.core.health.stalls import KIND, Stall
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+
+log = logging.getLogger("headrace.worker")
+
+_NEVER = float("inf")
+
+
+class Sign:
+    """One loop's sign of life."""
+
+    def __init__(self, part: str) -> None:
+        self.part = part
+        self.thread: int | None = None
+        self._due = _NEVER
+
+    def back_in(self, seconds: float) -> None:
+        """From the loop itself: it is well, and will be here again after so many seconds and a piece of work."""
+        self.thread = threading.get_ident()
+        self._due = time.monotonic() + seconds
+
+    def over(self) -> None:
+        """The loop has come to its end, and nobody has to wait for it."""
+        self._due = _NEVER
+
+    @property
+    def overdue(self) -> float:
+        """The seconds since it should have been back."""
+        return max(time.monotonic() - self._due, 0.0)
+
+
+class Watch:
+    """Looks at the signs of one worker's loops. One that is overdue by more than `patience` seconds has stalled."""
+
+    def __init__(self, engine: Engine, worker: str, signs: Sequence[Sign], patience: float) -> None:
+        self._engine = engine
+        self._worker = worker
+        self._signs = signs
+        self._patience = patience
+        self._looked = time.monotonic()
+        self._stalled: set[str] = set()
+        self._told: set[str] = set()
+
+    def look(self) -> None:
+        now, looked = time.monotonic(), self._looked
+        self._looked = now
+        if now - looked > self._patience:  # the whole process was held up: what is overdue gets time to come back
+            return
+        for sign in self._signs:
+            late = sign.overdue
+            if late > self._patience and sign.part not in self._stalled:
+                self._stalled.add(sign.part)
+                message = "worker %s: its %s has stood still for %.0f s although the process lives. It is here:\n%s"
+                log.error(message, self._worker, sign.part, late, _stack_of(sign.thread))
+            elif late <= self._patience and sign.part in self._stalled:
+                self._stalled.discard(sign.part)
+                log.warning("worker %s: its %s goes on", self._worker, sign.part)
+        self._tell()
+
+    def has_told(self, sign: Sign) -> bool:
+        """Whether the log has the place where this loop is."""
+        return sign.part in self._stalled
+
+    def close(self) -> None:
+        self._stalled.clear()
+        self._tell()
+
+    def _tell(self) -> None:
+        if self._stalled == self._told:
+            return
+        since = self._engine.clock.now() - int(self._patience * 1000)
+        try:
+            known = {stall.part: paper for paper, stall in self._papers() if stall.worker == self._worker}
+            fresh = [stalls.paper_of(Stall(self._worker, part, since)) for part in self._stalled - known.keys()]
+            over = [paper for part, paper in known.items() if part not in self._stalled]
+            if (not fresh or self._engine.shelf.put(fresh)) and (not over or self._engine.shelf.remove(over)):
+                self._told = set(self._stalled)
+        except EngineUnavailable:
+            return  # the next look tells it
+
+    def _papers(self) -> list[tuple[Paper, Stall]]:
+        papers = self._engine.shelf.browse(KIND)
+        return list(zip(papers, stalls.told(papers), strict=True))
+
+
+def _stack_of(thread: int | None) -> str:
+    frame = sys._current_frames().get(thread) if thread is not None else None
+    return "".join(traceback.format_stack(frame)) if frame else "(its thread has ended)"

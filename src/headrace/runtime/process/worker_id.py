@@ -1,0 +1,59 @@
+"""What a worker is called, and what it tells of itself."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+from collections.abc import Iterable
+
+import msgspec
+
+from headrace.core.jobs.records import WorkerRow
+from headrace.core.settings.settings import Settings
+
+
+def new_worker_id() -> str:
+    host = "".join(char if char.isalnum() or char in "-_" else "-" for char in socket.gethostname())[:40]
+    return f"{host}-{os.getpid()}-{secrets.token_hex(3)}"
+
+
+def what_it_serves(settings: Settings) -> str:
+    """How many jobs a worker runs at a time, of which queues, and what it has: in words."""
+    queues, has = settings.queues, settings.capabilities
+    told = "all queues" if queues is None else ", ".join(f"{name} ({weight})" for name, weight in queues.items())
+    return f"concurrency {settings.concurrency}, {told}" + (f", has {', '.join(has)}" if has else "")
+
+
+def entry_of(
+    worker_id: str,
+    state: str,
+    settings: Settings,
+    tasks: Iterable[str],
+    done: tuple[int, int, int],
+    started_at: int,
+    now: int,
+) -> WorkerRow:
+    """A worker as it reports itself; `done` are the jobs that run, completed, and failed."""
+    running, completed, failed = done
+    return WorkerRow(
+        id=worker_id,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started_at=started_at,
+        seen_at=now,
+        state=state,
+        wish="run",
+        queues=_json(settings.queues or {}),
+        concurrency=settings.concurrency,
+        running=running,
+        completed=completed,
+        failed=failed,
+        tasks=_json(sorted(tasks)),
+        heartbeat=int(settings.beat * 1000),
+        capabilities=_json(settings.capabilities),
+    )
+
+
+def _json(value: object) -> str:
+    return msgspec.json.encode(value).decode()

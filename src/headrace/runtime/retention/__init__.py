@@ -1,0 +1,3 @@
+"""Archives and deletes finished jobs; finds stale ones."""
+
+from __future__ import annotations

@@ -1,0 +1,105 @@
+"""The dead letters that a walk over finished jobs meets: what nobody looked into expires, what is closed is removed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from headrace.core.clock import to_ms
+from headrace.core.dead_letters.records import LetterFilter, Status, moment_of
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.retention.removal import Tally
+
+# Records of matters that are closed. Those that are to fail for ever stay longer: they tell why a job is not tried
+# again.
+CLOSED: tuple[Status, ...] = ("requeued", "manually_resolved", "cancelled", "expired")
+FOR_EVER: tuple[Status, ...] = ("permanently_failed",)
+_PENDING = LetterFilter(statuses=("pending",))
+_AT_ONCE = 500
+_BY = "headrace"
+_TOO_OLD = "nobody looked into it in time"
+_REMOVED = "its job is removed on failure"
+
+
+class SweptLetters:
+    """Those of one store. A job whose letter expires follows its retention from the next walk on."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._settings = settings
+
+    def let_go(self, job_ids: Sequence[str], tally: Tally) -> None:
+        """Close the pending letters of failed jobs that are not to be kept."""
+        if not job_ids or self._is_carried():
+            return
+        pending = [letter.id for letter in self._engine.letters.latest(job_ids) if letter.status == "pending"]
+        if pending:
+            tally.expired += self._closed(pending, _REMOVED)
+
+    def walk(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
+        keep, keep_pending = self._settings.dead_keep, self._settings.dead_pending_keep
+        if dry_run:
+            tally.expired += self._count_due(now)
+        elif self._is_carried():
+            return
+        else:
+            yield from self._expire(now, tally)
+        if keep is not None:
+            yield from self._remove(CLOSED, now - to_ms(keep), tally, dry_run)
+        if keep_pending is not None:
+            yield from self._remove(FOR_EVER, now - to_ms(keep_pending), tally, dry_run)
+
+    def _is_carried(self) -> bool:
+        return self._engine.porter.notice() is not None  # what is carried is compared: it has to stay as it is
+
+    # -- pending ones
+
+    def _expire(self, now: int, tally: Tally) -> Iterator[None]:
+        before, over = self._oldest_kept(now), self._count_over()
+        while True:
+            oldest = self._engine.letters.oldest("pending", _AT_ONCE)
+            due = [letter for place, letter in enumerate(oldest) if place < over or moment_of(letter) < before]
+            done = self._closed(due, _TOO_OLD) if due else 0
+            if not done:
+                return
+            tally.expired += done
+            over = max(over - done, 0)
+            yield
+
+    def _closed(self, ids: Sequence[str], note: str) -> int:
+        try:
+            return len(self._engine.letters.resolve(ids, "expired", _BY, note))
+        except EngineUnavailable:  # a store that is full takes no word any more: the next walk tries again
+            return 0
+
+    def _count_due(self, now: int) -> int:
+        too_old = LetterFilter(statuses=("pending",), until=self._oldest_kept(now))
+        return max(self._engine.letters.count(too_old), self._count_over())
+
+    def _oldest_kept(self, now: int) -> int:
+        keep = self._settings.dead_pending_keep
+        return 0 if keep is None else now - to_ms(keep)
+
+    def _count_over(self) -> int:
+        most = self._settings.dead_pending_max
+        return 0 if most is None else max(self._engine.letters.count(_PENDING) - most, 0)
+
+    # -- closed ones
+
+    def _remove(self, statuses: tuple[Status, ...], before: int, tally: Tally, dry_run: bool) -> Iterator[None]:
+        if dry_run:
+            tally.letters += self._count_closed(statuses, before)
+            return
+        removed = _AT_ONCE
+        while removed == _AT_ONCE:
+            removed = self._engine.letters.purge(statuses, before, _AT_ONCE)
+            tally.letters += removed
+            yield
+
+    def _count_closed(self, statuses: tuple[Status, ...], before: int) -> int:
+        which, last, count = LetterFilter(statuses=statuses, until=before), None, 0
+        while page := self._engine.letters.find(which, _AT_ONCE, last):
+            count += sum((letter.resolved_at or letter.entered_at) < before for letter in page)
+            last = page[-1].id
+        return count

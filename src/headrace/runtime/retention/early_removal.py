@@ -1,0 +1,70 @@
+"""Finished jobs that leave ahead of their time: there are more than are wanted, or the store is full."""
+
+from __future__ import annotations
+
+import heapq
+import logging
+from collections.abc import Callable, Collection, Iterator, Mapping
+from itertools import islice
+
+from headrace.core.jobs.records import Filter
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.retention.retention import GRACE, Finished, may_go_early
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.retention.removal import Tally
+
+log = logging.getLogger("headrace.keeper")
+
+FULL, MARGIN = 0.95, 0.90  # of the memory that a server may have: from here on jobs go, and down to here
+_AT_ONCE = 200
+_LEAST = 10  # jobs that go at once to make room; of many, a hundredth
+Removal = Callable[[list[Finished]], Iterator[None]]
+
+
+class Excess:
+    """Those of one store, the oldest first. Who has to stay stays: see `Sweeper.finished`."""
+
+    def __init__(self, engine: Engine, settings: Settings) -> None:
+        self._engine = engine
+        self._most = settings.job_history_size
+
+    def beyond_history(self, now: int, tally: Tally, dry_run: bool, remove: Removal) -> Iterator[None]:
+        """All but the newest `job_history_size`."""
+        if self._most is None:
+            return
+        gone = set(tally.jobs) if dry_run else set[str]()
+        over = self._engine.desk.count(Filter(states=tuple(FINAL))) - self._most - len(gone)
+        if over > 0:
+            yield from remove(list(islice(self._oldest(now, gone), over)))
+
+    def for_room(self, now: int, remove: Removal) -> Iterator[None]:
+        """As many as it takes until a server that refuses to grow has room again."""
+        facts = self._engine.facts()
+        if _share(facts) < FULL:
+            return
+        oldest, step = self._oldest(now), max(int(facts.get("jobs", 0)) // 100, _LEAST)
+        removed = 0
+        while _share(self._engine.facts()) >= MARGIN and (some := list(islice(oldest, step))):
+            yield from remove(some)
+            removed += len(some)
+        if removed:
+            log.warning("the store is full: %d finished jobs leave it ahead of their time", removed)
+
+    def _oldest(self, now: int, but: Collection[str] = ()) -> Iterator[Finished]:
+        queues = [row.name for row in self._engine.desk.queues()]
+        ways = [self._of(queue, state, now) for queue in queues for state in sorted(FINAL)]
+        merged = heapq.merge(*ways, key=lambda job: (job.finished_at, job.seq))
+        return (job for job in merged if may_go_early(job, now) and job.id not in but)
+
+    def _of(self, queue: str, state: State, now: int) -> Iterator[Finished]:
+        after: Finished | None = None
+        while page := self._engine.sweeper.finished(queue, state, now - GRACE + 1, _AT_ONCE, after):
+            yield from page
+            after = page[-1]
+
+
+def _share(facts: Mapping[str, str | int]) -> float:
+    """How much of its memory the server uses; nothing where there is no limit."""
+    limit = int(facts.get("size_limit", 0))
+    return int(facts.get("size", 0)) / limit if limit else 0.0

@@ -1,0 +1,176 @@
+"""How finished jobs leave: packed in small pieces, archived in large ones, removed in small ones.
+
+A claim may have to wait for the store while jobs are packed or removed, so these are paced by the time they take. The
+archive is a file or a table of its own, where a write costs by the wait for the disk: the more at once the better.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec import Struct
+
+from headrace.core.jobs.dependencies import Bond
+from headrace.core.jobs.records import Lease
+from headrace.core.jobs.transfer import Parcel
+from headrace.core.retention.archive import ArchiveRow, Interval, key_of, row_of, was_archived_before
+from headrace.core.retention.retention import Fate, Finished
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Engine
+
+_SMALLEST, _LARGEST = 20, 500  # jobs of one piece
+_SHORT, _LONG = 0.006, 0.02  # seconds that a piece should take of the store's time: a claim may wait for all of it
+_ARCHIVED_AT_ONCE, _BYTES_AT_ONCE = 2000, 8_000_000
+_LISTED = 10_000
+
+
+class Tally(Struct):
+    """What a walk has found ripe, and done."""
+
+    archived: int = 0
+    deleted: int = 0
+    letters: int = 0
+    expired: int = 0  # dead letters
+    history: int = 0
+    steps: int = 0
+    dropped: list[str] = []
+    prepared: list[str] = []
+    unprepared: int = 0  # partitions that could not be made, each counted once
+    jobs: list[str] = []  # the ids of the first of them
+
+    @property
+    def anything(self) -> bool:
+        return bool(self.archived or self.deleted or self.letters or self.expired or self.dropped)
+
+    def count(self, archived: Collection[str], deleted: Collection[str]) -> None:
+        self.archived += len(archived)
+        self.deleted += len(deleted)
+        if len(self.jobs) < _LISTED:
+            self.jobs += [*archived, *deleted][: _LISTED - len(self.jobs)]
+
+
+class _Leaving(Struct, frozen=True):
+    """A job on its way out; with its row if it is to be archived."""
+
+    id: str
+    version: int
+    row: ArchiveRow | None = None
+    again: bool = False
+    history: int = 0
+    steps: int = 0
+
+
+class Departures:
+    """Those that are about to leave one store."""
+
+    def __init__(self, engine: Engine, archive: Archive | None, interval: Interval) -> None:
+        self._engine = engine
+        self._archive = archive
+        self._interval = interval
+        self._size = 50
+        self._waiting: list[_Leaving] = []
+        self.errors: list[Exception] = []  # of the archive: the first one keeps those in the store that are for it
+
+    def forget(self) -> None:
+        """Begin anew: nobody of those that wait has left."""
+        self._waiting, self.errors = [], []
+
+    def collect(self, ripe: Sequence[tuple[Finished, Fate]], tally: Tally) -> Iterator[None]:
+        """Have these leave, at once or with the next ones; yields after each piece."""
+        while ripe:
+            part, ripe = ripe[: self._size], ripe[self._size :]
+            self._waiting += [_Leaving(job.id, job.version) for job, fate in part if fate == "delete"]
+            archiving = [job for job, fate in part if fate == "archive" and not self.errors]
+            if archiving:
+                with _Timed(self):
+                    self._waiting += self._packed(archiving)
+                yield
+            weight = sum(one.row.bytes for one in self._waiting if one.row is not None)
+            if len(self._waiting) >= _ARCHIVED_AT_ONCE or weight >= _BYTES_AT_ONCE:
+                yield from self.let_go(tally)
+
+    def let_go(self, tally: Tally) -> Iterator[None]:
+        """All that wait leave now: into the archive first, and when they are safe there, out of the store."""
+        waiting, self._waiting = self._waiting, []
+        if self._archive is not None and (rows := [one.row for one in waiting if one.row is not None]):
+            try:
+                self._archive.add(rows, self._interval, {one.id for one in waiting if one.again})
+            except Exception as error:
+                self.errors.append(error)
+                waiting = [one for one in waiting if one.row is None]
+            yield
+        while waiting:
+            part, waiting = waiting[: self._size], waiting[self._size :]
+            with _Timed(self):
+                gone = set(self._engine.sweeper.clear([Lease(one.id, one.version) for one in part]))
+            _count(part, gone, tally)
+            if left := [one for one in part if one.id not in gone and one.row is not None]:
+                self._take_back(left)
+            yield
+
+    def mind(self, took: float) -> None:
+        """Take smaller pieces where they take long, so that no claim waits for one."""
+        if took > _LONG:
+            self._size = max(self._size // 2, _SMALLEST)
+        elif took < _SHORT:
+            self._size = min(self._size * 2, _LARGEST)
+
+    def _packed(self, jobs: list[Finished]) -> list[_Leaving]:
+        """As they were told; those that ran again meanwhile are left out."""
+        versions = {job.id: job.version for job in jobs}
+        parcels = [one for one in self._engine.sweeper.pack(list(versions)) if one.job.version == versions[one.job.id]]
+        bonds = self._bonds([one.job.id for one in parcels if one.job.kin or one.job.flow])
+        return [_leaving(one, bonds.get(one.job.id, [])) for one in parcels]
+
+    def _bonds(self, ids: list[str]) -> dict[str, list[Bond]]:
+        found: dict[str, list[Bond]] = defaultdict(list)
+        for bond in self._engine.desk.bonds(ids) if ids else ():
+            found[bond.parent].append(bond)
+            found[bond.child].append(bond)
+        return found
+
+    def _take_back(self, left: list[_Leaving]) -> None:
+        """Of jobs that did not leave: they ran again, or somebody else archived them as we did, and was quicker."""
+        assert self._archive is not None
+        ids = [one.id for one in left]
+        live = {job.id: job for job in self._engine.desk.get(ids)}
+        newest = {row.id: row for row in self._archive.get(ids)}
+        obsolete = []
+        for one in left:
+            assert one.row is not None
+            job, last, row = live.get(one.id), newest.get(one.id), one.row
+            # A job that is there as we found it may be just about to leave, in somebody else's commit.
+            ran_again = job is not None and job.version != one.version and job.created_at == row.created_at
+            ended_again = last is not None and last.created_at == row.created_at and last.finished_at > row.finished_at
+            if ran_again or ended_again:
+                obsolete.append(key_of(row))
+        if obsolete:
+            self._archive.remove(obsolete)
+
+
+class _Timed:
+    """The `with` of a piece of the store's time."""
+
+    def __init__(self, departures: Departures) -> None:
+        self._departures = departures
+
+    def __enter__(self) -> None:
+        self._began = time.perf_counter()
+
+    def __exit__(self, *_: object) -> None:
+        self._departures.mind(time.perf_counter() - self._began)
+
+
+def _leaving(parcel: Parcel, bonds: list[Bond]) -> _Leaving:
+    row, job = row_of(parcel, bonds), parcel.job
+    return _Leaving(job.id, job.version, row, was_archived_before(parcel), len(parcel.history), len(parcel.steps))
+
+
+def _count(part: list[_Leaving], gone: set[str], tally: Tally) -> None:
+    done = [one for one in part if one.id in gone]
+    archived = [one for one in done if one.row is not None]
+    tally.count([one.id for one in archived], [one.id for one in done if one.row is None])
+    tally.history += sum(one.history for one in archived)
+    tally.steps += sum(one.steps for one in archived)

@@ -1,0 +1,200 @@
+"""Looks for jobs that stay too long, and does what their terms say: any worker, in small batches.
+
+What was read may be past when it is acted upon, so every judgment is of a version: a job that has moved on meanwhile is
+left alone. Two workers may look at the same time; the second one finds nothing left to do.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from headrace.core.damaged_records import read_or, readable
+from headrace.core.documents import Paper
+from headrace.core.events.log import Group
+from headrace.core.jobs.outcomes import opens_letter
+from headrace.core.metrics.histogram import Histogram
+from headrace.core.retention.lifecycle import TermsBook, TermsRow
+from headrace.core.retention.staleness import REASON, Finding, judgment, verdict, watch
+from headrace.core.settings.settings import Settings
+from headrace.core.text import why
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+
+log = logging.getLogger("headrace.keeper")
+
+_LOOKS = 2000  # jobs of one look: some ten milliseconds, most of them where nearly all are stale
+_FIRST_AT_MOST = 60.0  # seconds
+_SURVEY = "~survey"
+
+
+class Surveyed(Struct, frozen=True):
+    """What the last survey of any worker found. `error` is why the newest one could not go on."""
+
+    at: int
+    stale: int = 0
+    nearly: int = 0
+    error: str | None = None
+
+
+_surveyed = msgspec.json.Decoder(Surveyed)
+
+
+def last_survey(engine: Engine) -> Surveyed | None:
+    """What was last recorded of one."""
+    papers = engine.shelf.get(_SURVEY, ["stale"])
+    return next(readable(_surveyed.decode, (paper.value for paper in papers)), None)
+
+
+class Survey:
+    """One walk through all open jobs, by these terms, or by those of the store as they were at its beginning.
+
+    Where staleness opens no dead letters, jobs that would have one only fail.
+    """
+
+    def __init__(self, engine: Engine, settings: Settings, rows: list[TermsRow] | None = None) -> None:
+        rows = engine.upkeep.terms() if rows is None else rows
+        self._engine = engine
+        self._book = TermsBook(rows, settings)
+        self._now = engine.clock.now()
+        self._watch = watch(rows, settings, self._now)
+        self._opens_letters = opens_letter(settings.dead_letters, REASON)
+        self._cursor: str | None = None
+        self.is_over = False
+
+    def look(self) -> list[Finding]:
+        """What the next stretch of it has of stale and nearly stale jobs."""
+        page = self._engine.upkeep.aged(self._watch, _LOOKS, self._cursor)
+        self._cursor, self.is_over = page.cursor, page.cursor is None
+        found = [found for job in page.jobs if (found := verdict(job, self._book, self._now)) is not None]
+        if self._opens_letters:
+            return found
+        return [structs.replace(one, action="fail") if one.action == "dead" else one for one in found]
+
+
+def apply(engine: Engine, findings: list[Finding]) -> list[bool]:
+    """Do what is to be done about these stale jobs, in one commit; for each whether it is done."""
+    # One that was noted for review in this version before is not noted again.
+    new = [finding for finding in findings if not _is_noted(finding)]
+    done = iter(engine.upkeep.judge([judgment(finding) for finding in new]))
+    return [_is_noted(finding) or next(done) for finding in findings]
+
+
+def _is_noted(finding: Finding) -> bool:
+    return finding.action == "review" and finding.job.reviewed
+
+
+def tell_survey(engine: Engine, settings: Settings, done: Mapping[str, int], lasted: Sequence[int]) -> None:
+    """Tell by an event how many were ended or newly noted, if any, and what they had lasted; metrics are made of it."""
+    names = {"dead": "stale_dead", "fail": "stale_failed", "review": "stale_reviewed"}
+    told: dict[str, Any] = {name: done[act] for act, name in names.items() if done.get(act)}
+    if told and lasted:
+        told["lasted"] = msgspec.to_builtins(Histogram.of(lasted), str_keys=True)
+    _tell(engine, settings, "stale.checked", told)
+
+
+def tell_failure(engine: Engine, settings: Settings, error: Exception) -> None:
+    """Tell by an event that a survey could not go on."""
+    _tell(engine, settings, "stale.failed", {"error": why(error)})
+
+
+def _tell(engine: Engine, settings: Settings, kind: str, data: Mapping[str, Any]) -> None:
+    with contextlib.suppress(EngineUnavailable):
+        if data and settings.events:
+            engine.events.tell([Group(kind, engine.clock.now(), data=[dict(data)])])
+
+
+def record_survey(engine: Engine, stale: int, nearly: int) -> None:
+    """Keep what was found for others to see. Who comes second has found the same."""
+    _record(engine, lambda _: Surveyed(engine.clock.now(), stale, nearly))
+
+
+def record_failure(engine: Engine, error: Exception) -> None:
+    """Keep why a survey could not go on, beside what the last one found."""
+    now = engine.clock.now()
+    _record(engine, lambda last: structs.replace(last or Surveyed(now), at=now, error=why(error)))
+
+
+def _record(engine: Engine, told: Callable[[Surveyed | None], Surveyed]) -> None:
+    # A store that is away takes no word either.
+    with contextlib.suppress(EngineUnavailable):
+        known = next(iter(engine.shelf.get(_SURVEY, ["stale"])), None)
+        last = None if known is None else read_or(_surveyed.decode, known.value, None)
+        text = msgspec.json.encode(told(last)).decode()
+        engine.shelf.put([Paper(_SURVEY, "stale", 0 if known is None else known.version, text)])
+
+
+class Staleness:
+    """A chore: a survey every so often, some of it in each piece of work."""
+
+    def __init__(self, engine: Engine, settings: Settings, every: float) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._every = every
+        self._is_first = True
+        self._survey: Survey | None = None
+        self._stale: list[Finding] = []
+        self._lasted: list[int] = []
+        self._counts: Counter[str] = Counter()
+
+    def do(self) -> float:
+        if self._is_first:  # not all workers of a deploy at the same moment
+            self._is_first = False
+            return random.uniform(0.0, min(self._every, _FIRST_AT_MOST))
+        try:
+            self._go_on()
+        except Exception as error:
+            record_failure(self._engine, error)
+            tell_failure(self._engine, self._settings, error)
+            raise
+        if self._stale or self._survey is not None:
+            return 0.0
+        record_survey(self._engine, self._counts["stale"], self._counts["nearly stale"])
+        self._tell()
+        return self._every
+
+    def _go_on(self) -> None:
+        if self._stale:
+            self._act()
+        else:
+            self._look()
+
+    def _look(self) -> None:
+        survey = self._survey = self._survey or Survey(self._engine, self._settings)
+        found = survey.look()
+        if not self._settings.stale_dry_run:
+            self._stale = [finding for finding in found if finding.is_stale and not _is_noted(finding)]
+        self._counts["stale"] += sum(finding.is_stale for finding in found)
+        self._counts["nearly stale"] += sum(not finding.is_stale for finding in found)
+        if survey.is_over:
+            self._survey = None
+
+    def _act(self) -> None:
+        some = self._stale[: self._settings.stale_batch]
+        done = apply(self._engine, some)
+        del self._stale[: self._settings.stale_batch]
+        for finding, is_done in zip(some, done, strict=True):
+            self._counts[finding.action if is_done else "moved on"] += 1
+            if is_done:
+                self._lasted.append(finding.lasted)
+            if is_done and finding.action != "review":
+                job = finding.job
+                told = {"event": "job.stale", "job": job.id, "task": job.task, "queue": job.queue}
+                log.warning("job %s (%s) is stale: %s", job.id, job.task, finding.in_words(), extra=told)
+
+    def _tell(self) -> None:
+        counts, self._counts = self._counts, Counter()
+        lasted, self._lasted = self._lasted, []
+        tell_survey(self._engine, self._settings, counts, lasted)
+        told = "%d stale jobs: %d dead letters, %d failed, %d new for review, %d moved on; %d nearly stale"
+        names = ("stale", "dead", "fail", "review", "moved on", "nearly stale")
+        changed = any(counts[name] for name in names[1:4])
+        level = logging.WARNING if changed else logging.INFO if counts.total() else logging.DEBUG
+        log.log(level, told, *(counts[name] for name in names))

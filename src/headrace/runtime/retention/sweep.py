@@ -1,0 +1,232 @@
+"""One walk over the finished jobs of a store: what is ripe is archived and leaves, a small piece at a time.
+
+Three steps, each safe to repeat and to do by two at once: told, stored in the archive, removed by id and version. Cut
+off between two of them, the job is live and the next walk goes on; a job that ran again meanwhile stays. A dry run
+takes the same walk and changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterator, Sequence
+
+from msgspec import Struct
+
+from headrace.core.clock import to_ms
+from headrace.core.jobs.states import FINAL, State
+from headrace.core.retention.archive import is_past, partition_of, span_of
+from headrace.core.retention.lifecycle import Terms, TermsBook, TermsRow, usual_terms
+from headrace.core.retention.retention import (
+    KEYS_HOLD,
+    Fate,
+    Finished,
+    asks_for_removal,
+    fate,
+    goes_at_once,
+    removal_of,
+    shortest,
+    way_out,
+)
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.retention.dead_letters import SweptLetters
+from headrace.runtime.retention.early_removal import Excess
+from headrace.runtime.retention.removal import Departures, Tally
+
+_LOOKS = 500  # finished jobs that are told at once
+_STATES = sorted(FINAL)
+_NEVER = 1 << 62
+
+
+class Reach(Struct):
+    """How far young jobs of a queue and state were looked through, so that the next walk need not go as far."""
+
+    floor: int = 0  # what ended before it was looked at
+    held: int = _NEVER  # the end of the oldest that was to go and has to stay: it is looked at again
+    counted: bool = False  # whether only so many of the newest are to stay: that takes a walk through all of them
+
+
+class Sweep:
+    """Walks through one store, by its terms or by these. `wanted` are queues where single calls asked for removal."""
+
+    def __init__(
+        self, engine: Engine, settings: Settings, archive: Archive | None, terms: list[TermsRow] | None = None
+    ) -> None:
+        self._engine = engine
+        self._terms = terms
+        self._settings = settings
+        self._archive = archive
+        self._departures = Departures(engine, archive, settings.archive_partition)
+        self._letters = SweptLetters(engine, settings)
+        self._excess = Excess(engine, settings)
+        self._since: int | None = None
+        self._reaches: dict[tuple[str, State], Reach] = {}
+
+    def walk(
+        self, tally: Tally, *, dry_run: bool = False, wanted: Collection[str] | None = None, whole: bool = True
+    ) -> Iterator[None]:
+        """Go through everything, and yield after each piece; without `whole`, young jobs only where it is asked for.
+
+        What fails in one part does not stop the next ones: the first error is raised at the end.
+        """
+        now = self._engine.clock.now()
+        self._departures.forget()
+        self._since = self._archived_since(now)
+        rows = self._engine.upkeep.terms() if self._terms is None else self._terms
+        book = TermsBook(rows, self._settings)
+        said = [usual_terms(self._settings), *(row.said for row in rows)]
+
+        def remove(jobs: list[Finished]) -> Iterator[None]:
+            ways = [(job, way_out(job, book.of(job.task, job.queue), self._since)) for job in jobs]
+            yield from self._carry_out(ways, tally, dry_run)
+            yield from self._departures.let_go(tally)
+
+        parts = [
+            self._jobs(book, said, now, tally, dry_run, wanted or (), whole),
+            self._excess.beyond_history(now, tally, dry_run, remove),
+            *(() if dry_run else (self._excess.for_room(now, remove),)),
+            self._letters.walk(now, tally, dry_run),
+            self._partitions(now, tally, dry_run),
+        ]
+        errors: list[Exception] = []
+        for part in parts:
+            try:
+                yield from part
+            except Exception as error:
+                errors.append(error)
+        for first in [*self._departures.errors, *errors]:
+            raise first
+
+    # -- jobs
+
+    def _jobs(
+        self,
+        book: TermsBook,
+        said: list[Terms],
+        now: int,
+        tally: Tally,
+        dry_run: bool,
+        wanted: Collection[str],
+        whole: bool,
+    ) -> Iterator[None]:
+        for queue in [row.name for row in self._engine.desk.queues()]:
+            for state in _STATES:
+                if whole:
+                    yield from self._through(queue, state, book, now, tally, dry_run)
+                    continue
+                yield from self._ripe(queue, state, said, book, now, tally)
+                if state is not State.CANCELLED and (asks_for_removal(said, state) or queue in wanted):
+                    yield from self._young(queue, state, book, now, tally)
+        yield from self._departures.let_go(tally)
+
+    def _ripe(
+        self, queue: str, state: State, said: list[Terms], book: TermsBook, now: int, tally: Tally
+    ) -> Iterator[None]:
+        """Those that any terms let go by their age, the oldest first."""
+        span = shortest(said, state)
+        if span is None:
+            return
+        after: Finished | None = None
+        while page := self._engine.sweeper.finished(queue, state, now - span + 1, _LOOKS, after):
+            yield from self._carry_out([(job, self._fate(job, book, now, 0)) for job in page], tally, dry_run=False)
+            after = page[-1]
+            if len(page) < _LOOKS:
+                return
+
+    def _young(self, queue: str, state: State, book: TermsBook, now: int, tally: Tally) -> Iterator[None]:
+        """Those that go as soon as they are over: what came since the last walk, or all if they are counted."""
+        reach = self._reaches.setdefault((queue, state), Reach())
+        floor, reach.held = 0 if reach.counted else reach.floor, _NEVER
+        yield from self._through(queue, state, book, now, tally, floor=floor)
+        if floor:  # and what had to be known by its key for a day, which is over since the last walk
+            yield from self._through(queue, state, book, now, tally, floor=floor - KEYS_HOLD, younger=KEYS_HOLD)
+        # What was too young for it is looked at again, and what others were just about to commit.
+        reach.floor = min(now - 2 * 60_000, reach.held)
+
+    def _through(
+        self,
+        queue: str,
+        state: State,
+        book: TermsBook,
+        now: int,
+        tally: Tally,
+        dry_run: bool = False,
+        floor: int = 0,
+        younger: int = 0,
+    ) -> Iterator[None]:
+        """All of them down to those that ended at `floor`, the newest first, counting those of each task that stay.
+
+        Those that ended less than `younger` ago are left out.
+        """
+        after: Finished | None = None
+        staying: Counter[str] = Counter()
+        while page := self._engine.sweeper.finished(queue, state, now - younger + 1, _LOOKS, after, newest=True):
+            young = [job for job in page if job.finished_at >= floor]
+            judged: list[tuple[Finished, Fate]] = []
+            refused = []
+            for job in young:
+                if (
+                    job.held
+                    and job.state is State.FAILED
+                    and goes_at_once(job, book.of(job.task, queue), staying[job.task])
+                ):
+                    refused.append(job.id)
+                judged.append((job, self._fate(job, book, now, staying[job.task])))
+                staying[job.task] += judged[-1][1] == "keep"
+            self._take_note(queue, state, young, book)
+            if not dry_run:
+                self._letters.let_go(refused, tally)
+            yield from self._carry_out(judged, tally, dry_run)
+            after = page[-1]
+            if len(page) < _LOOKS or len(young) < len(page):
+                return
+
+    def _take_note(self, queue: str, state: State, jobs: Sequence[Finished], book: TermsBook) -> None:
+        """Which of these jobs the next walk has to come back for."""
+        reach = self._reaches.setdefault((queue, state), Reach())
+        for job in jobs:
+            removal = removal_of(job, book.of(job.task, queue))
+            reach.counted |= not isinstance(removal, bool)
+            if removal is True and job.held:
+                reach.held = min(reach.held, job.finished_at)
+
+    def _fate(self, job: Finished, book: TermsBook, now: int, newer: int) -> Fate:
+        return fate(job, book.of(job.task, job.queue), now, self._since, newer)
+
+    def _archived_since(self, now: int) -> int | None:
+        """When the first partition begins that the archive is to keep; None if there is no archive."""
+        if self._archive is None:
+            return None
+        if self._settings.archive_keep is None:
+            return 0
+        span = span_of(partition_of(max(self._cutoff(now), 0), self._settings.archive_partition))
+        return span[0] if span else 0
+
+    def _cutoff(self, now: int) -> int:
+        return now - to_ms(self._settings.archive_keep or 0)
+
+    def _carry_out(self, judged: list[tuple[Finished, Fate]], tally: Tally, dry_run: bool) -> Iterator[None]:
+        yield
+        if dry_run:
+            archived = [job.id for job, told in judged if told == "archive"]
+            tally.count(archived, [job.id for job, told in judged if told == "delete"])
+        else:
+            yield from self._departures.collect([(job, told) for job, told in judged if told != "keep"], tally)
+
+    # -- partitions
+
+    def _partitions(self, now: int, tally: Tally, dry_run: bool) -> Iterator[None]:
+        if self._archive is None:
+            return
+        if dry_run:
+            names = [one.name for one in self._archive.partitions()] if self._settings.archive_keep is not None else []
+            tally.dropped += [name for name in names if is_past(name, self._cutoff(now))]
+            return
+        if self._settings.archive:
+            tally.prepared += self._archive.prepare(now, self._settings.archive_partition)
+            tally.unprepared += len(self._archive.failures())
+            yield
+        if self._settings.archive_keep is not None:
+            tally.dropped += self._archive.drop(self._cutoff(now))
+            yield

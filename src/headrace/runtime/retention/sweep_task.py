@@ -1,0 +1,115 @@
+"""Has finished jobs leave the store when their time has come: any worker, a small piece at a time, all day.
+
+Who walks says so in the store, and others leave it to him meanwhile: two would do no harm, but twice the work.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Collection, Iterator
+
+from headrace.core.clock import to_ms
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.retention.removal import Tally
+from headrace.runtime.retention.remove_on_finish import Removals
+from headrace.runtime.retention.sweep import Sweep
+from headrace.runtime.retention.sweep_event import error_in_words, record_sweep, tell_sweep
+
+log = logging.getLogger("headrace.keeper")
+
+_TOO_LONG = 180.0  # seconds
+_SAY_SO_EVERY, _SAY_SO_FOR = 5_000, 20_000
+_FOR_NOTHING = 10  # times as long as a walk that found nothing took, until the next one
+
+
+class Sweeping:
+    """A chore. `wanted` are queues where this worker has met jobs that are to go as soon as they are over."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        every: float,
+        archive: Callable[[], Archive | None],
+        wanted: Collection[str] = (),
+    ) -> None:
+        self._engine = engine
+        self._settings = settings
+        self._every = every
+        self._archive = archive
+        self._removals = Removals(engine, wanted)
+        self._sweep: Sweep | None = None
+        self._pieces: Iterator[None] | None = None
+        self._error: str | None = None  # until a walk comes to its end
+
+    def do(self) -> float:
+        self._removals.note()
+        if self._pieces is None and not self._begin():
+            return min(self._every, _SAY_SO_FOR / 1000)
+        began = time.perf_counter()
+        try:
+            next(self._pieces or iter(()))
+        except StopIteration:
+            self._pieces = None
+            return self._end()
+        except Exception as error:
+            self._pieces = None  # a walk that was cut off begins anew
+            self._error = error_in_words(error)
+            self._record(_SAY_SO_FOR)
+            self._tell(self._error)
+            raise
+        self._worked += time.perf_counter() - began
+        if self._engine.clock.now() >= self._said_at + _SAY_SO_EVERY:
+            self._record(_SAY_SO_FOR)
+        return 0.0
+
+    def _begin(self) -> bool:
+        now, last = self._engine.clock.now(), self._engine.sweeper.last()
+        # What was told later than now was told by a clock that was wrong.
+        if last is not None and last.at <= now + _SAY_SO_FOR and now < last.until:
+            return False
+        if self._sweep is None:
+            self._sweep = Sweep(self._engine, self._settings, self._archive())
+        self._tally, self._began, self._worked = Tally(), now, 0.0
+        self._pieces = self._sweep.walk(self._tally, wanted=self._removals.queues(), whole=False)
+        self._record(_SAY_SO_FOR)
+        return True
+
+    def _end(self) -> float:
+        took = (self._engine.clock.now() - self._began) / 1000
+        pause, self._error = self._every, None
+        if self._tally.anything:
+            log.info("%s in %.1f s", _in_words(self._tally), took)
+        else:
+            pause = max(pause, self._worked * _FOR_NOTHING)
+        if took > _TOO_LONG:
+            log.warning(
+                "it took %.0f s to sweep up finished jobs, %.0f s of it at work: it rests much, so as not to be felt; "
+                "`headrace archive --apply` does it without a rest, and tasks with archive=False are swept up faster",
+                *(took, self._worked),
+            )
+        self._record(to_ms(pause))
+        self._tell()
+        return pause
+
+    def _tell(self, error: str | None = None) -> None:
+        tell_sweep(self._engine, self._settings, self._tally, self._engine.clock.now() - self._began, error)
+
+    def _record(self, leave_for: int) -> None:
+        self._said_at = self._engine.clock.now()
+        record_sweep(self._engine, self._settings, self._tally, self._began, leave_for, self._error)
+
+
+def _in_words(tally: Tally) -> str:
+    counts = {
+        "archived": (tally.archived, "job"),
+        "deleted": (tally.deleted, "job"),
+        "expired": (tally.expired, "dead letter"),
+        "removed": (tally.letters, "dead letter"),
+        "dropped": (len(tally.dropped), "partition"),
+    }
+    told = [f"{count} {what}{'' if count == 1 else 's'} {done}" for done, (count, what) in counts.items() if count]
+    return ", ".join(told)

@@ -1,0 +1,3 @@
+"""The scheduler."""
+
+from __future__ import annotations

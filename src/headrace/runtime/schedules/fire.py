@@ -1,0 +1,187 @@
+"""From schedules that are due to the jobs they become. Anybody may fire at any time; a version decides who did.
+
+It owns what a job of a schedule looks like and what becomes of an occurrence that can't run. When to look is the
+`timekeeper`'s matter; which times are due is `core.schedule`'s.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import msgspec
+from msgspec import structs
+
+from headrace.core.clock import to_datetime
+from headrace.core.codec import codec
+from headrace.core.damaged_records import DAMAGE
+from headrace.core.jobs.records import NewJob
+from headrace.core.jobs.states import State
+from headrace.core.schedules.records import Firing, Occurrence, ScheduleRow
+from headrace.core.schedules.schedule import GRACE, Due, Timing, due, due_at, occurrence_id
+from headrace.core.tasks.trace_context import decoded
+from headrace.core.text import why
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+
+log = logging.getLogger("headrace.schedules")
+
+BATCH = 100
+_TRY_AGAIN = 60_000  # ms until a schedule that failed is tried once more
+_LOOK_AGAIN = 1_000  # ms until one that waits for its last job looks whether that is over
+
+_timing = msgspec.json.Decoder(Timing)
+_call = msgspec.json.Decoder(NewJob)
+
+
+class Fired(NamedTuple):
+    """How many schedules were found due, and how many of these nobody else fired first."""
+
+    seen: int
+    won: int
+
+
+def timing_of(row: ScheduleRow) -> Timing:
+    return _timing.decode(row.timing)
+
+
+def call_of(row: ScheduleRow) -> NewJob:
+    return _call.decode(row.call)
+
+
+def fire_due(engine: Engine, limit: int = BATCH) -> Fired:
+    """Fire what is due by the store's clock, at most so many schedules."""
+    now = engine.clock.now()
+    # In the order of their ids, so that two who fire the same ones never wait for each other's rows crosswise.
+    rows = sorted(engine.timetable.due(limit, now), key=lambda row: row.id)
+    if not rows:
+        return Fired(0, 0)
+    busy = _unfinished(engine, rows)
+    firings = [_firing(row, now, row.last_job in busy) for row in rows]
+    won = _commit(engine, rows, firings, now)
+    for row, firing, applied in zip(rows, firings, won, strict=True):
+        if applied and firing.jobs and timing_of(row).at is not None:
+            # Over with its only run, unless somebody gave it a new time just now.
+            engine.timetable.delete(row.id, row.version + 1)
+    return Fired(len(rows), sum(won))
+
+
+def job_for(row: ScheduleRow, occurrence: int, now: int, job_id: str | None = None) -> NewJob:
+    """The job of one occurrence. What the call says of times, it says relative to the moment of firing."""
+    call = call_of(row)
+    run_at = now + call.run_at - call.created_at
+    return structs.replace(
+        call,
+        id=job_id or occurrence_id(row.id, occurrence),
+        state=State.SCHEDULED if run_at > now else State.PENDING,
+        rank=-run_at if call.rank < 0 else run_at,
+        created_at=now,
+        run_at=run_at,
+        expires_at=None if call.expires_at is None else now + call.expires_at - call.created_at,
+        metadata=_metadata(call, row.id, occurrence),
+        version=now,  # the id may have been used before, by a schedule of this name that was deleted
+    )
+
+
+def _metadata(call: NewJob, schedule_id: str, occurrence: int) -> str:
+    moment = to_datetime(occurrence)
+    assert moment is not None
+    return codec.encode({**decoded(call.metadata), "schedule_id": schedule_id, "scheduled_for": moment.isoformat()})
+
+
+# -- what becomes of a schedule that is due
+
+
+def _firing(row: ScheduleRow, now: int, busy: bool) -> Firing:
+    try:
+        return _planned(row, timing_of(row), now, busy)
+    except Exception as error:  # whatever is wrong with one, the others must go on
+        return _stumbled(row, error, now)
+
+
+def _planned(row: ScheduleRow, timing: Timing, now: int, busy: bool) -> Firing:
+    if row.occurrence is None:
+        return Firing(structs.replace(row, due_at=None))
+    if busy and timing.overlap == "queue":
+        return Firing(structs.replace(row, due_at=now + _LOOK_AGAIN))
+    found = due(_uncounted(_patient(timing, row, now), row), row.id, row.occurrence, now, row.fired, row.created_at)
+    fire = found.fire if timing.overlap == "allow" else found.fire[-1:] if not busy else []
+    crowded = [one for one in found.fire if one not in fire]
+    jobs = tuple(job_for(row, occurrence, now) for occurrence in fire)
+    used_up = timing.limit is not None and row.fired + len(jobs) >= timing.limit
+    following = None if used_up else found.next_occurrence
+    after = structs.replace(
+        row,
+        occurrence=following,
+        due_at=None if following is None else due_at(timing, row.id, following),
+        fired=row.fired + len(jobs),
+        last_fired=now if jobs else row.last_fired,
+        last_job=jobs[-1].id if jobs else row.last_job,
+        error=None,
+    )
+    enqueued = [Occurrence(row.id, at, now, "enqueued", job.id) for at, job in zip(fire, jobs, strict=True)]
+    told = [*_missed(row, timing, found, now), *_crowded_out(row, crowded, busy, now), *enqueued]
+    return Firing(after, jobs, tuple(sorted(told, key=lambda one: one.at)))
+
+
+def _patient(timing: Timing, row: ScheduleRow, now: int) -> Timing:
+    """An occurrence that had to wait for the job before it was not missed, however late it is."""
+    waited = timing.overlap == "queue" and timing.catch_up == "none" and now - (row.due_at or 0) <= GRACE
+    return structs.replace(timing, catch_up="latest") if waited else timing
+
+
+def _uncounted(timing: Timing, row: ScheduleRow) -> Timing:
+    """What is due where a run may have to make way for another: only those that are fired count for the limit."""
+    counts = timing.overlap == "allow" or timing.limit is None or row.fired >= timing.limit
+    return timing if counts else structs.replace(timing, limit=None)
+
+
+def _missed(row: ScheduleRow, timing: Timing, found: Due, now: int) -> list[Occurrence]:
+    detail = f"missed, and not made up for with catch_up={timing.catch_up!r}"
+    told = [Occurrence(row.id, at, now, "skipped", None, detail) for at in found.skip]
+    if found.skipped_more and row.occurrence is not None:
+        more = Occurrence(row.id, row.occurrence, now, "skipped", None, detail, found.skipped_more)
+        return [more, *told]
+    return told
+
+
+def _crowded_out(row: ScheduleRow, crowded: Sequence[int], busy: bool, now: int) -> list[Occurrence]:
+    detail = f"job {row.last_job} is not finished" if busy else "a newer run was due at the same time"
+    return [Occurrence(row.id, at, now, "skipped", row.last_job if busy else None, detail) for at in crowded]
+
+
+def _stumbled(row: ScheduleRow, error: Exception, now: int) -> Firing:
+    """The occurrence stays to be caught up with; whoever mends the schedule need do nothing else."""
+    told = why(error)
+    log.error("schedule %s can't fire: %s; it is tried again in a minute", row.id, told)
+    occurrence = Occurrence(row.id, row.occurrence or now, now, "error", None, told)
+    return Firing(structs.replace(row, due_at=now + _TRY_AGAIN, error=told), (), (occurrence,))
+
+
+# -- the store
+
+
+def _unfinished(engine: Engine, rows: Sequence[ScheduleRow]) -> set[str]:
+    """The last jobs of these schedules that are not over, where that matters."""
+    asked = {row.last_job for row in rows if row.last_job is not None and _minds_overlap(row)}
+    return asked - engine.desk.finished(asked) if asked else set()
+
+
+def _minds_overlap(row: ScheduleRow) -> bool:
+    try:
+        return timing_of(row).overlap != "allow"
+    except DAMAGE:
+        return False
+
+
+def _commit(engine: Engine, rows: Sequence[ScheduleRow], firings: Sequence[Firing], now: int) -> list[bool]:
+    """All in one commit or, if the store refuses one of them (its queue may be full), each by itself."""
+    try:
+        return engine.timetable.fire(firings, now)
+    except EngineUnavailable:
+        raise
+    except Exception as error:
+        if len(rows) == 1:
+            return engine.timetable.fire([_stumbled(rows[0], error, now)], now)
+    return [_commit(engine, [row], [firing], now)[0] for row, firing in zip(rows, firings, strict=True)]

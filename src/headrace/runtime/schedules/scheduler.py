@@ -1,0 +1,105 @@
+"""A worker's timekeeper: a thread that sleeps until the next schedule is due and fires it. Nobody is leader.
+
+Each worker has one, and all wake at the same moment. Who fired last does so at once; the others hang back by a tenth
+of a second or so and find nothing left to do. If the first one dies, another is first from the next time on.
+"""
+
+from __future__ import annotations
+
+import logging
+import random
+import threading
+from collections.abc import Callable
+
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.process.liveness import Sign
+from headrace.runtime.schedules.fire import fire_due
+
+log = logging.getLogger("headrace.schedules")
+
+_LONGEST_SLEEP = 60.0  # a clock may be set, and a ring may be lost
+_HANG_BACK_FIRST, _HANG_BACK_LONGEST = 0.02, 0.15
+_HELD_UP = 1.0
+_OUTAGE_FIRST, _OUTAGE_LONGEST = 0.1, 5.0
+
+
+class Timekeeper:
+    """Fires schedules, from start() to stop(). `declare` stores those that code declares."""
+
+    def __init__(self, engine: Engine, declare: Callable[[], object]) -> None:
+        self._engine = engine
+        self._declare = declare
+        self._declared = False
+        self._behind = 0.0
+        self._outage = 0.0
+        self.sign = Sign("timekeeper")
+        self._stopping = threading.Event()
+        self._bell = engine.listen("times")
+        self._thread = threading.Thread(target=self._keep_time, name="headrace-timekeeper", daemon=True)
+
+    def start(self) -> None:
+        self._declare_once()
+        self._thread.start()
+
+    def stop(self) -> None:
+        self.sign.over()
+        self._stopping.set()
+        self._bell.ring()
+        self._thread.join(5)
+        self._bell.close()
+
+    def _declare_once(self) -> None:
+        try:
+            self._declare()
+        except EngineUnavailable as error:
+            log.warning("the schedules of the code are not stored yet: %s", error)
+            return
+        except Exception:
+            log.exception("a schedule that code declares could not be stored; the others go on")
+        self._declared = True
+
+    # -- the thread
+
+    def _keep_time(self) -> None:
+        self.sign.back_in(0.0)
+        while not self._stopping.is_set():
+            pause = self._guarded_turn()
+            self.sign.back_in(pause)
+            if self._outage:
+                self._stopping.wait(pause)  # no ring hurries it while the store is away
+            elif self._bell.wait(pause):
+                # Every firing rings. Who is not first need not look at once, and with many schedules would all day.
+                self._stopping.wait(self._behind)
+
+    def _guarded_turn(self) -> float:
+        try:
+            if not self._declared:
+                self._declare_once()
+            pause = self._turn()
+            self._outage = 0.0
+            return pause
+        except EngineUnavailable as error:
+            log.warning("schedules can't be fired: %s", error)
+        except Exception:
+            log.exception("the timekeeper stumbled; it goes on")
+        self._outage = min(max(self._outage * 2, _OUTAGE_FIRST), _OUTAGE_LONGEST)
+        return self._outage
+
+    def _turn(self) -> float:
+        """Fire once, if anything is due; the seconds to sleep, unless rung."""
+        next_at = self._engine.timetable.next_due()
+        if next_at is None:
+            return _LONGEST_SLEEP
+        left = (next_at - self._engine.clock.now()) / 1000 + self._behind
+        if left > 0:
+            return min(left, _LONGEST_SLEEP)
+        fired = fire_due(self._engine)
+        if not fired.seen and self._engine.timetable.next_due() == next_at:
+            return _HELD_UP  # a store that is being moved fires nothing
+        self._behind = 0.0 if 0 < fired.won == fired.seen else self._farther_behind()
+        return 0.0
+
+    def _farther_behind(self) -> float:
+        """The longer it was of no use, the later it comes; drawn by lot, lest two who collide do so again."""
+        return min(max(self._behind, _HANG_BACK_FIRST) * random.uniform(1.0, 2.0), _HANG_BACK_LONGEST)

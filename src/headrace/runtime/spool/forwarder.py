@@ -1,0 +1,285 @@
+"""Carries jobs from the spool to the store, in their order, and each of them once by its id.
+
+One thread, there as long as jobs wait, in workers all the time; among several processes at one spool, one forwards
+at a time. A job leaves the spool after the store has accepted it: whoever dies in between sends it again, and the
+store knows it by its id. Must not know who enqueues, nor the tables of the spool.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import random
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+
+from headrace.core.jobs.records import JobRow, NewJob
+from headrace.core.retention.archive import ArchiveRow
+from headrace.core.text import why
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.sqlite.errors import explained
+from headrace.engines.sqlite.turnstile import Turnstile
+from headrace.errors import ConfigError, CorruptPayload, EngineUnavailable, QueueFull, StoreMoved
+from headrace.runtime.spool.file import Spooled, SpoolFile, address_of
+
+log = logging.getLogger("headrace.spool")
+
+BATCH = 500
+_PAUSE_FIRST, _PAUSE_LONGEST = 0.2, 5.0
+_LOOK = 0.2  # how often to see whether another process has done it
+_WATCH = 1.0  # how often a worker looks whether jobs wait
+_CHANCES = 3  # for a job that the store refuses
+_LAST_CHANCE = 2.0  # seconds that a closing app gives what can be forwarded still
+
+# The store takes no job now, whichever it is: it is away, full, has moved, or is not of our version. The jobs wait.
+_NOT_NOW = (EngineUnavailable, QueueFull, ConfigError)
+
+
+class _Stop:
+    """Tells a thread to end: at once if the store is away, else when all is forwarded or the time is over."""
+
+    def __init__(self) -> None:
+        self.asked = threading.Event()
+        self.deadline = float("inf")
+
+    def ask(self, patience: float) -> None:
+        self.deadline = time.monotonic() + patience
+        self.asked.set()
+
+    @property
+    def is_due(self) -> bool:
+        return self.asked.is_set() and time.monotonic() >= self.deadline
+
+
+class Forwarder:
+    """Empties one spool into one store. `elsewhere` is the store that has its archive, if it is another one."""
+
+    def __init__(self, file: SpoolFile, engine: Engine, elsewhere: Engine | None = None) -> None:
+        self._file = file
+        self._engine = engine
+        self._elsewhere = elsewhere
+        self._turnstiles: set[Turnstile] = set()
+        self.start_afresh()
+
+    def start_afresh(self) -> None:
+        """In a forked child: the thread is not here, and a lock file that we hold open would outlive our parent."""
+        self._lock = threading.Lock()
+        self._thread: threading.Thread | None = None
+        self._stays = False
+        self._stop = _Stop()
+        self._outage = 0.0
+        self._is_well = False  # whether the store took the last batch
+        self._forwarded = 0
+        self._refusals: Counter[int] = Counter()
+        while self._turnstiles:
+            self._turnstiles.pop().close()
+
+    def start(self, *, stay: bool = False) -> None:
+        """See to it that what waits is forwarded; with `stay`, also what others spool later and leave behind."""
+        with self._lock:
+            self._stays = self._stays or stay
+            if self._thread is None:
+                stop = _Stop()
+                thread = threading.Thread(target=self._work, args=(stop,), name="headrace-spool", daemon=True)
+                self._thread, self._stop = thread, stop
+                try:
+                    thread.start()
+                except RuntimeError:  # none is to be had in a program that ends: the jobs wait for the next one
+                    self._thread = None
+
+    def stop(self, patience: float = _LAST_CHANCE) -> None:
+        """Forward what can be forwarded within `patience` seconds, and end. The rest stays in the spool."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            self._stays = False
+            self._stop.ask(patience)
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(patience + _LAST_CHANCE)
+
+    # -- the thread
+
+    def _work(self, stop: _Stop) -> None:
+        self._look()
+        while self._is_needed():
+            if not self._file.marks.waiting:
+                stop.asked.wait(_WATCH)
+                continue
+            pause = self._guarded_turn(stop)
+            if stop.asked.is_set():
+                return
+            self._rest(pause, stop)
+
+    def _look(self) -> None:
+        """Open the file, which puts its mark right: after a loss of power the one may be there without the other."""
+        try:
+            if self._file.exists:
+                self._file.prepare()
+        except Exception as error:  # it is tried again if jobs are known to wait; a thread that died would not
+            log.error("the spool %s can't be used: %s", self._file.path, why(error))
+
+    def _is_needed(self) -> bool:
+        """Whether something waits. Whoever spools sets the mark first and then calls start(): one of us sees it."""
+        with self._lock:
+            if self._file.marks.waiting or self._stays:
+                return True
+            if self._thread is threading.current_thread():
+                self._thread = None
+            return False
+
+    def _rest(self, pause: float, stop: _Stop) -> None:
+        """Not woken by new jobs: while the store is away they would make it be asked all the time."""
+        until = time.monotonic() + pause
+        while (left := until - time.monotonic()) > 0 and self._file.marks.waiting:
+            if stop.asked.wait(min(left, _LOOK)):
+                return
+
+    def _guarded_turn(self, stop: _Stop) -> float:
+        """Forward what waits; the seconds to rest before the next try. It survives whatever goes wrong."""
+        try:
+            with self._our_turn() as is_ours:
+                if not is_ours:
+                    return _LOOK * random.uniform(0.5, 1.0)
+                self._forward_all(stop)
+        except _NOT_NOW as error:
+            self._note_outage(error)
+        except Exception:
+            self._outage = _PAUSE_LONGEST
+            log.exception("the spool %s could not be forwarded; it is tried again", self._file.path)
+        return self._outage * random.uniform(0.5, 1.0)
+
+    @contextlib.contextmanager
+    def _our_turn(self) -> Iterator[bool]:
+        """Nobody queues up: who is not the first comes back later."""
+        turnstile = Turnstile(self._file.store.folder / f"forwarding-{self._file.name}", patience=0.0)
+        with explained(self._file.path):
+            self._file.store.make_folder()
+            turnstile.open()
+        self._turnstiles.add(turnstile)
+        try:
+            turnstile.enter()
+        except EngineUnavailable:  # another process forwards
+            yield False
+        else:
+            yield True
+        finally:
+            turnstile.close()
+            self._turnstiles.discard(turnstile)
+
+    def _forward_all(self, stop: _Stop) -> None:
+        try:
+            while not stop.is_due and (batch := self._file.first(BATCH)):
+                if self._is_well and len(batch) < BATCH:
+                    self._file.marks.set_closing()
+                self._forward(batch)
+                self._outage, self._is_well = 0.0, True
+            is_empty = self._file.retire()
+        finally:
+            self._file.marks.clear_closing()
+        if is_empty and self._forwarded:
+            log.info("%d jobs were forwarded from the spool %s", self._forwarded, self._file.path)
+            self._forwarded = 0
+
+    def _note_outage(self, error: Exception) -> None:
+        if not self._outage:
+            log.warning("the store is not available: %s; jobs wait in the spool %s", error, self._file.path)
+        self._outage, self._is_well = min(max(self._outage * 2, _PAUSE_FIRST), _PAUSE_LONGEST), False
+        moved_to = address_of(error.other) if isinstance(error, StoreMoved) else None
+        with contextlib.suppress(EngineUnavailable):  # it may be the spool itself that can't be written
+            self._file.note_error(str(error), self._engine.clock.now(), moved_to)
+
+    # -- one batch
+
+    def _forward(self, batch: list[Spooled]) -> None:
+        """Send the batch; if the store refuses it, its halves, down to the one job that is to blame."""
+        jobs = [spooled.job for spooled in batch if spooled.job is not None]
+        try:
+            if len(jobs) < len(batch):
+                raise CorruptPayload("its text in the spool is damaged")
+            over = self._archived(jobs)
+            jobs = [job for job in jobs if job.id not in over]
+            fresh = self._engine.insert(jobs) if jobs else []
+        except QueueFull:
+            if len(batch) == 1:
+                raise
+            self._forward_what_fits(batch)
+            return
+        except _NOT_NOW:
+            raise
+        except Exception as error:
+            if len(batch) == 1:
+                self._blame(batch[0], error)
+                return
+            self._forward_halves(batch)
+            return
+        taken = [job for job, is_new in zip(jobs, fresh, strict=True) if not is_new]
+        self._file.remove(batch, duplicates=len(self._of_others(taken)) if taken else 0)
+        self._forwarded += len(batch)
+
+    def _forward_halves(self, batch: list[Spooled]) -> None:
+        middle = len(batch) // 2
+        self._forward(batch[:middle])
+        self._forward(batch[middle:])
+
+    def _forward_what_fits(self, batch: list[Spooled]) -> None:
+        """Send the jobs of each queue apart, and of a full one the first that fit. QueueFull if any are left."""
+        queues: dict[str | None, list[Spooled]] = {}
+        for spooled in batch:
+            queues.setdefault(spooled.job.queue if spooled.job else None, []).append(spooled)
+        if len(queues) == 1:
+            self._forward_halves(batch)
+            return
+        full: QueueFull | None = None
+        for part in queues.values():
+            try:
+                self._forward(part)
+            except QueueFull as error:
+                full = error
+        if full is not None:
+            raise full
+
+    def _archived(self, jobs: list[NewJob]) -> set[str]:
+        """Those that were sent before by somebody who did not live to tell, and are over and gone from the store.
+
+        Those that are to be removed when they are over are gone in seconds, and what waits here may wait for days.
+        Where there is no archive to ask, or it is away, such a job runs once more rather than perhaps never.
+        """
+        made = {job.id: job.created_at for job in jobs}
+        return {row.id for row in self._rows_in_archive(list(made)) if row.created_at == made[row.id]}
+
+    def _rows_in_archive(self, ids: list[str]) -> list[ArchiveRow]:
+        if self._elsewhere is None:
+            return self._engine.archive.get(ids) if self._engine.archive is not None else []
+        try:
+            return self._elsewhere.archive.get(ids) if self._elsewhere.archive is not None else []
+        except EngineUnavailable as error:
+            log.warning("jobs of the spool %s are forwarded without a look at the archive: %s", self._file.path, error)
+            return []
+
+    def _blame(self, spooled: Spooled, error: Exception) -> None:
+        """Set the job aside, unless it may have been an accident of the store: then it gets another chance."""
+        self._refusals[spooled.seq] += 1
+        if self._refusals[spooled.seq] < _CHANCES:
+            raise EngineUnavailable(f"job {spooled.id} is refused: {why(error)}") from error
+        log.error("job %s is refused by the store and set aside in the spool: %s", spooled.id, why(error))
+        self._file.set_aside(spooled, why(error), self._engine.clock.now())
+        del self._refusals[spooled.seq]
+
+    def _of_others(self, taken: list[NewJob]) -> list[NewJob]:
+        """Those whose id another job has. The rest are our own, sent before by somebody who did not live to tell."""
+        rows = {row.id: row for row in self._engine.desk.get([job.id for job in taken], light=True)}
+        dropped = [job for job in taken if not _is_same(job, rows.get(job.id))]
+        for job in dropped:
+            log.warning("job %s (%s) is dropped from the spool: another job came first with its id", job.id, job.task)
+        return dropped
+
+
+def _is_same(job: NewJob, row: JobRow | None) -> bool:
+    if job.version == 1:  # an id that headrace made, not the user: nobody else has it
+        return True
+    return row is not None and row.version >= job.version and _traits(row) == _traits(job)
+
+
+def _traits(job: NewJob | JobRow) -> tuple[str, int, int]:
+    return job.task, job.created_at, job.checksum

@@ -1,0 +1,3 @@
+"""From a call to a stored job."""
+
+from __future__ import annotations

@@ -1,0 +1,399 @@
+"""From a call to a stored job: options resolved, arguments checked and encoded, committed with others."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
+from typing import TYPE_CHECKING, Any, cast
+from weakref import WeakKeyDictionary
+
+from msgspec import UNSET, structs
+
+from headrace.core.clock import Clock
+from headrace.core.codec import codec
+from headrace.core.codec.result_refs import MARK
+from headrace.core.jobs import ids
+from headrace.core.jobs.dependencies import Bond, FlowRow, Policy
+from headrace.core.jobs.records import JobRow, NewJob
+from headrace.core.jobs.states import State
+from headrace.core.jobs.unique_rules import Candidate, Rule, Verdict
+from headrace.core.queues.limits import Gate, gates_of, lane_of
+from headrace.core.tasks.options import Options
+from headrace.core.tasks.trace_context import plain
+from headrace.core.text import short
+from headrace.engines.protocol.engine import Engine
+from headrace.engines.shared.group_commit import Batch
+from headrace.errors import AppClosed, DuplicateJob, InvalidJob, PayloadTooLarge
+from headrace.runtime.context.trace import as_family, mark
+from headrace.runtime.jobs.async_twin import in_thread
+from headrace.runtime.jobs.encryption import is_same_call
+from headrace.runtime.jobs.job import SPOOLED, Job
+from headrace.runtime.jobs.rows import as_row
+from headrace.runtime.jobs.services import Hub
+from headrace.runtime.jobs.task import Call, Task
+from headrace.runtime.jobs.tracing import Tracer, atraced, traced
+from headrace.runtime.submit import archived_parents
+from headrace.runtime.submit.async_batches import lane_here
+from headrace.runtime.submit.dependencies import Planting, bonds_of, planting, rows_of, undecided
+from headrace.runtime.submit.errors import Wording, not_itself, refuse, refuse_too_many_results
+from headrace.runtime.submit.template import Recipe, recipe_of
+
+if TYPE_CHECKING:
+    from headrace.core.flows.graph import Node
+    from headrace.core.settings.settings import Settings
+    from headrace.runtime.spool.spool import Fate, Spool
+    from headrace.runtime.submit.async_batches import Lanes
+
+    Insert = Callable[..., list[Fate]]
+
+
+class Submitter:
+    """Stores calls as jobs."""
+
+    def __init__(self, engine: Engine, clock: Clock, settings: Settings, hub: Hub, spool: Spool | None = None) -> None:
+        self._max_payload = settings.max_payload
+        self.retry = settings.retry
+        self.closed = False
+        self._hub = hub
+        self._seal = hub.seal
+        self.words = hub.words
+        self._hash_key = b"" if hub.seal is None else hub.seal.hash_key
+        self._recipes: dict[int, tuple[Task[..., Any, Any], Options, Recipe]] = {}
+        self.intercept: Callable[[Job[Any]], None] | None = None
+        self.tracer: Tracer | None = None
+        self._home = engine
+        self.attach(engine, clock, spool)
+
+    def attach(self, engine: Engine, clock: Clock, spool: Spool | None = None) -> None:
+        """Store in this engine from now on. What tasks hold on to is the submitter, so all of them follow."""
+        self._engine = engine
+        self._clock = clock
+        self._insert = cast("Insert", engine.insert if spool is None else spool.insert)
+        self._door = engine if spool is None else spool
+        self._inserts: Batch[NewJob, Fate] = Batch(self._insert)
+        self._admissions: Batch[Candidate, Verdict] = Batch(self._admit)
+        self._insert_lanes: Lanes = WeakKeyDictionary()
+        self._admission_lanes: Lanes = WeakKeyDictionary()
+
+    @property
+    def hub(self) -> Hub:
+        return self._hub
+
+    def new_id(self) -> str:
+        """An id for a job that is to be."""
+        return ids.new_id(self._clock.now())
+
+    # -- one job
+
+    @traced
+    def submit(self, call: Call[Any]) -> Job[Any]:
+        """Store one job, in one commit with whatever else is submitted just now."""
+        new, rule, bonds = self._new(call, self._clock.now())
+        if bonds:
+            return self.plant(planting([new], bonds, None, call.options.connection))[0]
+        if rule is not None:
+            return self._submit_under(rule, call, new)
+        if self._joins(call):
+            self._engine.joined(call.options.connection).insert([new])
+            return Job(self._hub, new)
+        return self._stored(call, new, self._inserts.call(new))
+
+    @atraced
+    async def asubmit(self, call: Call[Any]) -> Job[Any]:
+        """The same for coroutines, in one commit with what the others of their event loop submit just now."""
+        joins = self._joins(call)
+        if self.intercept is not None and not joins:
+            # Whoever intercepts runs the job here and now, which would block the loop.
+            return await in_thread(self.submit, call)
+        new, rule, bonds = self._new(call, self._clock.now())
+        if bonds:
+            return (await self.aplant(planting([new], bonds, None, call.options.connection)))[0]
+        if rule is not None:
+            return await self._asubmit_under(rule, call, new)
+        if joins:
+            await self._engine.joined(call.options.connection).ainsert([new])
+            return Job(self._hub, new)
+        return self._stored(call, new, await lane_here(self._insert_lanes, self._insert).call(new))
+
+    def _stored(self, call: Call[Any], new: NewJob, fresh: Fate) -> Job[Any]:
+        # An id we made ourselves can only be taken by this very job, if an insert had to be repeated.
+        if not fresh and call.options.job_id is not UNSET:
+            raise DuplicateJob(new.id)
+        return self._handed(self._handle(new, fresh))
+
+    def _handle(self, new: NewJob, fate: Fate) -> Job[Any]:
+        return Job(self._hub, as_row(new, SPOOLED) if fate == "spooled" else new)
+
+    def _handed(self, job: Job[Any]) -> Job[Any]:
+        if self.intercept is not None:
+            self.intercept(job)
+        return job
+
+    # -- one job, under a rule
+
+    def _admit(self, candidates: Sequence[Candidate], *, whole: bool = False) -> list[Verdict]:
+        return self._door.admit(candidates, whole=whole)
+
+    def _submit_under(self, rule: Rule, call: Call[Any], new: NewJob) -> Job[Any]:
+        candidate = Candidate(new, rule)
+        joins = self._joins(call)
+        if joins:
+            with Wording([call], [new]):
+                [verdict] = self._engine.joined(call.options.connection).admit([candidate])
+        else:
+            verdict = self._admissions.call(candidate)
+        refuse(call, new, verdict)
+        [job] = self._standing([new], [verdict], joins)
+        return self._handed(job)
+
+    async def _asubmit_under(self, rule: Rule, call: Call[Any], new: NewJob) -> Job[Any]:
+        candidate = Candidate(new, rule)
+        joins = self._joins(call)
+        if joins:
+            with Wording([call], [new]):
+                [verdict] = await self._engine.joined(call.options.connection).aadmit([candidate])
+        else:
+            verdict = await lane_here(self._admission_lanes, self._admit).call(candidate)
+        refuse(call, new, verdict)
+        if verdict.id == new.id:
+            return Job(self._hub, new)
+        [job] = await in_thread(self._standing, [new], [verdict], joins)
+        return job
+
+    def _standing(self, news: Sequence[NewJob], verdicts: Sequence[Verdict], joined: bool) -> list[Job[Any]]:
+        """Handles of the jobs that stand for these: one for each job, however many calls it stands for."""
+        told = {verdict.id for new, verdict in zip(news, verdicts, strict=True) if verdict.id != new.id}
+        rows = {row.id: row for row in self._engine.desk.get(sorted(told), light=True)} if told else {}
+        jobs: dict[str, Job[Any]] = {}
+        for new, verdict in zip(news, verdicts, strict=True):
+            # What a transaction has changed, nobody else sees before its commit: its handles tell what was submitted.
+            unseen = joined and verdict.kind in ("replaced", "rescheduled")
+            found: JobRow | None = None if unseen else rows.get(verdict.id)
+            if unseen or verdict.id not in jobs:
+                jobs[verdict.id] = Job(self._hub, found or structs.replace(new, id=verdict.id))
+        return [jobs[verdict.id] for verdict in verdicts]
+
+    # -- many jobs
+
+    @traced
+    def submit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
+        """Store all jobs in one commit, or none if any of them is not valid."""
+        listed = list(calls)
+        news, rules, bonds = self._news(listed)
+        joins = self._all_join(listed)
+        if bonds:
+            return self.plant(planting(news, bonds, None, listed[0].options.connection))
+        if rules:
+            jobs = self._admit_many(listed, news, rules, joins)
+        elif joins:
+            self._engine.joined(listed[0].options.connection).insert(news)
+            jobs = [Job(self._hub, new) for new in news]
+        else:
+            jobs = list(map(self._handle, news, self._insert(news, whole=True))) if news else []
+        if self.intercept is not None:
+            for job in jobs:
+                self.intercept(job)
+        return jobs
+
+    def _admit_many(
+        self, calls: list[Call[Any]], news: list[NewJob], rules: dict[int, Rule], joins: bool
+    ) -> list[Job[Any]]:
+        candidates = [Candidate(new, rules.get(place)) for place, new in enumerate(news)]
+        with Wording(calls, news):
+            if joins:
+                verdicts = self._engine.joined(calls[0].options.connection).admit(candidates)
+            else:
+                verdicts = self._admit(candidates, whole=True)
+        return self._standing(news, verdicts, joins)
+
+    @atraced
+    async def asubmit_many(self, calls: Iterable[Call[Any]]) -> list[Job[Any]]:
+        """The same for coroutines."""
+        listed = await in_thread(list, calls)
+        if not self._all_join(listed):
+            return await in_thread(self.submit_many, listed)
+        news, rules, bonds = await in_thread(self._news, listed)
+        if bonds:
+            return await self.aplant(planting(news, bonds, None, listed[0].options.connection))
+        joined = self._engine.joined(listed[0].options.connection)
+        if not rules:
+            await joined.ainsert(news)
+            return [Job(self._hub, new) for new in news]
+        with Wording(listed, news):
+            verdicts = await joined.aadmit([Candidate(new, rules.get(place)) for place, new in enumerate(news)])
+        return await in_thread(self._standing, news, verdicts, True)
+
+    def _all_join(self, calls: list[Call[Any]], where: str = "enqueue_many") -> bool:
+        """Whether these go into a transaction of the caller's, of which there can be only one."""
+        if any(call.options.connection is not calls[0].options.connection for call in calls):
+            raise InvalidJob(f"{where}: give all of its jobs the same connection; a transaction is on one")
+        return bool(calls) and self._joins(calls[0])
+
+    def _joins(self, call: Call[Any]) -> bool:
+        return self._leads_here(call.options.connection)
+
+    def _leads_here(self, connection: Any) -> bool:
+        # Not in a test that runs its jobs at once, or on a store of its own: no transaction leads there.
+        return connection is not UNSET and self.intercept is None and self._engine is self._home
+
+    # -- jobs that wait for jobs
+
+    def prepare(self, calls: Sequence[Call[Any]], nodes: Sequence[Node], flow: str) -> Planting:
+        """What it takes to store the calls of these nodes as one flow."""
+        self._all_join(list(calls), f"flow {short(flow)}")
+        now = self._clock.now()
+        row = FlowRow(ids.new_id(now), flow, now)
+        with as_family(row.id):
+            drafts = [
+                self._new(call, now, node.id, node.waits_for, node.policy)
+                for call, node in zip(calls, nodes, strict=True)
+            ]
+        for call, (_, rule, _) in zip(calls, drafts, strict=True):
+            if rule is not None:
+                raise not_itself(call)
+        bonds = [bond for _, _, some in drafts for bond in some]
+        return planting([new for new, _, _ in drafts], bonds, row, calls[0].options.connection)
+
+    def plant(self, plants: Planting) -> list[Job[Any]]:
+        """Store jobs with their bonds in one commit. Never in the spool: what they wait for can't be asked there."""
+        stored: dict[str, JobRow] = {}
+        if self._leads_here(plants.connection):
+            self._engine.joined(plants.connection).plant(plants.news, plants.bonds, plants.flow)
+        else:
+            plants = archived_parents.plant(self._engine, self._hub, plants)
+            stored = rows_of(self._engine.desk, undecided(plants))
+        jobs: list[Job[Any]] = [Job(self._hub, stored.get(new.id, new)) for new in plants.news]
+        return [self._handed(job) for job in jobs]
+
+    async def aplant(self, plants: Planting) -> list[Job[Any]]:
+        """The same for coroutines."""
+        if not self._leads_here(plants.connection):
+            return await in_thread(self.plant, plants)
+        await self._engine.joined(plants.connection).aplant(plants.news, plants.bonds, plants.flow)
+        return [Job(self._hub, new) for new in plants.news]
+
+    def sprout(self, call: Call[Any], parent: str, now: int) -> tuple[Job[Any], NewJob, list[Bond]]:
+        """A job that `parent` has to wait for, to be stored with its success; nothing is stored here."""
+        new, bonds = self._under(call, parent, now, ids.new_id(now))
+        plants = planting([new], bonds)
+        return Job(self._hub, plants.news[0]), plants.news[0], plants.bonds
+
+    def sprout_now(self, call: Call[Any], parent: str, now: int, job_id: str) -> Job[Any]:
+        """Store a job that `parent` has to wait for; if an earlier attempt of it has done so, the job it stored."""
+        new, bonds = self._under(call, parent, now, job_id)
+        rows = {row.id: row for row in self._engine.desk.get([parent, new.id], light=True)}
+        if parent not in rows:
+            raise InvalidJob(
+                f"spawn: job {parent} is not seen in {self._engine.url} from here, so nothing can be stored under it "
+                "at once; leave at_once out (a memory:// store is not seen from other processes, such as a sandbox)"
+            )
+        if new.id not in rows:
+            plants = planting([structs.replace(new, flow=rows[parent].flow)], bonds)
+            with contextlib.suppress(DuplicateJob):  # another attempt of the same job was quicker
+                return self.plant(plants)[0]
+        found = self._hub.row(new.id, light=False)
+        if not is_same_call(self._seal, found, new):
+            now_told = repr(new.task) if found.task != new.task else "the same with other arguments"
+            raise InvalidJob(
+                f"job {parent} spawned {found.task!r} in this place in an earlier attempt, and now {now_told}; "
+                "spawn in the same order in every attempt, or leave at_once out"
+            )
+        return Job(self._hub, found)
+
+    def _under(self, call: Call[Any], parent: str, now: int, job_id: str) -> tuple[NewJob, list[Bond]]:
+        options = call.options
+        if options.connection is not UNSET:
+            raise InvalidJob("spawn: it is stored with the job that spawns it; leave connection out")
+        if options.parent not in (UNSET, None):
+            raise InvalidJob("spawn: the parent is the job that runs; leave parent out")
+        new, rule, bonds = self._new(call, now, job_id)
+        if rule is not None:
+            raise not_itself(call)
+        if any(bond.parent == parent for bond in bonds):
+            raise InvalidJob(
+                f"spawn: job {parent} has to wait for what it spawns, so that can't wait for it: "
+                f"{parent} -> {new.id} -> {parent}; enqueue it with using(after=...) instead"
+            )
+        return new, [*bonds, Bond(new.id, parent, self._recipe(call).policy)]
+
+    # -- what is stored
+
+    def draft(self, call: Call[Any]) -> NewJob:
+        """The job that the call would be now, checked and encoded, and not stored."""
+        new, _, bonds = self._new(call, self._clock.now())
+        if bonds:
+            raise InvalidJob(f"{call.task.name}: the call of a schedule can't wait for jobs; nor may a job wait for it")
+        return structs.replace(new, metadata=plain(new.metadata))  # its jobs go back to themselves
+
+    def _news(self, calls: list[Call[Any]]) -> tuple[list[NewJob], dict[int, Rule], list[Bond]]:
+        """The jobs, by their places the rules of those that have one, and what they wait for."""
+        now = self._clock.now()
+        drafts = list(map(self._new, calls, repeat(now), ids.new_ids(now, len(calls))))
+        rules = {place: rule for place, (_, rule, _) in enumerate(drafts) if rule is not None}
+        bonds = [bond for _, _, some in drafts for bond in some]
+        if rules and bonds:
+            raise not_itself(calls[next(iter(rules))])
+        return [new for new, _, _ in drafts], rules, bonds
+
+    def _new(
+        self,
+        call: Call[Any],
+        now: int,
+        job_id: str | None = None,
+        after: Sequence[str] = (),
+        policy: Policy | None = None,
+    ) -> tuple[NewJob, Rule | None, Sequence[Bond]]:
+        """The job, the rule it is admitted under, and the bonds it comes with."""
+        if self.closed:
+            raise AppClosed
+        recipe = self._recipe(call)
+        try:
+            payload = call.task.signature.encode(call.args, call.kwargs, limit=self._max_payload)
+        except PayloadTooLarge:
+            refuse_too_many_results(call, self._max_payload)
+            raise
+        run_at = now + recipe.delay if recipe.run_at is None else recipe.run_at
+        admission = recipe.admission
+        has_kin = bool(MARK in payload or recipe.after or recipe.parent or after)
+        if has_kin and admission is not None:
+            raise not_itself(call)
+        key = None if admission is None else admission.key.of(call.args, call.kwargs, self._hash_key)
+        if self._seal is not None:
+            payload = self._seal.sealed(payload, "call", recipe.task)
+        new = NewJob(
+            recipe.job_id or job_id or ids.new_id(now),
+            recipe.task,
+            recipe.queue,
+            State.SCHEDULED if run_at > now else State.PENDING,
+            recipe.priority,
+            -run_at if recipe.lifo else run_at,
+            payload,
+            codec.checksum(payload),
+            now,
+            run_at,
+            recipe.max_attempts,
+            None if recipe.expires is None else now + recipe.expires,
+            recipe.options,
+            recipe.tags,
+            mark(recipe.metadata, kin=has_kin),
+            now if recipe.job_id else 1,
+            key,
+            recipe.lane if not recipe.alone else lane_of([*gates_of(recipe.lane), Gate("key", f"unique {key}")]),
+        )
+        rule = None if admission is None else admission.rule(now)
+        return new, rule, bonds_of(new.id, payload, recipe, after, policy) if has_kin else ()
+
+    def _recipe(self, call: Call[Any]) -> Recipe:
+        # Keyed by the identity of the overrides, which a task shares among its calls; the entry keeps them alive,
+        # so that an identity is never taken for another.
+        known = self._recipes.get(id(call.options))
+        if known is not None and known[0].function is call.task.function and known[1] is call.options:
+            return known[2]
+        recipe = recipe_of(call.task, call.options, self._max_payload, self.words)
+        if call.options.connection is not UNSET:  # it would be kept alive as well
+            return recipe
+        if len(self._recipes) > 1000:
+            self._recipes.clear()
+        self._recipes[id(call.options)] = (call.task, call.options, recipe)
+        return recipe

@@ -1,0 +1,153 @@
+"""What is known of a task's next job before its arguments are: the options of the call and of the task, resolved.
+
+Must not know engines, handles or the time.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from msgspec import UNSET, Struct
+
+from headrace.core.codec import codec
+from headrace.core.codec.redaction import MASK, NO_WORDS, redact
+from headrace.core.jobs.dependencies import Policy
+from headrace.core.jobs.records import JobOptions
+from headrace.core.queues.limits import Gate, lane_of
+from headrace.core.tasks.options import Options, ensure_agreement
+from headrace.core.tasks.unique import (
+    Admission,
+    Unique,
+    for_cache,
+    for_debounce,
+    for_idempotency,
+    for_throttle,
+    for_unique,
+    unique_key,
+)
+from headrace.engines.shared.sql_files import as_json
+from headrace.errors import InvalidJob, PayloadTooLarge
+from headrace.runtime.jobs.task import Task, retry_of
+
+DEFAULT_QUEUE = "default"
+
+
+class Recipe(Struct, frozen=True, gc=False):
+    """Everything about a task's next job that does not depend on its arguments or the time."""
+
+    task: str
+    queue: str
+    priority: int
+    delay: int
+    run_at: int | None
+    expires: int | None
+    max_attempts: int
+    lifo: bool
+    job_id: str | None
+    options: str | None
+    tags: str | None
+    metadata: str | None
+    admission: Admission | None
+    lane: str
+    alone: bool  # whether jobs of one key run one after the other
+    after: tuple[str, ...] = ()
+    policy: Policy = "cancel"
+    parent: str | None = None
+
+
+def recipe_of(
+    task: Task[..., Any, Any], overrides: Options, max_payload: int, words: frozenset[str] = NO_WORDS
+) -> Recipe:
+    """The recipe of a task under the options of a call, or InvalidJob if they don't go together."""
+    options = overrides.over(task.options)
+    ensure_agreement(options)
+    if overrides.isolation not in (UNSET, "process") and overrides.isolation != task.isolation:
+        raise InvalidJob(f"isolation: task {task.name!r} can run as {task.isolation!r} or 'process'")
+    if overrides.lifecycle is not UNSET:
+        raise InvalidJob(
+            "lifecycle: it belongs to the task; say @app.task(lifecycle=...), or app.lifecycle.configure()"
+        )
+    queue = _or(options.queue, DEFAULT_QUEUE)
+    return Recipe(
+        task=task.name,
+        queue=queue,
+        priority=_or(options.priority, 0),
+        delay=options.debounce or _or(options.delay, 0),
+        run_at=_or(options.run_at, None),
+        expires=_or(options.expires, None),
+        max_attempts=retry_of(task, options).max_attempts,
+        lifo=_or(options.lifo, False),
+        job_id=_or(options.job_id, None),
+        options=_stored_options(task, overrides, options, words),
+        tags=as_json(options.tags) if options.tags else None,
+        metadata=_metadata(options.metadata, max_payload) if options.metadata else None,
+        admission=_admission(task, options, queue),
+        lane=lane_of(_gates(options)),
+        alone=isinstance(options.unique, Unique) and options.unique.on_conflict == "keep_last_if_running",
+        after=_or(options.after, ()),
+        policy=_or(options.on_parent_failure, "cancel"),
+        parent=_or(options.parent, None),
+    )
+
+
+def _or(value: Any, default: Any) -> Any:
+    return default if value is UNSET else value
+
+
+def _gates(options: Options) -> Iterator[Gate]:
+    """What the start of such a job depends on, beside its queue."""
+    yield from (Gate("needs", capability) for capability in _or(options.needs, ()))
+    if options.rate_key:
+        yield Gate("rate", options.rate_key)
+    if options.concurrency_key:
+        yield Gate("key", options.concurrency_key)
+
+
+def _admission(task: Task[..., Any, Any], options: Options, queue: str) -> Admission | None:
+    if options.idempotency_key:
+        return for_idempotency(options.idempotency_key)
+    if options.cache:
+        return for_cache(options.cache, task.name, task.function)
+    if not (options.unique or options.debounce or options.throttle):
+        return None
+    unique = options.unique or Unique()
+    key = unique_key(unique, task.name, task.function, queue)
+    if options.debounce:
+        return for_debounce(key)
+    return for_throttle(key, options.throttle) if options.throttle else for_unique(unique, key)
+
+
+def _stored_options(
+    task: Task[..., Any, Any], overrides: Options, options: Options, words: frozenset[str]
+) -> str | None:
+    """What the worker must know of this call beyond the task's own definition; nothing, most of the time."""
+    declared = _or(options.redact, ())
+    # By their places as well: who shows the job may not know the task, and so not the names of its parameters.
+    places = _hidden_places(task.signature.positional, frozenset(declared), words)
+    stored = JobOptions(
+        timeout=overrides.timeout,
+        retry=retry_of(task, overrides).policy() if overrides.retry is not UNSET else UNSET,
+        keep_result=overrides.keep_result,
+        isolation=overrides.isolation,
+        preemptible=overrides.preemptible,
+        remove_on_complete=overrides.remove_on_complete,
+        remove_on_fail=overrides.remove_on_fail,
+        redact=declared,
+        redact_args=tuple(places),
+    )
+    return None if stored == JobOptions() else as_json(stored)
+
+
+def _hidden_places(positional: tuple[str, ...], names: frozenset[str], words: frozenset[str]) -> Iterator[int]:
+    """The places of arguments to hide; ~place stands for that place and all that follow, as of `*secrets`."""
+    for place, name in enumerate(positional):
+        if MASK in redact({name.removeprefix("*"): ""}, names, words).values():
+            yield ~place if name.startswith("*") else place
+
+
+def _metadata(value: Any, limit: int) -> str:
+    try:
+        return codec.encode(value, limit=limit, where="metadata")
+    except PayloadTooLarge as error:
+        raise PayloadTooLarge(f"metadata: {error}", size=error.size, limit=error.limit) from None

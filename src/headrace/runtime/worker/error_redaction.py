@@ -1,0 +1,34 @@
+"""The veil over a job that runs: what its task and its call want to be hidden, and what sounds like a secret."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from headrace.core.codec import codec
+from headrace.core.codec.encryption import Seal
+from headrace.core.codec.error_redaction import Veil, veil_of
+from headrace.core.codec.redaction import MASK, redact_call
+from headrace.core.codec.secret_names import WORDS
+from headrace.core.jobs.records import Claim, JobOptions
+from headrace.errors import HeadraceError
+from headrace.runtime.jobs.encryption import opened_claim
+from headrace.runtime.jobs.task import Task
+
+_options = msgspec.json.Decoder(JobOptions)
+
+
+def veil_over(claim: Claim, task: Task[..., Any, Any] | None, seal: Seal | None = None) -> Veil:
+    """What hides the secrets of this job. Arguments that can't be read are none that anybody could quote."""
+    try:
+        args, kwargs = codec.decode_call(opened_claim(seal, claim).payload)
+        options = _options.decode(claim.options) if claim.options else JobOptions()
+    except (HeadraceError, msgspec.MsgspecError):
+        return Veil()
+    rest = min((~place for place in options.redact_args if place < 0), default=len(args))
+    hidden = [MASK if n in options.redact_args or n >= rest else value for n, value in enumerate(args)]
+    declared = () if task is None else task.options.redact or ()
+    names, words = frozenset((*options.redact, *declared)), WORDS if task is None else task.submits.words
+    positional = None if task is None else task.signature.positional
+    return veil_of((args, kwargs), redact_call(positional, hidden, kwargs, names, words))

@@ -1,0 +1,216 @@
+"""Runs `async def` tasks on one event loop in a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import threading
+import time
+from functools import partial
+
+from headrace.core.jobs.outcomes import release
+from headrace.core.jobs.records import Outcome
+from headrace.runtime.context.current_job import current
+from headrace.runtime.jobs.async_twin import in_thread
+from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.worker.execution import broken_backoff, settle_delay
+from headrace.runtime.worker.state import Crew, Run
+from headrace.runtime.worker.tracing import looked_back
+
+log = logging.getLogger("headrace.worker")
+
+_GRACE = 5.0  # for a coroutine to end after it was cancelled
+
+
+class Loop:
+    """The event loop of one worker."""
+
+    def __init__(self, crew: Crew) -> None:
+        self._crew = crew
+        self._lock = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._thread: threading.Thread | None = None
+        self._tasks: dict[asyncio.Task[None], Run] = {}
+        self._asked = 0.0
+        self._answered = 0.0
+        self._stopping = False
+        self._endings: set[asyncio.Task[None]] = set()
+
+    def wake(self) -> None:
+        """Have waiting claims started; the loop itself starts with the first one."""
+        with self._lock:
+            if self._loop is None:
+                self._loop = asyncio.new_event_loop()
+                self._thread = threading.Thread(target=self._turn, name="headrace-loop", daemon=True)
+                self._thread.start()
+        self._loop.call_soon_threadsafe(self._fill)
+
+    def stop(self, patience: float) -> None:
+        loop, thread = self._loop, self._thread
+        if loop is None or thread is None:
+            return
+        self._stopping = True
+        with contextlib.suppress(RuntimeError):  # it is closed already
+            loop.call_soon_threadsafe(self._cancel_all)
+            loop.call_soon_threadsafe(loop.stop)
+        thread.join(patience)
+
+    # -- the watchdog's questions
+
+    def blocked_for(self) -> float:
+        """For how many seconds the loop has not answered."""
+        if self._loop is None or not self._tasks:
+            return 0.0
+        now = time.monotonic()
+        if self._asked > self._answered:
+            return now - self._asked
+        self._asked = now
+        self._loop.call_soon_threadsafe(self._answer)
+        return 0.0
+
+    def blocker(self) -> tuple[Run | None, int | None]:
+        """The run the loop is inside of just now, and the loop's thread."""
+        task = asyncio.current_task(self._loop) if self._loop else None
+        return self._tasks.get(task) if task else None, self._thread.ident if self._thread else None
+
+    def _answer(self) -> None:
+        self._answered = time.monotonic()
+
+    # -- inside the loop's thread
+
+    def _turn(self) -> None:
+        loop = self._loop
+        assert loop is not None
+        asyncio.set_event_loop(loop)
+        try:
+            self._run_until_stopped(loop)
+            if self._tasks:
+                loop.run_until_complete(asyncio.wait(list(self._tasks), timeout=1.0))
+            loop.run_until_complete(loop.shutdown_asyncgens())
+        finally:
+            loop.close()
+
+    def _run_until_stopped(self, loop: asyncio.AbstractEventLoop) -> None:
+        while not self._stopping:
+            try:
+                loop.run_forever()
+            except BaseException:  # a SystemExit or KeyboardInterrupt of a job's subtask; the others go on
+                log.exception("a job's subtask tried to end the event loop")
+
+    def _fill(self) -> None:
+        crew = self._crew
+        if not crew.loop_came.is_set():
+            crew.loop_came.set()  # before it looks at what was handed over, so that it sees what a thread waits with
+        while crew.ready_async and (slot := self._next_slot()) is not None:
+            try:
+                claim, plan = crew.ready_async.popleft()
+            except IndexError:  # taken back by the worker
+                crew.free_slot(slot)
+                break
+            self._start(crew.begin(claim, plan, slot))
+        while (slot := self._handed_slot()) is not None:
+            crew.return_slot(slot)  # its coroutine was taken back meanwhile
+
+    def _next_slot(self) -> int | None:
+        """A slot that a thread left to us, or one that no job waits for which needs a thread.
+
+        Threads leave theirs after each job while coroutines wait. Were we not to do the same, the slot of a coroutine
+        would be taken again before any thread woke up, and a backlog of coroutines would let no other job begin.
+        """
+        crew = self._crew
+        if (slot := self._handed_slot()) is not None:
+            return slot
+        return crew.take_slot() if len(crew.slots) > len(crew.ready) else None
+
+    def _handed_slot(self) -> int | None:
+        try:
+            return self._crew.handed_over.popleft() if self._crew.handed_over else None
+        except IndexError:  # we came late, and the thread has it back
+            return None
+
+    def _start(self, run: Run) -> None:
+        task = asyncio.get_running_loop().create_task(self._perform(run), name=f"headrace-{run.claim.id}")
+        self._tasks[task] = run
+        # Of the task alone: what led from the run back to itself would be left to the garbage collector, for each job.
+        run.abort = partial(self._abort, task)
+        task.add_done_callback(self._over)
+
+    def _abort(self, task: asyncio.Task[None], reason: str) -> None:
+        """From any thread: cancel the task, and make sure that its slot comes back."""
+        assert self._loop is not None
+        self._loop.call_soon_threadsafe(self._cancel, task, reason)
+
+    def _cancel(self, task: asyncio.Task[None], reason: str) -> None:
+        run = self._tasks.get(task)
+        if run is not None:  # and not over meanwhile
+            self._crew.cut_off.add(run.number)
+            task.cancel(reason)
+            asyncio.get_running_loop().call_later(_GRACE, self._abandon, task)
+
+    def _over(self, task: asyncio.Task[None]) -> None:
+        run = self._tasks.pop(task, None)
+        if run is None:
+            return  # abandoned meanwhile
+        run.abort = None  # the run is still to be told of; its task need not wait for that
+        if run.lost:
+            self._crew.end(run, release(run.claim, "its lease was lost", self._crew.now()))
+        elif run.number in self._crew.running:  # it did not get as far as its own outcome
+            cancelled = asyncio.CancelledError("the coroutine was cancelled by user code")
+            error = cancelled if task.cancelled() else task.exception() or cancelled
+            last = asyncio.get_running_loop().create_task(self._end_failed(run, error))
+            self._endings.add(last)
+            last.add_done_callback(self._endings.discard)
+        self._return_slot(run)
+
+    async def _end_failed(self, run: Run, error: BaseException) -> None:
+        self._crew.end(run, await self._failure(run, error))
+
+    def _abandon(self, task: asyncio.Task[None]) -> None:
+        """A coroutine that does not obey its cancellation must not keep its slot for ever."""
+        run = self._tasks.pop(task, None)
+        if run is not None:
+            told = "job %s (%s) ignores its cancellation; its slot is given away"
+            log.error(told, run.claim.id, run.claim.task, extra=run.about)
+            self._return_slot(run)
+
+    def _return_slot(self, run: Run) -> None:
+        if run.number in self._crew.cut_off:
+            self._crew.cut_off.discard(run.number)
+            self._crew.ring()  # there is room again
+        self._crew.return_slot(run.slot)
+        self._fill()
+
+    def _cancel_all(self) -> None:
+        for task in list(self._tasks):
+            task.cancel("the worker stops")
+
+    async def _perform(self, run: Run) -> None:
+        current.set(run.context)
+        outcome = await (self._outcome(run) if run.trace is None else self._outcome_traced(run, run.trace))
+        self._crew.end(run, outcome)
+
+    async def _outcome_traced(self, run: Run, trace: Traced) -> Outcome:
+        if trace.has_past:
+            await in_thread(looked_back, trace)
+        with trace:
+            return await self._outcome(run)
+
+    async def _outcome(self, run: Run) -> Outcome:
+        claim, plan, now = run.claim, run.plan, self._crew.now
+        try:
+            args, kwargs = plan.arguments(claim)
+            return run.context.enclosed(plan.success(claim, await plan.task.function(*args, **kwargs), now()))
+        except asyncio.CancelledError as error:
+            if run.context.cancel_requested:
+                raise  # ended by the worker, which has recorded why
+            return await self._failure(run, error)
+        except BaseException as error:  # SystemExit of a task must not end the worker
+            return await self._failure(run, error)
+
+    async def _failure(self, run: Run, error: BaseException) -> Outcome:
+        plan, now = run.plan, self._crew.now
+        try:
+            return plan.failure(run.claim, error, await settle_delay(plan.delay(run.claim, error)), now())
+        except Exception as broken:
+            return broken_backoff(plan, run.claim, error, broken, now())

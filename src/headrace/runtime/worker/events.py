@@ -1,0 +1,177 @@
+"""What a worker tells with its turns: which runs began and which succeeded, and what they noted meanwhile.
+
+All else that becomes of a job is told by the store. Nothing here is forgotten before a turn has brought it there: if
+the answer was lost, the next turn tells it once more, and the store drops what it has taken already.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections import defaultdict
+from collections.abc import Container, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from headrace.core.events.log import COMPLETED, RAN, STARTED, Group
+from headrace.core.jobs.records import Claim, Note, Outcome, WorkerRow
+from headrace.core.jobs.states import Event
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.worker.state import Crew, Run
+
+WITHIN = 0.25  # seconds: how long the start of a long run may wait for a turn
+_LONGEST = 500  # characters of a log line: an event is a hint, the job has the whole of it
+_SEALED = '{"$sealed"'
+Key = tuple[str, int]  # the id of a job, and the version of its claim
+_Kind = tuple[str, str, str]  # what is told, of which queue and task
+_Row = tuple[str, int, int, int]  # a job, its attempt, and how long it waited and ran, in milliseconds
+
+
+class Greeter:
+    """A worker's companion: tells when it begins and when it has ended in order."""
+
+    def __init__(self, engine: Engine, worker: WorkerRow) -> None:
+        self._engine = engine
+        self._worker = worker
+
+    def start(self) -> None:
+        worker = self._worker
+        about = {"host": worker.host, "pid": worker.pid, "concurrency": worker.concurrency}
+        self._tell("worker.started", about | {"queues": list(msgspec.json.decode(worker.queues))})
+
+    def stop(self) -> None:
+        with contextlib.suppress(EngineUnavailable):
+            self._tell("worker.stopped", {"host": self._worker.host, "pid": self._worker.pid})
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        self._engine.events.tell([Group(kind, self._engine.clock.now(), worker=self._worker.id, data=[data])])
+
+
+class Teller:
+    """One worker's news. Only the thread that makes the turns uses it."""
+
+    def __init__(self, worker_id: str, crew: Crew, *, tells: bool) -> None:
+        self._worker_id = worker_id
+        self._crew = crew
+        self._tells = tells
+        self._untold: list[Run] = []
+        self._offered = 0  # how many of these the last news were about
+        self._going_on: dict[Key, int] = {}  # those of them that had not succeeded, and when they began
+        self._began: dict[Key, int] = {}
+
+    def is_due(self) -> bool:
+        """Whether a start has waited long enough to be told by itself."""
+        self._take_begun()
+        return bool(self._untold) and time.monotonic() - self._untold[0].started >= WITHIN
+
+    @property
+    def has_news(self) -> bool:
+        return self._tells and bool(self._untold or self._crew.begun)
+
+    def news(self, done: Sequence[Outcome], notes: Sequence[Note]) -> list[Group]:
+        """What a turn with these outcomes and notes has to tell; nothing if it can wait for a better one."""
+        self._take_begun()  # after the outcomes were taken: whatever has ended has begun
+        self._offered, self._going_on = 0, {}
+        if not self._tells or not (done or notes or self.is_due()):
+            return []
+        success, now = Event.SUCCEED, self._crew.now()
+        successes = {outcome.id: outcome for outcome in done if outcome.event is success}
+        rows = self._begun(successes, {(note.id, note.version) for note in notes}, now)
+        begun = [_group(kind, some, now, self._worker_id) for kind, some in rows.items()]
+        claims = {key: run.claim for key, run in list(self._crew.unsettled.items())} if notes else {}
+        said = noted(notes, claims, self._worker_id)
+        ended = [_group(kind, some, now, self._worker_id) for kind, some in self._ended(successes).items()]
+        return [*begun, *said, *ended]
+
+    def told(self, done: Sequence[Outcome]) -> None:
+        """The store has the last news, with these outcomes."""
+        del self._untold[: self._offered]
+        self._began |= self._going_on
+        self._offered, self._going_on = 0, {}
+        if self._began:
+            for outcome in done:
+                self._began.pop((outcome.id, outcome.version), None)
+        unsettled = self._crew.unsettled
+        if len(self._began) > 2 * len(unsettled) + 100:  # runs that were abandoned
+            self._began = {key: at for key, at in self._began.items() if key in unsettled}
+
+    def _take_begun(self) -> None:
+        begun = self._crew.begun
+        taken = [begun.popleft() for _ in range(len(begun))]
+        if self._tells:
+            self._untold += taken
+
+    def _begun(self, successes: dict[str, Outcome], noted: Container[Key], now: int) -> defaultdict[_Kind, list[_Row]]:
+        """The runs that began, with the end of those that have succeeded: these are no longer among `successes`.
+
+        What a run noted is told between its start and its end, so the end of such a run is left for later.
+        """
+        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
+        since, untold = time.monotonic(), self._untold
+        for run in untold:  # as lean as can be: this is the way of every job
+            claim = run.claim
+            start = now - int((since - run.started) * 1000)
+            wait = start - max(claim.run_at, claim.created_at)
+            outcome = successes.get(claim.id)
+            if outcome is not None and outcome.version == claim.version and (claim.id, claim.version) not in noted:
+                del successes[claim.id]
+                rows[RAN, claim.queue, claim.task].append((claim.id, claim.attempt, wait, outcome.at - start))
+            else:
+                self._going_on[claim.id, claim.version] = start
+                rows[STARTED, claim.queue, claim.task].append((claim.id, claim.attempt, wait, now - start))
+        self._offered = len(untold)
+        return rows
+
+    def _ended(self, successes: dict[str, Outcome]) -> dict[_Kind, list[_Row]]:
+        rows: defaultdict[_Kind, list[_Row]] = defaultdict(list)
+        for outcome in successes.values():
+            key = (outcome.id, outcome.version)
+            if (run := self._crew.unsettled.get(key)) is not None:
+                claim, began = run.claim, self._going_on.get(key) or self._began.get(key, outcome.at)
+                rows[COMPLETED, claim.queue, claim.task].append((claim.id, claim.attempt, 0, outcome.at - began))
+        return rows
+
+
+def noted(notes: Sequence[Note], claims: Mapping[Key, Claim], worker: str) -> list[Group]:
+    """What is told of the notes of runs: the newest progress of each, and every line of a log."""
+    newest = {(note.id, note.version): note for note in notes if note.progress is not None}
+    told = [("job.progress", note, _progress(note)) for note in newest.values()]
+    told += [("job.log", note, _line(note)) for note in notes if note.message is not None]
+    return [
+        Group(
+            *(kind, note.at, claim.queue, claim.task, worker, [claim.id], [claim.attempt]),
+            data=[data] if data else [],
+        )
+        for kind, note, data in told
+        if (claim := claims.get((note.id, note.version))) is not None
+    ]
+
+
+def _group(kind: _Kind, rows: list[_Row], at: int, worker: str) -> Group:
+    """Jobs of one queue and task of which the same is told, by columns."""
+    jobs, attempts, waits, runs = map(list, zip(*rows, strict=True))
+    told = (*kind[:1], at, *kind[1:], worker, jobs, attempts)
+    waits, runs = _not_negative(waits), _not_negative(runs)
+    if kind[0] == STARTED:
+        return Group(*told, waits, [], runs)
+    return Group(*told, waits if kind[0] == RAN else [], runs)
+
+
+def _not_negative(durations: list[int]) -> list[int]:
+    """A clock may be set back."""
+    return durations if min(durations) >= 0 else [max(each, 0) for each in durations]
+
+
+def _progress(note: Note) -> dict[str, Any]:
+    """The progress itself, unless it is sealed: events are for everybody who may look."""
+    if note.progress is None or note.progress.startswith(_SEALED):
+        return {}
+    return {"progress": msgspec.json.decode(note.progress)}
+
+
+def _line(note: Note) -> dict[str, Any]:
+    if note.message is None or note.message.startswith(_SEALED):
+        return {"level": note.level}
+    return {"level": note.level, "message": note.message[:_LONGEST]}

@@ -1,0 +1,342 @@
+"""A worker's trade with the store: outcomes out, claims in, one call a turn."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import time
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from typing import TypeVar
+
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import Claim, Exchanged, JobRow, Lease, Outcome, Share, Want
+from headrace.core.jobs.states import State
+from headrace.core.queues.fair_share import Rota
+from headrace.core.queues.slow_start import Recovery
+from headrace.core.settings.settings import Settings
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable
+from headrace.runtime.context.logs import about
+from headrace.runtime.submit.dependencies import in_their_flows
+from headrace.runtime.worker.events import Teller
+from headrace.runtime.worker.execution import Plan, Planner, describe
+from headrace.runtime.worker.prefetch import Pace
+from headrace.runtime.worker.results import MISSING, Fulfiller, is_promised
+from headrace.runtime.worker.state import Crew
+from headrace.runtime.worker.task_lookup import TaskKnowledge
+
+log = logging.getLogger("headrace.worker")
+T = TypeVar("T")
+
+STALLED = 0.2
+_PATIENCE = 0.025
+
+
+class Trade:
+    """What a worker holds of the store, and how much more it can take."""
+
+    def __init__(
+        self,
+        worker_id: str,
+        engine: Engine,
+        crew: Crew,
+        planner: Planner,
+        settings: Settings,
+        at_most: int | None,
+        task_names: Callable[[], Iterable[str]],
+    ) -> None:
+        self._worker_id = worker_id
+        self._engine = engine
+        self._crew = crew
+        self._planner = planner
+        self.knowledge = TaskKnowledge(task_names, planner.knows)
+        self._fulfiller = Fulfiller(engine.desk, planner.keeps_result, planner.seal)
+        self._lease_ms = int(settings.lease * 1000)
+        self._dead_letters = settings.dead_letters
+        self._concurrency = settings.concurrency
+        self._at_most = _least(at_most, settings.max_jobs)
+        self._rota = Rota(settings.queues or {}, settings.queue_order)
+        self._capabilities = settings.capabilities
+        self._strategy = settings.strategy
+        self._serves_all = settings.queues is None
+        self._pace = Pace(settings.concurrency, settings.prefetch if at_most is None else 0)
+        self.recovery = Recovery()
+        self._progress = (0, 0.0)
+        self._last_turn = 0.0
+        self._in_doubt = False  # whether the store may have handed us claims that we never saw
+        self._unanswered: list[Outcome] = []  # handed in, with no receipt
+        self.held: dict[tuple[str, int], Claim] = {}  # by id and version: a job may come back while its last run ends
+        self._teller = Teller(worker_id, crew, tells=settings.events)
+        self.claimed = self.completed = self.failed = 0
+        self.first: str | None = None  # the queue whose turn it is, whatever the rota says
+        self.store_is_empty = False  # as far as the last turn could tell
+
+    @property
+    def sated(self) -> bool:
+        """Whether the worker has had all the jobs it was meant to take."""
+        return self._at_most is not None and self.claimed >= self._at_most
+
+    @property
+    def has_news(self) -> bool:
+        """Whether there is something to tell soon, even if no run ends."""
+        return self._teller.has_news
+
+    def room(self) -> int:
+        """How many jobs to claim now: free slots, and some more while jobs are short."""
+        crew, ahead = self._crew, self._pace.ahead
+        crew.low_water = ahead // 2
+        if crew.waiting > crew.low_water:
+            return 0
+        room = max(self._concurrency + ahead - len(crew.running) - len(crew.cut_off) - crew.waiting, 0)
+        return self.recovery.allows(room if self._at_most is None else min(room, self._at_most - self.claimed))
+
+    def patience(self) -> float:
+        """How long outcomes may wait for the next claim, so that one call does for both: seconds, mostly none."""
+        if self._crew.waiting <= self._crew.low_water:
+            return 0.0
+        return self._last_turn + _PATIENCE - time.monotonic()
+
+    def exchange(self, room: int) -> tuple[list[Claim], int | None]:
+        """Hand in what is finished, take up to `room` jobs; they, and when more are due."""
+        crew = self._crew
+        self.store_is_empty = False
+        if self._in_doubt:
+            self._disown()
+        if self._unanswered:
+            self._find_receipts()
+        done, notes = outcomes.lettered(_take_all(crew.done), self._dead_letters), _take_all(crew.notes)
+        self._mind_starvation()
+        self._pace.finished(len(done))
+        all_idle = not crew.waiting and not crew.running
+        shares = self._rota.shares(room)
+        if self.first is not None and room > 0:
+            shares, self.first = (Share(self.first, 1), *shares), None
+        want = Want(
+            *(self._worker_id, room, self._lease_ms, shares, self._serves_all, self._capabilities, self._strategy),
+            known=self.knowledge.tasks,
+        )
+        asked = time.monotonic()
+        try:
+            groups = self._teller.news(done, notes)
+            answer = self._engine.exchange(in_their_flows(self._engine.desk, done), want, notes, groups=groups)
+        except EngineUnavailable:
+            self._in_doubt = room > 0
+            self._unanswered = done
+            crew.done.extendleft(reversed(done))
+            crew.notes.extendleft(reversed(notes))
+            raise
+        except Exception:
+            self._in_doubt = room > 0  # a claim may be through where the outcomes were refused
+            log.exception("worker %s: a turn was refused; its outcomes are handed in one by one", self._worker_id)
+            self._hand_in_one_by_one(done)
+            return [], crew.now()  # it may have claimed nothing: come again at once
+        if groups or done:
+            self._teller.told(done)
+        self._last_turn = time.monotonic()
+        if room > 0:
+            self._pace.turned(self._last_turn - asked, all_idle=all_idle)
+        self._settled(done, answer.refused)
+        if log.isEnabledFor(logging.DEBUG):
+            self._tell_turn(done, answer, room)
+        self._took(answer, room)
+        return answer.claims, answer.next_at
+
+    def _tell_turn(self, done: list[Outcome], answer: Exchanged, room: int) -> None:
+        """What a turn did, and for each job that it completed or was claimed; failures have lines of their own."""
+        chosen = Counter(claim.queue for claim in answer.claims)
+        of_queues = ", ".join(f"{jobs} of {queue}" for queue, jobs in chosen.items()) or "none"
+        told = "settled %d jobs, claimed %d of %d (%s), %d wait here, more at %s"
+        counts = (len(done), len(answer.claims), room, of_queues, self._crew.waiting, answer.next_at)
+        log.debug(told, *counts, extra={"event": "worker.turn", "worker": self._worker_id})
+        for outcome in done:
+            if outcome.state is State.COMPLETED:
+                log.debug("job %s completed", outcome.id, extra={"event": "job.completed", "job": outcome.id})
+        for claim in answer.claims:
+            extra = about(claim, self._worker_id, "job.claimed")
+            log.debug("job %s (%s) is claimed", claim.id, claim.task, extra=extra)
+
+    def planned(self, claims: list[Claim]) -> list[tuple[Claim, Plan]]:
+        """The claims with their plans."""
+        planned = []
+        for claim in self._fulfilled(claims):
+            try:
+                plan = self._planner.plan(claim)
+            except Exception as error:  # a damaged row must not strand the claims beside it
+                self._refuse(claim, "corrupt_options", error)
+                continue
+            if plan is None:  # its function was there, and has gone since
+                self.knowledge.tasks.forget(claim.task)
+                self.give_back([claim])
+            else:
+                planned.append((claim, plan))
+        return planned
+
+    def _fulfilled(self, claims: list[Claim]) -> list[Claim]:
+        """The claims with the results they were promised; those that can't have them fail."""
+        promised = [claim for claim in claims if is_promised(claim)]
+        if not promised:
+            return claims
+        try:
+            answers = iter(self._fulfiller.fulfill(promised))
+        except EngineUnavailable as error:  # nobody else would hand them in: they are not begun
+            log.warning("the results for %d jobs can't be read, so they are given back: %s", len(promised), error)
+            self.give_back(promised)
+            return [claim for claim in claims if not is_promised(claim)]
+        ready = []
+        for claim in claims:  # in the order in which they are to begin
+            answer = next(answers) if is_promised(claim) else claim
+            if isinstance(answer, Claim):
+                ready.append(answer)
+            else:
+                self._refuse(claim, MISSING, answer)
+        return ready
+
+    def idle(self) -> None:
+        self._pace.idle()
+
+    def give_back(self, claims: Iterable[Claim] = ()) -> None:
+        """Return these and whatever no runner has begun."""
+        now = self._crew.now()
+        unbegun = [outcomes.give_back(claim, now) for claim in (*claims, *self._crew.take_back())]
+        if unbegun:
+            self.claimed -= len(unbegun)  # they count for whoever runs them
+            self._crew.done.extend(unbegun)
+            self._crew.ring()
+
+    def give_back_if_stalled(self) -> None:
+        """If nothing that was fetched ahead gets its turn, let other workers have it."""
+        began, at = self._progress
+        if not self._crew.waiting or self._crew.began != began:
+            self._progress = (self._crew.began, time.monotonic())
+        elif time.monotonic() - at >= STALLED:
+            self.give_back()
+            self._pace.stalled()
+
+    def _disown(self) -> None:
+        """Give back what was claimed for us in a turn whose answer never came: nothing that we have, or have begun."""
+        held = [Lease(*key) for key in {**self.held, **self._crew.unsettled}]
+        for job_id in self._engine.disown(self._worker_id, held):
+            log.warning("job %s: given back, its claim was lost on the way to this worker", job_id)
+        self._in_doubt = False
+
+    def _find_receipts(self) -> None:
+        """What the store took in a turn whose answer never came need not be handed in again, only to be refused."""
+        rows = {row.id: row for row in self._engine.desk.get([outcome.id for outcome in self._unanswered], light=True)}
+        taken = [outcome for outcome in self._unanswered if self._is_receipt(rows.get(outcome.id), outcome)]
+        for outcome in taken:
+            self._crew.done.remove(outcome)
+        if taken:
+            self._teller.told(taken)  # in the same commit
+        self._settled(taken, [])
+        self._unanswered = []
+
+    def _is_receipt(self, row: JobRow | None, outcome: Outcome) -> bool:
+        if row is None or outcome.finished_at is None:  # a job that goes on may have gone on since
+            return False
+        state = outcome.state if row.state is not State.WAITING else State.WAITING  # for those it has to wait for
+        settled = (row.version, row.state, row.worker, row.finished_at)
+        return settled == (outcome.version + 1, state, self._worker_id, outcome.finished_at)
+
+    def _took(self, answer: Exchanged, room: int) -> None:
+        self.recovery.answered(room)
+        self.knowledge.settle()
+        claims = answer.claims
+        for claim in claims:
+            self.held[claim.id, claim.version] = claim
+        self.claimed += len(claims)
+        come_again = answer.next_at is not None and answer.next_at <= self._crew.now()
+        self.store_is_empty = room > 0 and not claims and not come_again
+        if claims:
+            self._rota.took(Counter([claim.queue for claim in claims]))
+            self._mind_starvation()
+            if not self._crew.waiting:  # the time that nothing waited is no stall of what waits from now on
+                self._progress = (self._crew.began, time.monotonic())
+        if self._serves_all and answer.queues:
+            self._rota.serve(answer.queues)
+        if room > 0:
+            self._rota.weigh(answer.weights)
+
+    def _mind_starvation(self) -> None:
+        if not self._crew.waiting and len(self._crew.running) < self._concurrency:
+            self._pace.starved()
+
+    def _settled(self, done: list[Outcome], refused: list[Outcome]) -> None:
+        for outcome in done:
+            claim = self.held.pop((outcome.id, outcome.version), None)
+            run = self._crew.settled(outcome)
+            if outcome.state is State.COMPLETED:
+                self.completed += 1
+            elif outcome.state in (State.FAILED, State.RETRYING):
+                self.failed += outcome.state is State.FAILED
+                if run is not None:  # a renewal meanwhile may have found the lease gone, as it is once settled
+                    claim = run.claim
+                if claim is not None:
+                    self._tell_failure(claim, outcome)
+        for outcome in refused:
+            log.warning(
+                "job %s: lease lost, a late %s was refused",
+                outcome.id,
+                outcome.event,
+                extra={"job": outcome.id, "event": "job.lease_lost"},
+            )
+
+    def _tell_failure(self, claim: Claim, outcome: Outcome) -> None:
+        final = outcome.state is State.FAILED
+        log.log(
+            logging.ERROR if final else logging.WARNING,
+            "job %s (%s) %s: %s: %s",
+            claim.id,
+            claim.task,
+            f"failed for good, {outcome.reason}" if final else outcome.reason,
+            outcome.error_type,
+            outcome.error_message,
+            extra=about(claim, self._worker_id, "job.failed" if final else "job.attempt_failed"),
+        )
+
+    def _hand_in_one_by_one(self, done: list[Outcome]) -> None:
+        """What the store can't take of one job must not keep the others from being settled."""
+        left = deque(done)
+        try:
+            while left:
+                self._hand_in(left[0])
+                left.popleft()
+        finally:
+            self._crew.done.extendleft(reversed(left))  # the store went away meanwhile
+
+    def _hand_in(self, outcome: Outcome) -> None:
+        want = Want(self._worker_id, 0, self._lease_ms)
+        try:
+            groups = self._teller.news([outcome], ())
+            refused = self._engine.exchange(in_their_flows(self._engine.desk, [outcome]), want, groups=groups).refused
+            self._teller.told([outcome])
+        except EngineUnavailable:
+            raise
+        except Exception as error:
+            log.exception("job %s: its outcome can't be stored; it is recorded as failed", outcome.id)
+            failed = outcomes.lettered([_unstorable(outcome, error)], self._dead_letters)
+            refused = self._engine.exchange(failed, want).refused
+        self._settled([outcome], refused)
+
+    def _refuse(self, claim: Claim, reason: str, error: Exception) -> None:
+        log.warning("job %s: it can't be run: %s", claim.id, error, extra=about(claim, self._worker_id))
+        told = describe(error)
+        self._crew.done.append(outcomes.fail(claim, reason, told, claim.max_attempts, self._crew.now()))
+        self._crew.ring()
+
+
+def _least(*limits: int | None) -> int | None:
+    return min((limit for limit in limits if limit is not None), default=None)
+
+
+def _unstorable(outcome: Outcome, error: Exception) -> Outcome:
+    lease = Lease(outcome.id, outcome.version)
+    return outcomes.fail(lease, "unstorable_outcome", describe(error), outcome.max_attempts, outcome.at)
+
+
+def _take_all(items: deque[T]) -> list[T]:
+    taken = []
+    with contextlib.suppress(IndexError):
+        while True:
+            taken.append(items.popleft())
+    return taken

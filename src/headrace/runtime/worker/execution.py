@@ -1,0 +1,262 @@
+"""How a claimed job is to be run here: its function, its limits, and what its end means."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import traceback
+from collections.abc import Awaitable, Callable
+from datetime import timedelta
+from types import FrameType, TracebackType
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct
+
+from headrace.core.clock import to_ms
+from headrace.core.codec import codec
+from headrace.core.codec.encryption import Seal
+from headrace.core.codec.result_refs import Ending, giver_in
+from headrace.core.damaged_records import read_or
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import Claim, ErrorInfo, Isolation, JobOptions, Outcome
+from headrace.core.tasks.retry import Retry, from_policy
+from headrace.errors import CancelJob, CorruptPayload, InvalidJob, RetryLater, Snooze
+from headrace.runtime.context.steps import Suspended, suspension_in
+from headrace.runtime.jobs.job import LOST_RESULT
+from headrace.runtime.jobs.task import Task
+from headrace.runtime.jobs.tracing import Tracer
+from headrace.runtime.worker.error_redaction import veil_over
+from headrace.runtime.worker.results import MISSING, UNFIT, MissingResult, UnfitResult
+
+_LONGEST_TRACEBACK = 20_000
+_LONGEST_MESSAGE = 5_000
+_LONGEST_WAIT = 100 * 365 * 86_400
+_NO_FAILURE = (Snooze, CancelJob, CorruptPayload)
+_options = msgspec.json.Decoder(JobOptions)
+
+
+class Plan(Struct, frozen=True):
+    """A task as one job wants it run. `timeout` is in seconds."""
+
+    task: Task[..., Any, Any]
+    isolation: Isolation
+    timeout: float | None
+    retry: Retry
+    keep_result: bool
+    max_result: int
+    preemptible: bool = False
+    removes: bool = False  # whether the call asks to be removed when it is over
+    seal: Seal | None = None
+    tracer: Tracer | None = None
+
+    def arguments(self, claim: Claim) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The call's arguments as the task wants them, or CorruptPayload."""
+        codec.verify(claim.payload, claim.checksum)
+        text = claim.payload if self.seal is None else self.seal.opened(claim.payload, "call", claim.task)
+        args, kwargs = codec.decode_call(text)
+        try:
+            return self.task.signature.rebuild(args, kwargs)
+        except CorruptPayload as error:
+            giver = giver_in(claim.payload)
+            if giver is None:
+                raise
+            raise UnfitResult(f"{error}, or it is {giver} that does not fit") from error.__cause__
+
+    def success(self, claim: Claim, value: Any, now: int) -> Outcome:
+        """The outcome of a run that returned."""
+        if not self.keep_result or value is None:
+            return outcomes.succeed(claim, None, None, now)
+        return self.stored(claim, self._encoded(value), now)
+
+    def stored(self, claim: Claim, text: str | None, now: int) -> Outcome:
+        """The outcome of a run whose result is encoded already."""
+        if self.seal is not None and text is not None:
+            text = self.seal.sealed(text, "result", claim.id)
+        return outcomes.succeed(claim, text, None if text is None else codec.checksum(text), now)
+
+    def _encoded(self, value: Any) -> str:
+        # The work is done: a result that can't be stored must not make the job run again.
+        try:
+            return codec.encode(value, models=True, limit=self.max_result, where="result")
+        except InvalidJob as error:
+            return lost_result(str(error))
+
+    def delay(self, claim: Claim, error: BaseException) -> Any:
+        """Seconds until the next attempt, None for no retry; or an awaitable of that."""
+        if isinstance(error, _NO_FAILURE) or suspension_in(error) is not None:
+            return None
+        if claim.attempt >= self.retry.max_attempts or not self.retry.covers(error):
+            return None
+        if isinstance(error, RetryLater) and error.delay is not None:
+            return error.delay
+        return self.retry.delay(claim.attempt, error, random.random())
+
+    def told(self, claim: Claim, error: BaseException) -> ErrorInfo:
+        """The error in words, as it is stored and shown: what it quotes of the job's secrets is starred out."""
+        told, veil = describe(error), veil_over(claim, self.task, self.seal)
+        if not veil.secrets:
+            return told
+        return msgspec.structs.replace(told, message=veil.over(told.message), traceback=veil.over(told.traceback))
+
+    def failure(self, claim: Claim, error: BaseException, delay: float | timedelta | None, now: int) -> Outcome:
+        """The outcome of a run that raised, given the delay that `delay()` answered."""
+        if (rest := suspension_in(error)) is not None:
+            return outcomes.suspend(claim, rest.until, rest.reason, now, rest.awaits, rest.number)
+        if isinstance(error, Snooze):
+            return outcomes.snooze(claim, _wait(error.delay), describe(error).message, now)
+        if isinstance(error, CancelJob):
+            return outcomes.cancel(claim, describe(error).message or "cancelled by its task", now)
+        told = self.told(claim, error)
+        if isinstance(error, UnfitResult):
+            return outcomes.fail(claim, UNFIT, told, self.retry.max_attempts, now)
+        if isinstance(error, CorruptPayload):
+            return outcomes.fail(claim, "corrupt_payload", told, self.retry.max_attempts, now)
+        if isinstance(error, MissingResult):
+            return outcomes.fail(claim, MISSING, told, self.retry.max_attempts, now)
+        if delay is not None:
+            return outcomes.retry(claim, told, _wait(delay), self.retry.max_attempts, now)
+        used_up = claim.attempt >= self.retry.max_attempts and self.retry.covers(error)
+        reason = "attempts_used_up" if used_up else "permanent_error"
+        return outcomes.fail(claim, reason, told, self.retry.max_attempts, now)
+
+
+def _wait(delay: float | timedelta) -> int:
+    """The milliseconds a task or a backoff function asked for. No store could count much beyond a century."""
+    seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+    return to_ms(min(max(seconds, 0), _LONGEST_WAIT))
+
+
+def lost_result(why: str) -> str:
+    return msgspec.json.encode({LOST_RESULT: why}).decode()
+
+
+def describe(error: BaseException) -> ErrorInfo:
+    """An error in words, with the traceback of its whole chain, of bounded length."""
+    try:
+        text = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
+        message = str(error)
+    except BaseException as broken:  # an exception whose own __str__ raises, whatever it raises
+        text, message = "", f"<{type(error).__name__} that can't be shown: {type(broken).__name__}>"
+    return ErrorInfo(
+        _clean(type(error).__qualname__, 200), _clean(message, _LONGEST_MESSAGE), _clean(text, _LONGEST_TRACEBACK)
+    )
+
+
+def _own_frames(tb: TracebackType | None) -> TracebackType | None:
+    """The traceback without the frames of the worker that called the task."""
+    while tb is not None and tb.tb_next is not None and is_worker_frame(tb.tb_frame):
+        tb = tb.tb_next
+    return tb
+
+
+def is_worker_frame(frame: FrameType | None) -> bool:
+    return frame is not None and frame.f_globals.get("__package__") == __package__
+
+
+def _clean(text: str, longest: int) -> str:
+    if len(text) > longest:
+        half = longest // 2
+        text = f"{text[:half]}\n... {len(text) - longest} characters left out ...\n{text[-half:]}"
+    return text.replace("\x00", "\ufffd").encode("utf-8", "replace").decode()
+
+
+async def settle_delay(delay: Any) -> Any:
+    """The delay itself, if a backoff function answered with an awaitable."""
+    return await delay if isinstance(delay, Awaitable) else delay
+
+
+class Planner:
+    """Finds the plan for a claim; None if this worker does not know its task."""
+
+    def __init__(
+        self,
+        find: Callable[[str], Task[..., Any, Any] | None],
+        timeout: float | None,
+        max_result: int,
+        seal: Seal | None = None,
+    ) -> None:
+        self._find = find
+        self._timeout = timeout
+        self._max_result = max_result
+        self.seal = seal
+        self._plans: dict[tuple[str, str | None], Plan] = {}
+        self.removing: set[str] = set()  # queues where calls asked for that
+
+    def plan(self, claim: Claim) -> Plan | None:
+        key = (claim.task, claim.options)
+        plan = self._plans.get(key)
+        if plan is None:
+            task = self._find(claim.task)
+            if task is None:
+                return None
+            if len(self._plans) > 1000:
+                self._plans.clear()
+            plan = self._plans[key] = self._make(task, claim.options)
+        if plan.removes:
+            self.removing.add(claim.queue)
+        return plan
+
+    def knows(self, task: str) -> bool:
+        """Whether a task of this name is known by now."""
+        return self._find(task) is not None
+
+    def keeps_result(self, job: Ending) -> bool:
+        """Whether what this job returns is to be stored, as far as is known here."""
+        asked = read_or(_options.decode, job.options, JobOptions()).keep_result if job.options else UNSET
+        task = self._find(job.task)
+        return bool(_first(asked, UNSET if task is None else task.options.keep_result, True))
+
+    def _make(self, task: Task[..., Any, Any], stored: str | None) -> Plan:
+        options = _options.decode(stored) if stored else JobOptions()
+        own = task.options
+        return Plan(
+            task,
+            _first(options.isolation, task.isolation),
+            self._seconds(_first(options.timeout, own.timeout)),
+            task.retry if options.retry is UNSET else from_policy(options.retry),
+            _first(options.keep_result, own.keep_result, True),
+            self._max_result,
+            _first(options.preemptible, own.preemptible, False),
+            bool(_first(options.remove_on_complete, False) or _first(options.remove_on_fail, False)),
+            self.seal,
+            task.submits.tracer,
+        )
+
+    def _seconds(self, ms: Any) -> float | None:
+        if ms is UNSET:
+            return self._timeout
+        return None if ms is None else ms / 1000
+
+
+def _first(*values: Any) -> Any:
+    return next((value for value in values if value is not UNSET), UNSET)
+
+
+def run_inline(plan: Plan, claim: Claim, call: Callable[..., Any], now: Callable[[], int]) -> Outcome:
+    """Run the call here and now and tell the outcome."""
+    try:
+        args, kwargs = plan.arguments(claim)
+        return plan.success(claim, call(*args, **kwargs), now())
+    except (Exception, Suspended, BaseExceptionGroup) as error:
+        return conclude(plan, claim, error, now)
+
+
+def conclude(plan: Plan, claim: Claim, error: BaseException, now: Callable[[], int]) -> Outcome:
+    """The outcome of an error in a thread: a backoff coroutine gets an event loop of its own."""
+    try:
+        delay = plan.delay(claim, error)
+        if isinstance(delay, Awaitable):
+            delay = asyncio.run(settle_delay(delay))
+        return plan.failure(claim, error, delay, now())
+    except BaseException as broken:  # a backoff function may even try to exit
+        return broken_backoff(plan, claim, error, broken, now())
+
+
+def broken_backoff(plan: Plan, claim: Claim, error: BaseException, broken: BaseException, now: int) -> Outcome:
+    """The outcome of an error whose backoff function raised one of its own."""
+    told, why = plan.told(claim, error), plan.told(claim, broken)
+    extra = f"{told.message} (and its backoff function raised {why.type}: {why.message})"
+    return outcomes.fail(
+        claim, "broken_backoff", msgspec.structs.replace(told, message=extra), plan.retry.max_attempts, now
+    )

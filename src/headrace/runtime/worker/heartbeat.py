@@ -1,0 +1,274 @@
+"""The worker's pulse: a thread that user code can't block.
+
+It renews all leases in one write, ends runs that overran their timeout, tells runs whose lease is lost, carries an
+operator's wishes to the worker, and names a job that blocks the event loop, and a loop of the worker that hangs.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import sys
+import threading
+import time
+import traceback
+from collections.abc import Iterable
+from typing import Protocol
+
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import Claim, Lease, Outcome, WorkerRow
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable, JobTimeout
+from headrace.runtime.process.liveness import Sign, Watch
+from headrace.runtime.process.memory import resident_megabytes
+from headrace.runtime.worker.event_loop import Loop
+from headrace.runtime.worker.execution import conclude, is_worker_frame
+from headrace.runtime.worker.state import NEVER, Crew, Run
+from headrace.runtime.worker.threads import Threads
+
+log = logging.getLogger("headrace.worker")
+
+_ATTENTION = 0.5  # how often runs are looked at while there are any
+_BLOCKED = 1.0
+_AGAIN = 1.0  # seconds until a renewal that failed is tried once more
+
+
+class Reports(Protocol):
+    """What the pulse needs of its worker."""
+
+    def describe(self) -> WorkerRow: ...
+    def held(self) -> Iterable[Claim]: ...
+    def drop(self, lease: Lease) -> None: ...
+    def obey(self, wish: str, asked_at: float) -> None: ...
+    def leases_end(self, next_expiry: int | None) -> None: ...
+    def store_lost(self) -> None: ...
+
+
+class Pulse:
+    """The heartbeat of one worker."""
+
+    def __init__(
+        self, engine: Engine, crew: Crew, threads: Threads, loop: Loop, reports: Reports, lease: float, heartbeat: float
+    ) -> None:
+        self._engine = engine
+        self._crew = crew
+        self._threads = threads
+        self._loop = loop
+        self._reports = reports
+        self._lease = lease
+        self._lease_ms = int(lease * 1000)
+        self._heartbeat = heartbeat
+        self._renewed_at = time.monotonic()
+        self._named: int | None = None
+        self._stopping = threading.Event()
+        self._watch: Watch | None = None
+        self._bell = engine.listen("orders")
+        self._thread = threading.Thread(target=self._beat_on, name="headrace-pulse", daemon=True)
+        crew.check_soon = self._bell.ring
+
+    def watch(self, *signs: Sign) -> None:
+        """Look after these loops as well."""
+        self._watch = Watch(self._engine, self._reports.describe().id, signs, self._lease)
+
+    def is_stalled(self, sign: Sign) -> bool:
+        """Whether this loop was told to have stalled, and one more lease has passed since."""
+        told = self._watch is not None and self._watch.has_told(sign)
+        return told and sign.overdue > 2 * self._lease
+
+    def start(self) -> None:
+        self._thread.start()
+
+    def stop(self) -> None:
+        self._stopping.set()
+        self._bell.ring()
+        if self._thread.ident is not None:  # else the worker could not start, and so it never did
+            self._thread.join(5)
+        self._bell.close()
+        if self._watch is not None:
+            self._watch.close()
+
+    def renew_one(self, claim: Claim) -> bool:
+        """Renew a single lease at a job's own request."""
+        try:
+            return not self._engine.renew(self._reports.describe(), (lease_of(claim),), self._lease_ms).lost
+        except EngineUnavailable:
+            return True  # not known to be lost; the regular beats count the failures
+
+    # -- the thread
+
+    def _beat_on(self) -> None:
+        next_beat = time.monotonic() + self._heartbeat
+        while not self._stopping.is_set():
+            now = time.monotonic()
+            # A run that begins while its companions are looked through must ring, whatever its deadline.
+            self._crew.next_check = NEVER
+            earliest = min((run.deadline for run in list(self._crew.running.values())), default=NEVER)
+            attention = now + _ATTENTION if self._crew.running else NEVER
+            self._crew.next_check = min(next_beat, earliest, attention)
+            ordered = self._bell.wait(max(self._crew.next_check - now, 0))
+            if self._stopping.is_set():
+                return
+            try:
+                self._look_after_runs()
+                if self._watch is not None:
+                    self._watch.look()
+                if ordered or time.monotonic() >= next_beat:
+                    pause = self._heartbeat if self._beat() else min(self._heartbeat, _AGAIN)
+                    next_beat = time.monotonic() + pause
+            except Exception:
+                log.exception("the pulse stumbled; it goes on")
+
+    def _look_after_runs(self) -> None:
+        now = time.monotonic()
+        for run in list(self._crew.running.values()):
+            if run.deadline <= now:
+                self._time_out(run)
+        if self._crew.notes:
+            self._crew.ring()
+        self._watch_loop()
+
+    # -- leases
+
+    def _beat(self) -> bool:
+        """Renew every lease; False if the store can't be reached."""
+        leases = [lease_of(claim) for claim in self._reports.held()]
+        reported = self._reports.describe()
+        begun = time.monotonic()
+        try:
+            renewal = self._engine.renew(reported, leases, self._lease_ms)
+        except EngineUnavailable as error:
+            self._missed(error)
+            return False
+        self._renewed_at = begun
+        if log.isEnabledFor(logging.DEBUG):
+            self._tell_health(reported)
+        if renewal.lost:
+            self._lose(renewal.lost, "the job was cancelled or its lease is lost")
+        self._reports.obey(renewal.wish, begun)
+        self._reports.leases_end(renewal.next_expiry)
+        if self._reports.describe().state != reported.state:
+            self._bell.ring()  # so that the operator sees the wish fulfilled now, and not at the next beat
+        return True
+
+    def _tell_health(self, row: WorkerRow) -> None:
+        log.debug(
+            "worker %s is %s: %d of %d busy, %d completed, %d failed, up for %d s, uses %d MB",
+            *(row.id, row.state, row.running, row.concurrency, row.completed, row.failed),
+            (row.seen_at - row.started_at) // 1000,
+            resident_megabytes(),
+            extra={"worker": row.id, "event": "worker.health"},
+        )
+
+    def _missed(self, error: EngineUnavailable) -> None:
+        """Not the number of failures counts, but whether the leases can still hold."""
+        self._reports.store_lost()
+        silent_for = time.monotonic() - self._renewed_at
+        if silent_for < self._lease:
+            log.warning("a renewal failed: %s; the leases hold for another %.1f s", error, self._lease - silent_for)
+            return
+        leases = frozenset(lease_of(claim) for claim in self._reports.held())
+        log.error("no renewal for %.0f s: %s; %d leases are given up", silent_for, error, len(leases))
+        self._lose(leases, f"no renewal for {silent_for:.0f} s")
+
+    def _lose(self, lost: frozenset[Lease], reason: str) -> None:
+        self._withdraw(lost)
+        for run in list(self._crew.running.values()):
+            if lease_of(run.claim) in lost:
+                claim = run.claim
+                log.warning(
+                    "job %s (%s) lost its lease: %s; its result is refused if the job has moved on",
+                    claim.id,
+                    claim.task,
+                    reason,
+                    extra={**run.about, "event": "job.lease_lost"},
+                )
+                run.lost = True
+                self._end(run, None, reason)
+        for lease in lost:
+            self._reports.drop(lease)
+
+    def _withdraw(self, lost: frozenset[Lease]) -> None:
+        """What was fetched ahead and is cancelled meanwhile must not begin."""
+        for waiting in (self._crew.ready, self._crew.ready_async):
+            for entry in [entry for entry in list(waiting) if lease_of(entry[0]) in lost]:
+                with contextlib.suppress(ValueError, IndexError):  # a runner was quicker
+                    waiting.remove(entry)
+        if self._crew.ready_async:
+            self._crew.wake_loop()  # it may have left a slot to a job that is gone now
+
+    # -- runs that must end
+
+    def _time_out(self, run: Run) -> None:
+        limit = run.plan.timeout or 0.0
+        error = JobTimeout(f"the attempt ran longer than its timeout of {limit:g} s")
+        where = self._where(run)
+        if where:
+            error.add_note(f"It was here:\n{where}")
+        if callable(run.plan.retry.backoff):  # a user's function must not hold up the pulse
+            run.deadline = NEVER
+            threading.Thread(target=self._record_timeout, args=(run, error), daemon=True).start()
+        else:
+            self._record_timeout(run, error)
+
+    def _record_timeout(self, run: Run, error: JobTimeout) -> None:
+        told = {**run.about, "event": "job.timed_out"}
+        log.warning("job %s (%s): %s", run.claim.id, run.claim.task, error, extra=told)
+        self._end(run, conclude(run.plan, run.claim, error, self._crew.now), "timed out")
+
+    def _end(self, run: Run, outcome: Outcome | None, reason: str) -> None:
+        end_run(self._crew, self._threads, run, outcome, reason)
+
+    def _where(self, run: Run) -> str:
+        return stack_of(run.thread) if run.thread else ""
+
+    # -- the watchdog
+
+    def _watch_loop(self) -> None:
+        seconds = self._loop.blocked_for()
+        if seconds < _BLOCKED:
+            self._named = None
+            return
+        run, thread = self._loop.blocker()
+        if run is not None and run.number != self._named:
+            self._named = run.number
+            log.warning(
+                "job %s (%s) has blocked the event loop for %.1f s; use `def`, asyncio.to_thread or "
+                "isolation='process' for blocking work. It is here:\n%s",
+                run.claim.id,
+                run.claim.task,
+                seconds,
+                stack_of(thread) or "(unknown)",
+                extra=run.about,
+            )
+
+
+def lease_of(claim: Claim) -> Lease:
+    return Lease(claim.id, claim.version)
+
+
+def stack_of(thread: int | None) -> str:
+    """Where a thread is just now, from the task's own code on."""
+    frame = sys._current_frames().get(thread) if thread is not None else None
+    frames = [(each, line) for each, line in traceback.walk_stack(frame)] if frame else []
+    outer = next((n for n, (each, _) in enumerate(frames) if is_worker_frame(each)), len(frames))
+    return "".join(traceback.StackSummary.extract(reversed(frames[:outer])).format())
+
+
+def end_run(crew: Crew, threads: Threads, run: Run, outcome: Outcome | None, reason: str) -> None:
+    """End a run from outside: record the outcome, tell or stop its task, and make room for the next one."""
+    if not crew.end(run, outcome):
+        return
+    run.stop(reason)
+    if run.plan.isolation != "async":  # a coroutine gives its slot back when its cancellation is through
+        threads.abandon_one()
+        crew.free_slot(run.slot)
+        threads.ensure()
+
+
+def release_runs(crew: Crew, threads: Threads) -> None:
+    """Give back whatever still runs: its worker stops."""
+    for run in list(crew.running.values()):
+        told = {**run.about, "event": "job.released"}
+        log.warning("job %s (%s) did not finish in time; released", run.claim.id, run.claim.task, extra=told)
+        outcome = outcomes.release(run.claim, "its worker was stopped", crew.now())
+        end_run(crew, threads, run, outcome, "the worker stops")

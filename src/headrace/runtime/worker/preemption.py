@@ -1,0 +1,47 @@
+"""Which run makes way when a more urgent job finds no free slot: only one of a task that agreed to it.
+
+The run is ended and its job given back, with no attempt spent; it starts again from its beginning. A job that a rule
+holds back moves nobody: its turn might not come for long.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Collection
+
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.queue_rules import queue_rules
+from headrace.core.jobs.records import JobRow, QueueRow
+from headrace.engines.protocol.queries import Desk
+from headrace.runtime.worker.heartbeat import end_run
+from headrace.runtime.worker.state import Crew, Run
+from headrace.runtime.worker.threads import Threads
+
+log = logging.getLogger("headrace.worker")
+
+
+def run_in_the_way(crew: Crew, desk: Desk, queues: Collection[str] | None) -> tuple[Run, JobRow] | None:
+    """The run to end, the least urgent and among those the youngest, and the job that waits for its slot."""
+    willing = [run for run in list(crew.running.values()) if run.plan.preemptible]
+    if not willing or crew.waiting or len(crew.running) < crew.concurrency:
+        return None
+    ruled = {task.name for task in desk.tasks()}
+    run = min(willing, key=lambda run: (run.claim.priority, -run.started))
+    for queue in desk.queues():
+        if (queues is None or queue.name in queues) and _is_free(queue):
+            first = desk.peek(queue.name, 1, light=True)
+            if first and not first[0].lane and first[0].task not in ruled and first[0].priority > run.claim.priority:
+                return run, first[0]
+    return None
+
+
+def _is_free(queue: QueueRow) -> bool:
+    return not queue.paused and not queue_rules(queue.rules).shape_claims
+
+
+def make_way(crew: Crew, threads: Threads, run: Run, urgent: JobRow) -> str:
+    """End the run for the job that waits for its slot; the queue that is to be asked next."""
+    log.info("job %s makes way for the more urgent %s", run.claim.id, urgent.id, extra=run.about)
+    outcome = outcomes.release(run.claim, f"made way for the more urgent {urgent.id}", crew.now())
+    end_run(crew, threads, run, outcome, "a more urgent job needs its slot")
+    return urgent.queue

@@ -1,0 +1,222 @@
+"""Child processes for `isolation="process"`: a job in one can be killed at its timeout, or crash, and harms nobody.
+
+A child imports the task's module, takes one job at a time over a pipe and answers with the outcome. It never touches
+the store, and it ends when its pipe does, so a killed worker leaves none behind. Messages are one letter and JSON.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import functools
+import logging
+import multiprocessing
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from headrace.core.jobs.records import JobOptions, Lease, Note, Outcome
+from headrace.core.jobs.steps import Step
+from headrace.errors import ConfigError, HeadraceError
+from headrace.runtime.context.logs import handed_on
+from headrace.runtime.jobs.encryption import opened_claim, sealed_outcome
+from headrace.runtime.worker.execution import conclude
+from headrace.runtime.worker.sandbox_child import Errand, end_group, serve
+from headrace.runtime.worker.state import Run
+
+log = logging.getLogger("headrace.sandbox")
+_LOOK = 1.0
+_spawn = multiprocessing.get_context("spawn")
+_outcome = msgspec.json.Decoder(Outcome)
+_note = msgspec.json.Decoder(Note)
+_step = msgspec.json.Decoder(tuple[Lease, Step])
+
+
+class SandboxCrashed(HeadraceError):
+    """The process that ran the job ended on its own: a crash, an exit, or the system's memory killer."""
+
+
+class _Forestalled(Exception):
+    """The run was ended while its process was still starting."""
+
+
+class Sandbox:
+    """One child process."""
+
+    def __init__(self) -> None:
+        self._pipe, theirs = _spawn.Pipe()
+        self._process = _spawn.Process(target=serve, args=(theirs, handed_on()), name="headrace-sandbox")
+        self._process.start()
+        theirs.close()
+        self._lock = threading.Lock()
+        self._run: Run | None = None
+        self.reason: str | None = None
+
+    def perform(self, run: Run) -> Outcome:
+        """Have the job run there. It can be killed until this returns, and not a moment longer."""
+        with self._lock:
+            self._run = run
+        run.abort = functools.partial(self._kill_during, run)
+        try:
+            if run.context.cancel_requested:
+                raise _Forestalled
+            return self._converse(run)
+        finally:
+            with self._lock:
+                self._run = None
+
+    def _converse(self, run: Run) -> Outcome:
+        """Send the job and pass on its notes and renewals until its outcome comes."""
+        self._pipe.send_bytes(b"J" + msgspec.json.encode(_errand(run)))
+        while True:
+            # Not only by the pipe's end: a process the job started may hold it open after the job's own death.
+            while not self._pipe.poll(_LOOK):
+                if not self._process.is_alive():
+                    raise EOFError
+            message = self._pipe.recv_bytes()
+            kind, body = message[:1], message[1:]
+            if kind == b"O":
+                outcome = _outcome.decode(body)
+                if (outcome.id, outcome.version) != (run.claim.id, run.claim.version):
+                    self.reason = f"it answered with the outcome of another job, {outcome.id}"
+                    raise EOFError
+                return sealed_outcome(run.plan.seal, outcome)
+            if kind == b"N":
+                run.context.relay(_note.decode(body))
+            elif kind == b"R":
+                self._pipe.send_bytes(b"a" + (b"true" if run.context.still_held() else b"false"))
+            elif kind in (b"S", b"K"):
+                self._pipe.send_bytes(_answer(run, kind, body))
+            elif kind == b"E":
+                raise ConfigError(body.decode())
+
+    def _kill_during(self, run: Run, reason: str) -> None:
+        # A kill that came late would hit the next job of this process, which did nothing wrong.
+        with self._lock:
+            if self._run is run:
+                self.reason = reason
+                self._kill()
+
+    def _kill(self) -> None:
+        self._process.kill()  # it may not have a group of its own yet
+        if self._process.pid is not None:
+            end_group(self._process.pid)
+
+    @property
+    def is_fit(self) -> bool:
+        return self.reason is None and self._process.is_alive()
+
+    def bury(self) -> int | None:
+        """End the child, wait for it and return its exit code. Called twice, it does no more."""
+        with self._lock:  # two threads that close one pipe could close a stranger's that took its number
+            self._kill()
+            self._process.join(5)
+            if self._run is None:  # else whoever listens there hears its end, and buries it once more
+                self._pipe.close()
+            return self._process.exitcode
+
+
+def _answer(run: Run, kind: bytes, body: bytes) -> bytes:
+    """What the job's memory says. What a thread of an earlier job still sends is not for this one."""
+    try:
+        if kind == b"S":
+            return b"a" + msgspec.json.encode(run.context.keeper.steps(run.claim))
+        lease, step = _step.decode(body)
+        held = lease == Lease(run.claim.id, run.claim.version) and run.context.keeper.remember(run.claim, step)
+        return b"a" + msgspec.json.encode(held)
+    except HeadraceError as error:
+        return b"x" + str(error).encode()
+
+
+def _errand(run: Run) -> Errand:
+    plan, claim = run.plan, run.claim
+    function: Any = plan.task.function
+    retry = None if callable(plan.retry.backoff) else plan.retry.policy()
+    options = JobOptions(
+        timeout=None if plan.timeout is None else int(plan.timeout * 1000),
+        keep_result=plan.keep_result,
+        retry=retry or msgspec.UNSET,
+    )
+    # In clear: a child gets no keys, for its job could read them.
+    stored = msgspec.structs.replace(opened_claim(plan.seal, claim), options=msgspec.json.encode(options).decode())
+    return Errand(
+        stored if run.trace is None else run.trace.handed_on(stored),
+        function.__module__,
+        function.__qualname__,
+        plan.max_result,
+        plan.timeout,
+        run.context.keeper.now(),
+        run.context.worker,
+    )
+
+
+class Sandboxes:
+    """The children of one worker; those that are idle wait for the next job."""
+
+    def __init__(self) -> None:
+        self._idle: list[Sandbox] = []
+        self._all: set[Sandbox] = set()
+        self._lock = threading.Lock()
+        self._stopped = False
+        atexit.register(self.stop)
+
+    def perform(self, run: Run, now: Callable[[], int]) -> Outcome:
+        try:
+            sandbox = self._take()
+        except Exception as error:  # no memory or handles for another process, or none allowed here
+            return conclude(run.plan, run.claim, error, now)
+        try:
+            outcome = sandbox.perform(run)
+        except (EOFError, OSError):
+            return self._crashed(sandbox, run, now)
+        except Exception as error:  # the task can't be sent there or loaded there; its job is told
+            outcome = conclude(run.plan, run.claim, error, now)
+        self._keep(sandbox)
+        return outcome
+
+    def stop(self) -> None:
+        atexit.unregister(self.stop)
+        with self._lock:
+            self._stopped = True
+            left = list(self._all)
+            self._all.clear()
+            self._idle.clear()
+        for sandbox in left:
+            sandbox.bury()
+
+    def _take(self) -> Sandbox:
+        with contextlib.suppress(IndexError):
+            while True:
+                sandbox = self._idle.pop()
+                if sandbox.is_fit:
+                    return sandbox
+                self._discard(sandbox)
+        sandbox = Sandbox()
+        with self._lock:
+            if not self._stopped:
+                self._all.add(sandbox)
+                return sandbox
+        sandbox.bury()  # nobody else would: this process would wait for it at its end, for ever
+        raise _Forestalled
+
+    def _keep(self, sandbox: Sandbox) -> None:
+        with self._lock:
+            if not self._stopped and sandbox.is_fit:
+                self._idle.append(sandbox)
+                return
+        self._discard(sandbox)
+
+    def _discard(self, sandbox: Sandbox) -> int | None:
+        self._all.discard(sandbox)
+        return sandbox.bury()
+
+    def _crashed(self, sandbox: Sandbox, run: Run, now: Callable[[], int]) -> Outcome:
+        code = self._discard(sandbox)
+        why = sandbox.reason or f"its process ended with {_exit_words(code)}"
+        return conclude(run.plan, run.claim, SandboxCrashed(why), now)
+
+
+def _exit_words(code: int | None) -> str:
+    return f"signal {-code}" if code is not None and code < 0 else f"exit code {code}"

@@ -1,0 +1,185 @@
+"""What runs inside a sandbox process: takes errands from its pipe, runs them, answers with outcomes."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import importlib
+import os
+import queue
+import signal
+import threading
+from multiprocessing.connection import Connection
+from typing import Any
+
+import msgspec
+
+from headrace.core.clock import SystemClock
+from headrace.core.codec.secret_names import WORDS
+from headrace.core.jobs.records import Claim, Lease, Note, Outcome
+from headrace.core.jobs.steps import Step
+from headrace.core.tasks.options import Options
+from headrace.core.tasks.retry import Retry
+from headrace.errors import ConfigError, EngineUnavailable
+from headrace.runtime.context.current_job import JobContext, current
+from headrace.runtime.context.logs import take_over
+from headrace.runtime.jobs.task import Task
+from headrace.runtime.worker.execution import Planner, run_inline
+
+_clock = SystemClock()
+
+
+class Errand(msgspec.Struct, frozen=True):
+    """One job, where its function is found, the time by the worker's clock, and who that is."""
+
+    claim: Claim
+    module: str
+    qualname: str
+    max_result: int
+    timeout: float | None
+    now: int
+    worker: str
+
+
+class _Parent:
+    """The pipe to the worker; also the line by which a job's context reports."""
+
+    def __init__(self, pipe: Connection) -> None:
+        self._pipe = pipe
+        self._sending = threading.Lock()
+        self.errands: queue.SimpleQueue[Errand] = queue.SimpleQueue()
+        self._asking = threading.Lock()
+        self._answers: queue.SimpleQueue[tuple[bytes, bytes]] = queue.SimpleQueue()
+        self._ahead = 0
+        self.largest = 0
+        self.worker = ""
+
+    def listen(self) -> None:
+        """Read what the worker sends. When the worker is gone, so are we."""
+        with contextlib.suppress(EOFError, OSError):
+            while True:
+                message = self._pipe.recv_bytes()
+                kind, body = message[:1], message[1:]
+                if kind == b"J":
+                    self.errands.put(msgspec.json.decode(body, type=Errand))
+                else:
+                    self._answers.put((kind, body))
+        end_group(os.getpid())
+        os._exit(1)
+
+    def send(self, kind: bytes, body: bytes = b"") -> None:
+        with self._sending:
+            self._pipe.send_bytes(kind + body)
+
+    def ask(self, kind: bytes, body: bytes = b"") -> bytes:
+        """Send a question and wait for its answer; threads of the job ask one after the other."""
+        with self._asking:
+            self.send(kind, body)
+            answered, answer = self._answers.get()
+        if answered == b"x":
+            raise EngineUnavailable(answer.decode())
+        return answer
+
+    def prepare(self, errand: Errand) -> None:
+        """Go by the worker's clock, which is the store's: a sleep must not seem unfinished here that is over there."""
+        self._ahead = errand.now - _clock.now()
+        self.largest = errand.max_result
+        self.worker = errand.worker
+
+    def now(self) -> int:
+        return _clock.now() + self._ahead
+
+    def note(self, note: Note) -> None:
+        self.send(b"N", msgspec.json.encode(note))
+
+    def renew(self, claim: Claim) -> bool:
+        return self.ask(b"R") == b"true"
+
+    def steps(self, claim: Claim) -> list[Step]:
+        return msgspec.json.decode(self.ask(b"S"), type=list[Step])
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self.ask(b"K", msgspec.json.encode((Lease(claim.id, claim.version), step))) == b"true"
+
+
+def end_group(leader: int) -> None:
+    """Kill the sandbox of this id and whatever its jobs have started, unless that has left its group."""
+    if hasattr(os, "killpg"):
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(leader, signal.SIGKILL)
+
+
+def serve(pipe: Connection, logs: bytes = b"") -> None:
+    """The child's main: errands until the pipe closes."""
+    if hasattr(os, "setpgid"):
+        os.setpgid(0, 0)
+        os.register_at_fork(after_in_child=pipe.close)  # what a job forks has nothing to tell the worker
+    pid = os.getpid()
+    # Ctrl-C reaches the whole group; the worker decides what becomes of the job.
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_IGN)
+    parent = _Parent(pipe)
+    threading.Thread(target=parent.listen, daemon=True).start()
+    while True:
+        errand = parent.errands.get()
+        try:
+            task = _find(errand.claim.task, errand.module, errand.qualname)
+        except Exception as error:  # whatever the import of user code raises is told
+            parent.send(b"E", f"the sandbox can't load the task: {type(error).__name__}: {error}".encode())
+            continue
+        take_over(logs)  # after the user's code, which may set logging up itself
+        tracer = task.submits.tracer
+        with contextlib.nullcontext() if tracer is None else tracer.inside(errand.claim):
+            outcome = _run(errand, task, parent)
+        if os.getpid() != pid:  # the job forked, and this is the copy
+            os._exit(0)
+        parent.send(b"O", msgspec.json.encode(outcome))
+        if tracer is not None:
+            tracer.flush()
+
+
+def _run(errand: Errand, task: Task[..., Any, Any], parent: _Parent) -> Outcome:
+    parent.prepare(errand)
+    plan = Planner(lambda name: task, errand.timeout, errand.max_result).plan(errand.claim)
+    assert plan is not None
+    deadline = None if errand.timeout is None else parent.now() + int(errand.timeout * 1000)
+    context = JobContext(errand.claim, deadline, parent)
+    token = current.set(context)
+    try:
+        return context.enclosed(run_inline(plan, errand.claim, _blocking(task), parent.now))
+    finally:
+        current.reset(token)
+
+
+def _blocking(task: Task[..., Any, Any]) -> Any:
+    if not task.is_async:
+        return task.function
+    return lambda *args, **kwargs: asyncio.run(task.function(*args, **kwargs))
+
+
+def _find(name: str, module: str, qualname: str) -> Task[..., Any, Any]:
+    if "<locals>" in qualname:
+        raise ConfigError(f"task {name!r} is defined inside a function; isolation='process' needs a module-level one")
+    found: Any = functools.reduce(getattr, qualname.split("."), importlib.import_module(module))
+    return found if isinstance(found, Task) else Task(found, name, Options(), _Nowhere())
+
+
+class _Nowhere:
+    """A plain function has no app to submit to."""
+
+    tracer = None
+    words = WORDS
+    retry = Retry()
+
+    def submit(self, call: Any) -> Any:
+        raise ConfigError("this function is not a task of an app")
+
+    async def asubmit(self, call: Any) -> Any:
+        self.submit(call)
+
+    def sprout(self, call: Any, parent: str, now: int) -> Any:
+        self.submit(call)
+
+    def sprout_now(self, call: Any, parent: str, now: int, job_id: str) -> Any:
+        self.submit(call)

@@ -1,0 +1,213 @@
+"""What a worker's parts share: claims that wait, runs that are under way, outcomes that wait to be settled.
+
+Deques and dicts are used for what the interpreter makes atomic, so a no-op job crosses no lock. A run is ended by
+whoever takes it off `running` first: its runner, or the pulse on a timeout; the other's outcome is dropped.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.jobs.records import Claim, Note, Outcome
+from headrace.engines.protocol.engine import Presence
+from headrace.runtime.context.current_job import JobContext, Line
+from headrace.runtime.context.logs import about
+from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.process.liveness import Sign
+from headrace.runtime.worker.execution import Plan
+from headrace.runtime.worker.tracing import begun, ended
+
+NEVER = float("inf")
+_numbers = itertools.count(1)
+
+
+class Run:
+    """One attempt under way."""
+
+    __slots__ = (
+        "abort",
+        "claim",
+        "context",
+        "deadline",
+        "lost",
+        "number",
+        "place",
+        "plan",
+        "slot",
+        "started",
+        "thread",
+        "trace",
+    )
+
+    def __init__(self, claim: Claim, plan: Plan, slot: int, line: Line) -> None:
+        self.number = next(_numbers)
+        self.claim = claim
+        self.plan = plan
+        self.slot = slot
+        self.place: int | None = None  # in the presence
+        self.started = time.monotonic()
+        timeout = plan.timeout
+        self.deadline = NEVER if timeout is None else self.started + timeout
+        self.context = JobContext(claim, None if timeout is None else line.now() + int(timeout * 1000), line)
+        self.thread: int | None = None
+        self.lost = False
+        self.abort: Callable[[str], Any] | None = None
+        self.trace: Traced | None = None if plan.tracer is None else begun(plan.tracer, claim, self.context.log)
+
+    @property
+    def about(self) -> dict[str, Any]:
+        """The `extra` of a line of the log."""
+        return about(self.claim, self.context.worker)
+
+    def stop(self, reason: str) -> None:
+        """Tell the task to stop, and make it where that is possible."""
+        self.context.tell(reason)
+        abort = self.abort
+        if abort is not None:
+            abort(reason)
+
+
+class Crew:
+    """The shared state of one worker."""
+
+    def __init__(self, concurrency: int, clock: Clock, ring: Callable[[], None], line: Line) -> None:
+        self.concurrency = concurrency
+        self._pid = os.getpid()
+        self.now = clock.now
+        self.ring = ring
+        self.line = line
+        self.ready: deque[tuple[Claim, Plan]] = deque()
+        self.ready_async: deque[tuple[Claim, Plan]] = deque()
+        self.running: dict[int, Run] = {}
+        self.done: deque[Outcome] = deque()
+        self.notes: deque[Note] = deque()
+        self.begun: deque[Run] = deque()
+        self.slots: list[int] = list(range(concurrency))
+        self.handed_over: deque[int] = deque()  # slots that threads left to the loop, which no thread takes
+        self.loop_came = threading.Event()  # since a thread last handed a slot over
+        self.loop_came.set()
+        self.presence: Presence | None = None
+        # By id and version, what is begun and not settled. Not all of it is held: what a run with a lost lease still
+        # brings is handed in.
+        self.unsettled: dict[tuple[str, int], Run] = {}
+        self.low_water = 0
+        self.began = 0
+        self.cut_off: set[int] = set()  # coroutines that were ended and have not ended; only their loop changes it
+        self.next_check = NEVER
+        self.check_soon: Callable[[], None] = lambda: None
+        self.wake_loop: Callable[[], None] = lambda: None
+        self.work = threading.Condition()
+        self.sign = Sign("worker loop")
+
+    # -- runs
+
+    def begin(self, claim: Claim, plan: Plan, slot: int) -> Run:
+        run = Run(claim, plan, slot, self.line)
+        self.running[run.number] = run
+        self.begun.append(run)
+        self.began += 1
+        if self.presence is not None:
+            run.place = self.presence.begin(claim.ref)
+        self.unsettled[claim.id, claim.version] = run
+        if run.deadline < self.next_check:
+            self.check_soon()
+        if self.done and self.waiting <= self.low_water:
+            self.ring()  # who ended while this one was still in line did not, and it may take its time
+        return run
+
+    def end(self, run: Run, outcome: Outcome | None) -> bool:
+        """Hand in the outcome of a run; False if the run was ended by somebody else before.
+
+        What a run with a lost lease still brings is handed in all the same: the version decides whether it counts,
+        and a refusal shows in the job's history.
+        """
+        if os.getpid() != self._pid:  # a task that forked came back twice: here it is the copy
+            os._exit(0)
+        if self.running.pop(run.number, None) is None:
+            if run.lost and outcome is not None:
+                self.done.append(outcome)
+                self.ring()
+            elif run.lost:
+                self.settled(run.claim)
+            return False
+        if run.trace is not None:
+            ended(run.trace, outcome)
+        if outcome is not None:
+            if run.place is not None and self.presence is not None:
+                self.presence.ended(run.place, run.claim.ref)
+            self.done.append(outcome)
+        elif not run.lost:
+            self.settled(run.claim)
+        if self.waiting <= self.low_water:
+            self.ring()
+        return True
+
+    def settled(self, lease: Claim | Outcome) -> Run | None:
+        """Nothing is to be told of this run any more: the store knows it, or has refused it. None if it never began."""
+        run = self.unsettled.pop((lease.id, lease.version), None)
+        if run is not None and run.place is not None and self.presence is not None:
+            self.presence.settled(run.place)
+        return run
+
+    # -- slots: a run needs one, so that `concurrency` is a true bound for threads and coroutines together
+
+    def take_slot(self) -> int | None:
+        try:
+            return self.slots.pop() if self.slots else None
+        except IndexError:  # another runner was quicker
+            return None
+
+    def free_slot(self, slot: int) -> None:
+        self.return_slot(slot)
+        if self.ready_async:
+            self.wake_loop()
+
+    def return_slot(self, slot: int) -> None:
+        """Free a slot from inside the event loop, which looks after its own."""
+        self.slots.append(slot)
+        if self.ready:
+            with self.work:
+                self.work.notify()
+
+    # -- claims
+
+    def place(self, planned: Iterable[tuple[Claim, Plan]]) -> None:
+        """Hand claims to the runners."""
+        threads, coroutines = 0, 0
+        for claim, plan in planned:
+            if plan.isolation == "async":
+                self.ready_async.append((claim, plan))
+                coroutines += 1
+            else:
+                self.ready.append((claim, plan))
+                threads += 1
+        if coroutines:
+            self.wake_loop()
+        if threads:
+            with self.work:
+                self.work.notify(threads)
+
+    def take_back(self) -> list[Claim]:
+        """The claims no runner has begun."""
+        claims = []
+        for waiting in (self.ready, self.ready_async):
+            while waiting:
+                try:
+                    claims.append(waiting.popleft()[0])
+                except IndexError:  # a runner was quicker
+                    break
+        return claims
+
+    def has_jobs(self) -> bool:
+        return bool(self.running or self.waiting)
+
+    @property
+    def waiting(self) -> int:
+        return len(self.ready) + len(self.ready_async)

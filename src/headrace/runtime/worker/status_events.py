@@ -1,0 +1,49 @@
+"""What a worker tells of itself while it works: that nothing is left to run, and errors that are of no job.
+
+An error of the store can't be told while it lasts, so it is told once the store is back, with how long that took.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from headrace.core.events.log import Group
+from headrace.engines.protocol.engine import Engine
+from headrace.runtime.worker.exchange import Trade
+
+_LONGEST = 500  # characters of a message: the log has the whole of it
+
+
+class WorkerNews:
+    """Only the thread that makes the turns uses it."""
+
+    def __init__(self, engine: Engine, worker_id: str, *, tells: bool) -> None:
+        self._engine = engine
+        self._worker_id = worker_id
+        self._tells = tells
+        self._drained_after = 0
+        self._error: tuple[float, str, str] | None = None
+
+    def failed(self, error: Exception) -> None:
+        """A turn failed; of several in a row the first error is told."""
+        if self._error is None:
+            self._error = (time.monotonic(), type(error).__name__, str(error)[:_LONGEST])
+
+    def worked(self) -> None:
+        """A turn succeeded."""
+        if self._error is not None:
+            since, kind, message = self._error
+            seconds = round(time.monotonic() - since, 3)
+            self._tell("worker.error", {"error": kind, "message": message, "seconds": seconds})
+            self._error = None
+
+    def drained(self, trade: Trade) -> None:
+        """Tell it if nothing is left to run; once for each time that there was work."""
+        jobs = trade.claimed - self._drained_after
+        if self._tells and jobs and trade.store_is_empty and not trade.held:
+            self._tell("worker.drained", {"jobs": jobs})
+            self._drained_after += jobs
+
+    def _tell(self, kind: str, data: dict[str, Any]) -> None:
+        self._engine.events.tell([Group(kind, self._engine.clock.now(), worker=self._worker_id, data=[data])])

@@ -1,0 +1,57 @@
+"""Which tasks a worker knows, and how it finds out: by the names of its app, and by an import if only that can tell."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Iterable
+
+from headrace.core.jobs.known_tasks import KnownTasks, knows
+
+log = logging.getLogger("headrace.worker")
+_LOOK_AGAIN = 5.0  # seconds until a task that was not known is looked for once more
+
+
+class TaskKnowledge:
+    """`names` are those of the app, with "jobs.*" for what may be imported; `can_run` imports it."""
+
+    def __init__(self, names: Callable[[], Iterable[str]], can_run: Callable[[str], bool]) -> None:
+        self._names = names
+        self._can_run = can_run
+        self._refused: dict[str, float] = {}  # by task, when to look again
+        self._told: set[str] = set()
+        self.tasks = KnownTasks(self._knows)
+
+    def settle(self) -> None:
+        """Decide what the last claim left undecided, and tell which tasks it met that are not known."""
+        while self.tasks.undecided:
+            task = self.tasks.undecided.pop()
+            if self._can_run(task):
+                self.tasks.learn(task)
+            else:
+                self._refuse(task)
+        for task in self.tasks.unknown - self._told:
+            log.warning("task %r is not known to this worker; its jobs are left to others", task)
+            self._told.add(task)
+
+    def has_grown(self) -> bool:
+        """Whether the app has registered a task since that was not known when it was met."""
+        learned = self.tasks.unknown.intersection(self._names()) if self.tasks.unknown else set[str]()
+        for task in learned:
+            self.tasks.learn(task)
+            self._refused.pop(task, None)
+        return bool(learned)
+
+    def _knows(self, task: str) -> bool | None:
+        if time.monotonic() < self._refused.get(task, 0.0):
+            return False
+        names = set(self._names())
+        if task in names:
+            return True
+        if knows(names, task):
+            return None
+        self._refuse(task)
+        return False
+
+    def _refuse(self, task: str) -> None:
+        self._refused[task] = time.monotonic() + _LOOK_AGAIN

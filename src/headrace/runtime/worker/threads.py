@@ -1,0 +1,163 @@
+"""Runs `def` tasks in threads of this process, and hands `isolation="process"` tasks to a sandbox.
+
+Threads are started when they are first needed and take claims from the shared deque, so no job waits behind another.
+A thread that overran its timeout can't be stopped; it is fenced, replaced, and ends when its function does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+
+from headrace.core.jobs.outcomes import fail
+from headrace.core.jobs.records import ErrorInfo, Outcome
+from headrace.runtime.context.current_job import current
+from headrace.runtime.jobs.tracing import Traced
+from headrace.runtime.worker.execution import conclude
+from headrace.runtime.worker.sandbox import Sandboxes
+from headrace.runtime.worker.state import Crew, Run
+from headrace.runtime.worker.tracing import looked_back
+
+log = logging.getLogger("headrace.worker")
+
+_LATE = 0.05  # seconds in which a loop that is not blocked comes for a slot
+
+
+class Threads:
+    """The threads of one worker."""
+
+    def __init__(self, crew: Crew, sandboxes: Sandboxes) -> None:
+        self._crew = crew
+        self._sandboxes = sandboxes
+        self._lock = threading.Lock()
+        self._alive = 0
+        self._idle = 0
+        self._made = 0
+        self._stuck = 0
+        self._is_short = False
+        self._stopping = False
+
+    def ensure(self) -> None:
+        """Start as many threads as there is work and room for."""
+        with self._lock:
+            needed = min(len(self._crew.ready) - self._idle, self._crew.concurrency - self._alive)
+            for _ in range(needed):
+                if not self._start_one():
+                    return  # the next turn tries again
+
+    def _start_one(self) -> bool:
+        """Start a thread, if the system has room for one more; jobs wait for those that are there otherwise."""
+        thread = threading.Thread(target=self._work, name=f"headrace-{self._made + 1}", daemon=True)
+        self._alive += 1  # before it starts: it may be over at once
+        try:
+            thread.start()
+        except RuntimeError as error:
+            self._alive -= 1
+            if not self._is_short:
+                log.error("no thread for a job: %s; %d are at work. See `ulimit -u` and pids.max", error, self._alive)
+            self._is_short = True
+            return False
+        self._made += 1
+        self._is_short = False
+        return True
+
+    def abandon_one(self) -> None:
+        """A thread is left to its job, which overran its timeout or lost its lease: another may take its place."""
+        with self._lock:
+            self._alive -= 1
+            self._stuck += 1
+            if self._stuck >= 2 * self._crew.concurrency and self._stuck % self._crew.concurrency == 0:
+                log.error(
+                    "%d threads are still in jobs that were given up; they hold memory until these end. Tasks that "
+                    "may hang belong into isolation='process', where they can be killed",
+                    self._stuck,
+                )
+
+    def stop(self) -> None:
+        self._stopping = True
+        with self._crew.work:
+            self._crew.work.notify_all()
+
+    def _work(self) -> None:
+        while (slot := self._next_slot()) is not None:
+            if not self._use(slot):
+                with self._lock:
+                    self._stuck -= 1
+                return  # given up and replaced meanwhile, the slot given away
+        with self._lock:
+            self._alive -= 1
+
+    def _use(self, slot: int) -> bool:
+        """Run jobs until none is ready or a coroutine wants the slot; False if the last one was given up."""
+        crew = self._crew
+        while True:
+            try:
+                claim, plan = crew.ready.popleft()
+            except IndexError:
+                break
+            if crew.ready_async and len(crew.slots) > len(crew.ready):
+                crew.wake_loop()  # it left a slot to this job, which needs it no longer
+            run = crew.begin(claim, plan, slot)
+            if not crew.end(run, self._outcome(run)):
+                return False
+            if crew.ready_async and crew.loop_came.is_set():
+                self._hand_over(slot)
+                return True
+        crew.free_slot(slot)
+        return True
+
+    def _hand_over(self, slot: int) -> None:
+        """Leave the slot to a coroutine that waits, out of reach of the threads: they would be quicker.
+
+        A loop that does not come for it is blocked by one of its coroutines. That must not cost the threads a slot,
+        so it is taken back, and none is handed over until the loop has come.
+        """
+        crew = self._crew
+        crew.handed_over.append(slot)
+        crew.loop_came.clear()  # after the append: a loop that comes from now on finds the slot
+        crew.wake_loop()
+        if not crew.loop_came.wait(_LATE):
+            with contextlib.suppress(ValueError):  # it has come at the last moment
+                crew.handed_over.remove(slot)
+                crew.free_slot(slot)  # which wakes the loop again: it may have looked for it just now
+
+    def _next_slot(self) -> int | None:
+        crew = self._crew
+        with crew.work:
+            self._idle += 1
+            try:
+                while not self._stopping:
+                    if crew.ready and (slot := crew.take_slot()) is not None:
+                        return slot
+                    crew.work.wait()
+            finally:
+                self._idle -= 1
+        return None
+
+    def _outcome(self, run: Run) -> Outcome:
+        try:
+            return self._perform(run) if run.trace is None else self._perform_traced(run, run.trace)
+        except BaseException as error:  # a defect of ours; but the thread, its slot and the job must not be lost
+            log.exception("job %s (%s): the runner itself failed", run.claim.id, run.claim.task, extra=run.about)
+            told = ErrorInfo(type(error).__name__, "the worker could not run it; its log tells more")
+            return fail(run.claim, "worker_error", told, run.plan.retry.max_attempts, self._crew.now())
+
+    def _perform_traced(self, run: Run, trace: Traced) -> Outcome:
+        looked_back(trace)
+        with trace:
+            return self._perform(run)
+
+    def _perform(self, run: Run) -> Outcome:
+        crew, claim, plan = self._crew, run.claim, run.plan
+        if plan.isolation == "process":
+            return self._sandboxes.perform(run, crew.now)
+        run.thread = threading.get_ident()
+        token = current.set(run.context)
+        try:
+            args, kwargs = plan.arguments(claim)
+            return run.context.enclosed(plan.success(claim, plan.task.function(*args, **kwargs), crew.now()))
+        except BaseException as error:  # SystemExit of a task must not end the worker
+            return conclude(plan, claim, error, crew.now)
+        finally:
+            current.reset(token)

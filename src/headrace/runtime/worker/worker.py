@@ -1,0 +1,399 @@
+"""A worker: one thread that settles what is finished and claims what can be started, in one call each turn.
+
+An idle worker settles at once, a busy one in large batches, with no timer: runners ring when little is left to do.
+Between turns it sleeps at the bell until the next job is due.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+from headrace.core.clock import Clock
+from headrace.core.codec.encryption import Seal
+from headrace.core.jobs.records import Claim, Lease, Note, WorkerRow
+from headrace.core.settings.settings import Settings
+from headrace.core.worker_commands import act_of, log_level_of
+from headrace.engines.protocol.archive import Archive
+from headrace.engines.protocol.engine import Engine
+from headrace.errors import EngineUnavailable, HeadraceError
+from headrace.runtime.context.logs import WishedLevels
+from headrace.runtime.context.step_store import Remembering
+from headrace.runtime.jobs.encryption import sealed_note
+from headrace.runtime.jobs.task import Task
+from headrace.runtime.maintenance.loop import Companion, Keeper
+from headrace.runtime.maintenance.pace import ChorePace
+from headrace.runtime.maintenance.tasks import chores_of
+from headrace.runtime.process.recycling import is_worn_out
+from headrace.runtime.process.worker_id import entry_of, new_worker_id, what_it_serves
+from headrace.runtime.schedules.scheduler import Timekeeper
+from headrace.runtime.worker.event_loop import Loop
+from headrace.runtime.worker.events import WITHIN, Greeter
+from headrace.runtime.worker.exchange import STALLED, Trade
+from headrace.runtime.worker.execution import Planner
+from headrace.runtime.worker.exit_hook import stop_at_exit
+from headrace.runtime.worker.heartbeat import Pulse, release_runs
+from headrace.runtime.worker.idle import Rest
+from headrace.runtime.worker.preemption import make_way, run_in_the_way
+from headrace.runtime.worker.sandbox import Sandboxes
+from headrace.runtime.worker.state import Crew
+from headrace.runtime.worker.status_events import WorkerNews
+from headrace.runtime.worker.threads import Threads
+from headrace.runtime.worker.wait_for_store import OUTAGE_FIRST, OUTAGE_LONGEST, await_store
+
+log = logging.getLogger("headrace.worker")
+_UPKEEP, _REAP_AT_ONCE = 1.0, 1000
+_LAST_WORDS = 5.0  # how long a worker that stops tries to hand in what is left
+
+
+class Worker:
+    """Runs jobs with threads of this process, from start() to stop()."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        settings: Settings,
+        find_task: Callable[[str], Task[..., Any, Any] | None],
+        task_names: Callable[[], Iterable[str]],
+        clock: Clock,
+        *,
+        declare: Callable[[], object] = lambda: None,
+        archive: Callable[[], Archive | None] | None = None,
+        listener: Callable[[str], Companion] | None = None,
+        drain: bool = False,
+        at_most: int | None = None,
+        seal: Seal | None = None,
+    ) -> None:
+        self.worker = self.id = new_worker_id()
+        self._engine = engine
+        self._settings = settings
+        self._task_names = task_names
+        self._declare = declare
+        self._archive = archive
+        self._listener = listener
+        self._clock = clock
+        self._drain = drain
+        self._at_most = at_most
+        self._find_task = find_task
+        self._seal = seal
+        remembering = Remembering(engine, settings.lease, seal)
+        self.steps, self.remember = remembering.steps, remembering.remember
+        self.largest = settings.max_payload
+        self._started_at = clock.now()
+        self._state = "starting"
+        self._paused = False
+        self._stop_at: float | None = None
+        self._log_levels = WishedLevels()
+        self._next_upkeep = self._ordered_at = self._outage = self._outage_ends = 0.0
+        self._rest = Rest(clock)
+        self.leases_end = self._rest.leases_end
+        self.now = clock.now
+        self._news = WorkerNews(engine, self.id, tells=settings.events)
+        self._thread: threading.Thread | None = None
+        self.stopped = threading.Event()
+        self.recycle = False
+        self._forget_exit: Callable[[], None] = lambda: None
+
+    # -- from outside
+
+    def start(self) -> Worker:
+        """Sign on and begin to work, in threads of their own. One that works already goes on as it is."""
+        if self.stopped.is_set():
+            raise HeadraceError("this worker has stopped; make a new one")
+        if self._thread is not None:
+            return self
+        is_drain = self._drain or self._at_most is not None  # it ends by itself, and does not wait
+        if not is_drain and not await_store(lambda: self._engine.sign_off(self.id), lambda: self._stop_at is not None):
+            self.stopped.set()
+            return self
+        self._bell = self._engine.listen("work", self._settings.queues or ())
+        self._crew = Crew(self._settings.concurrency, self._clock, self._bell.ring, self)
+        planner = Planner(self._find_task, self._settings.timeout, self._settings.max_payload, self._seal)
+        mine = (self._settings, self._at_most, self._task_names)
+        self._trade = Trade(self.id, self._engine, self._crew, planner, *mine)
+        self.store_lost = self._trade.recovery.lost  # an idle worker, too, comes back slowly
+        self._sandboxes = Sandboxes()
+        self._threads = Threads(self._crew, self._sandboxes)
+        self._loop = Loop(self._crew)
+        self._crew.wake_loop = self._loop.wake
+        self._state = "running"  # signed on as such, so that nobody reads "starting" until the first beat
+        described = self.describe()
+        self._crew.presence = self._presence = self._engine.attend(described)
+        self._pulse = Pulse(
+            self._engine, self._crew, self._threads, self._loop, self, self._settings.lease, self._settings.beat
+        )
+        # Who only works off what is there fires nothing, and so makes no new work; it leaves the chores to others.
+        chores = () if is_drain else chores_of(self._engine, self._settings, self._archive, planner.removing)
+        keeper = Keeper(chores, self._crew.has_jobs, ChorePace(self._engine, self.id, self._crew))
+        timekeepers = [] if is_drain else [Timekeeper(self._engine, self._declare)]
+        self._pulse.watch(self._crew.sign, keeper.sign, *(each.sign for each in timekeepers))
+        listeners = [] if self._listener is None else [self._listener(self.id)]
+        # Who listens comes first, and so hears that its own worker has started.
+        self._start([*listeners, Greeter(self._engine, described), *timekeepers, keeper])
+        self._say("worker.started", f"started: {what_it_serves(self._settings)}")
+        return self
+
+    def _start(self, companions: Sequence[Companion]) -> None:
+        """Start all, or none: if one can't, those that are at work already would go on without a worker."""
+        self._companions: list[Companion] = []
+        self._thread = threading.Thread(target=self._work, name="headrace-worker", daemon=True)
+        try:
+            for companion in companions:
+                companion.start()
+                self._companions.append(companion)
+            self._pulse.start()
+            self._forget_exit = stop_at_exit(self)  # before the thread, which may be over at once
+            self._thread.start()
+        except BaseException:
+            self._close()
+            self.stopped.set()
+            raise
+
+    def request_stop(self, patience: float | None = None) -> None:
+        """Begin to stop: finish what runs within `patience` seconds, give the rest back. Safe in signal handlers."""
+        limit = self._settings.shutdown_timeout if patience is None else patience
+        deadline = time.monotonic() + limit
+        self._stop_at = deadline if self._stop_at is None else min(self._stop_at, deadline)
+        if self._thread is not None:
+            self._bell.ring()
+
+    def stop(self, patience: float | None = None) -> None:
+        """Stop and wait until it is done."""
+        self.request_stop(patience)
+        if self._thread is None:  # it was never started
+            self.stopped.set()
+        self.join()
+
+    def join(self, timeout: float | None = None) -> bool:
+        """Wait until the worker has stopped."""
+        return self.stopped.wait(timeout)
+
+    @property
+    def is_stalled(self) -> bool:
+        """Whether the loop that fetches and settles jobs has stood still for long, although the process lives."""
+        return self._pulse.is_stalled(self._crew.sign)
+
+    @property
+    def completed(self) -> int:
+        """How many jobs it has completed."""
+        return self._trade.completed
+
+    @property
+    def failed(self) -> int:
+        """How many jobs failed for good in its hands."""
+        return self._trade.failed
+
+    def pause(self) -> None:
+        """Start no more jobs; those that run go on."""
+        self._order("pause")
+
+    def resume(self) -> None:
+        """Start jobs again."""
+        self._order("run")
+
+    def __enter__(self) -> Worker:
+        return self.start()
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+
+    # -- what the pulse and the contexts need
+
+    def describe(self) -> WorkerRow:
+        state = "stopping" if self._stop_at is not None else "paused" if self._paused else self._state
+        done = (len(self._crew.running), self._trade.completed, self._trade.failed)
+        return entry_of(self.id, state, self._settings, self._task_names(), done, self._started_at, self._clock.now())
+
+    def held(self) -> Iterable[Claim]:
+        return list(self._trade.held.values())
+
+    def drop(self, lease: Lease) -> None:
+        self._trade.held.pop((lease.id, lease.version), None)
+
+    def _order(self, wish: str) -> None:
+        self._engine.desk.wish(self.id, wish)
+        self._ordered_at = time.monotonic()
+        self.obey(wish, self._ordered_at)
+
+    def obey(self, wish: str, asked_at: float) -> None:
+        """Do as an operator wishes, unless that was asked before a wish that is fulfilled already."""
+        if asked_at < self._ordered_at:
+            return
+        self._log_levels.follow(log_level_of(wish), self._say)
+        act = act_of(wish)
+        if act == "stop" and self._stop_at is None:
+            self._say("worker.stopping", "was asked to stop")
+            self.request_stop()
+        if (act == "pause") != self._paused:
+            self._paused, told = (True, "paused") if act == "pause" else (False, "resumed")
+            self._say(f"worker.{told}", told)
+            self._bell.ring()
+
+    def _say(self, event: str, told: str) -> None:
+        log.info("worker %s %s", self.id, told, extra={"event": event, "worker": self.id})
+
+    def note(self, note: Note) -> None:
+        self._crew.notes.append(sealed_note(self._seal, note))
+
+    def renew(self, claim: Claim) -> bool:
+        return self._pulse.renew_one(claim)
+
+    # -- the thread
+
+    def _work(self) -> None:
+        try:
+            while self._stop_at is None:
+                self._rest.heard(self._bell.wait(self._guarded_turn()))
+            self._wind_down()
+        except BaseException:
+            log.exception("worker %s ends after an error", self.id)
+        finally:
+            try:
+                self._close()
+            finally:
+                self.stopped.set()  # whoever waits for the end must not wait for ever, whatever went wrong in it
+
+    def _guarded_turn(self) -> float | None:
+        """A turn that survives the store being away, and anything else. Meanwhile no ring hurries the next one."""
+        self._crew.sign.back_in(OUTAGE_LONGEST)  # the longest pause there is
+        left = self._outage_ends - time.monotonic()
+        if left > 0:
+            return left
+        try:
+            pause = self._turn()
+            self._news.worked()
+            self._outage = 0.0
+            return pause
+        except EngineUnavailable as error:
+            self._trade.recovery.lost()
+            self._news.failed(error)
+            self._outage = min(max(self._outage * 2, OUTAGE_FIRST), OUTAGE_LONGEST)
+            log.warning("the store is not available: %s; trying again in %.1f s", error, self._outage)
+        except Exception as error:
+            self._news.failed(error)
+            self._outage = 1.0
+            log.exception("a turn of worker %s failed; it goes on", self.id)
+        self._outage_ends = time.monotonic() + self._outage
+        return self._outage
+
+    def _turn(self) -> float | None:
+        """Settle and claim once; the seconds to sleep, unless rung."""
+        crew, trade = self._crew, self._trade
+        if self._is_idle() and not (self._rest.is_over or trade.knowledge.has_grown()):
+            self._upkeep()
+            return self._pause(self._rest.next_at)
+        room = 0 if self._paused or self._stop_at is not None else trade.room()
+        if room == 0 and not self._paused and (patience := trade.patience()) > 0:
+            return patience
+        self._rest.end()
+        claims, next_at = trade.exchange(room)
+        self._rest.turned(len(claims), next_at)
+        if self._paused:  # meanwhile, or with jobs at hand that were fetched before
+            trade.give_back(claims)
+        else:
+            crew.place(trade.planned(claims))
+        self._threads.ensure()
+        self._upkeep()
+        if len(claims) == room > 0 and crew.waiting <= crew.low_water:
+            return 0.0
+        trade.give_back_if_stalled()
+        is_over = trade.sated or (self._drain and (trade.store_is_empty or self._paused))
+        if is_over and not trade.held and not crew.done:
+            if self._at_most is None and trade.sated:  # by max_jobs
+                log.info("worker %s has run %d jobs and makes room for a fresh one", self.id, trade.claimed)
+                self.recycle = True
+            self._news.drained(trade)
+            self.request_stop()
+        return self._pause(next_at)
+
+    def _is_idle(self) -> bool:
+        """Whether nothing runs, or is to be handed in or told. Who works off what is there asks until it is empty."""
+        crew, trade = self._crew, self._trade
+        return not (self._drain or self._at_most or trade.held or crew.done or crew.notes or trade.has_news)
+
+    def _pause(self, next_at: int | None) -> float:
+        until_upkeep = max(self._next_upkeep - time.monotonic(), 0.0)
+        if self._trade.has_news:
+            until_upkeep = min(until_upkeep, WITHIN)
+        if self._crew.waiting:
+            return min(until_upkeep, STALLED)
+        self._trade.idle()
+        return until_upkeep if next_at is None else min(until_upkeep, max(next_at - self._clock.now(), 0) / 1000)
+
+    # -- upkeep that any worker may do at any time
+
+    def _upkeep(self) -> None:
+        if time.monotonic() < self._next_upkeep:
+            return
+        self._next_upkeep = time.monotonic() + _UPKEEP
+        may_reap = not self._is_idle() or self._rest.is_time_to_reap() or self._presence.sees_dead()
+        letters = self._settings.dead_letters
+        for job in self._engine.reap(_REAP_AT_ONCE, self._settings.max_crashes, letters=letters) if may_reap else ():
+            about = {"event": "job.stalled", "job": job.id, "queue": job.queue}
+            log.warning("job %s: taken over from worker %s, now %s", job.id, job.worker, job.state, extra=about)
+            self._trade.store_is_empty = False
+        self._news.drained(self._trade)
+        if not self._paused and not self._trade.sated and self._settings.strategy in (None, "priority"):
+            self._make_way()
+        if is_worn_out(self.id, self._settings):
+            self.recycle = True
+            self.request_stop()
+
+    def _make_way(self) -> None:
+        found = run_in_the_way(self._crew, self._engine.desk, self._settings.queues)
+        if found is not None and not self._paused:  # it may have been paused while it looked
+            self._trade.first = make_way(self._crew, self._threads, *found)
+
+    # -- the end
+
+    def _wind_down(self) -> None:
+        """Give back what was not begun, let runs finish until the deadline, release the rest."""
+        crew = self._crew
+        crew.sign.over()
+        self._say("worker.stopping", f"stops: {len(crew.running)} jobs are running")
+        while True:
+            self._trade.give_back()
+            if self._stop_at is not None and time.monotonic() >= self._stop_at:
+                release_runs(crew, self._threads)
+            pause = self._guarded_settle()
+            if not crew.running and not crew.done and not self._trade.held:
+                return
+            left = (self._stop_at or 0.0) - time.monotonic()
+            if left < -_LAST_WORDS:
+                log.error("worker %s could not hand in %d outcomes: the store is away", self.id, len(crew.done))
+                return
+            self._bell.wait(min(pause, max(left, 0.01)))
+
+    def _guarded_settle(self) -> float:
+        try:
+            self._trade.exchange(0)
+            return _UPKEEP
+        except EngineUnavailable as error:
+            log.warning("the store is not available: %s", error)
+            return OUTAGE_FIRST
+
+    def _close(self) -> None:
+        self._state = "stopped"
+        self._forget_exit()
+        with contextlib.ExitStack() as steps:  # from the last to the first, each one even if another fails
+            steps.callback(self._bell.close)
+            steps.callback(self._presence.close)
+            steps.callback(self._sign_off)
+            steps.callback(self._sandboxes.stop)
+            steps.callback(self._pulse.stop)
+            steps.callback(self._loop.stop, 1.0)
+            steps.callback(self._threads.stop)
+            for companion in self._companions:
+                steps.callback(companion.stop)
+        self._say("worker.stopped", f"stopped: {self._trade.completed} completed, {self._trade.failed} failed")
+
+    def _sign_off(self) -> None:
+        with contextlib.suppress(EngineUnavailable):
+            self._engine.sign_off(self.id)
+
+    def __repr__(self) -> str:
+        return f"<Worker {self.id} {self._state}>"

@@ -1,0 +1,102 @@
+"""Sets the stage for a test: jobs that run as soon as they are enqueued, or an app on a store of the test's own."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator
+from contextlib import AbstractContextManager
+from typing import Any, TypeVar, overload
+
+from headrace import Headrace, Job
+from headrace.app.config import open_engine
+from headrace.core.clock import Clock
+from headrace.core.jobs.states import State
+from headrace.core.settings.settings import Settings
+from headrace.errors import CancelJob, JobNotFound, RetryLater, Snooze
+from headrace.runtime.context.steps import suspension_in
+from headrace.testing.clock import VirtualClock
+from headrace.testing.runner import Attempt, Shift
+
+C = TypeVar("C", bound=Clock)
+
+_STEERING = (CancelJob, RetryLater, Snooze)
+
+
+@contextlib.contextmanager
+def inline(app: Headrace, *, raise_errors: bool = True) -> Iterator[None]:
+    """Inside a `with`, enqueue() runs the job at once, in its own thread, before it returns.
+
+    What is delayed stays scheduled, and what fails stays to be retried: drain() runs it when its time has come. The
+    outcome is recorded as by a worker. With `raise_errors` the task's exception is raised out of enqueue() as well;
+    RetryLater, Snooze and CancelJob are no errors, and neither is a sleep or a wait for an event.
+    """
+
+    def run(job: Job[Any]) -> None:
+        error = _run_with_kin(app, job)
+        if error is None or isinstance(error, _STEERING) or suspension_in(error) is not None:
+            return
+        if raise_errors:
+            raise error
+
+    with app.intercepting(run):
+        yield
+
+
+def _run_with_kin(app: Headrace, job: Job[Any]) -> BaseException | None:
+    """Run the job, and whatever becomes due by its end or that it has to wait for; the first error of all."""
+    first: BaseException | None = None
+    left = [job]
+    seen = {job.id}
+    while left:
+        one = left.pop()
+        ran, error = _run_now(app, one)
+        first = first or error
+        if ran and one.row.kin:
+            kin = sorted([*one.parents(), *one.children()], key=lambda other: other.row.seq)
+            due = [other for other in kin if other.state is State.PENDING and other.id not in seen]
+            left += reversed(due)
+            seen.update(other.id for other in due)
+    if job.state is State.WAITING:  # for what it spawned, which has run meanwhile
+        with contextlib.suppress(JobNotFound):
+            job.refresh()
+    return first
+
+
+def _run_now(app: Headrace, job: Job[Any]) -> tuple[bool, BaseException | None]:
+    """Whether it could run, and its error."""
+    if job.state is State.WAITING:  # what it waits for may have ended before it was stored
+        job.refresh()
+    if job.state is not State.PENDING:
+        return False, None
+    shift = Shift(app)
+    claim = shift.claim_this(job)
+    if claim is None:  # its queue is paused, or somebody was quicker
+        return False, None
+    attempt = Attempt(shift, claim)
+    attempt.run()
+    with contextlib.suppress(JobNotFound):
+        job.refresh()
+    return True, attempt.error
+
+
+@overload
+def isolated(app: Headrace) -> AbstractContextManager[VirtualClock]: ...
+@overload
+def isolated(app: Headrace, clock: C) -> AbstractContextManager[C]: ...
+def isolated(app: Headrace, clock: Clock | None = None) -> AbstractContextManager[Any]:
+    """Inside a `with`, the app and all its tasks work on a fresh memory:// store: for an app that a module holds.
+
+        with isolated(shop.app) as clock:
+            shop.place_order(7)
+            drain(shop.app)
+            clock.advance(3600)
+
+    Without a clock of your own it is a new VirtualClock. Afterwards everything is as before.
+    """
+    return _isolated(app, clock or VirtualClock())
+
+
+@contextlib.contextmanager
+def _isolated(app: Headrace, clock: C) -> Iterator[C]:
+    with app.on_another_store(open_engine(Settings(url="memory://"), clock), clock):
+        yield clock

@@ -1,0 +1,288 @@
+"""One attempt of one job, run by the caller: claimed from the store, performed, settled, as a worker does it.
+
+Timeouts are not enforced, since there is nobody to enforce them; `current_job().deadline` tells them. A task with
+`isolation="process"` runs here as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import contextvars
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from headrace import Headrace, Job
+from headrace.core.events.log import COMPLETED, RAN, STARTED, Group
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.records import Claim, Lease, Note, Outcome, Share, Want
+from headrace.core.jobs.states import Event
+from headrace.core.jobs.steps import Step
+from headrace.core.queues.limits import EVERYTHING
+from headrace.errors import UnknownTask
+from headrace.runtime.context.current_job import JobContext, current
+from headrace.runtime.context.steps import Suspended
+from headrace.runtime.jobs.encryption import opened_steps, sealed_note, sealed_step
+from headrace.runtime.schedules.fire import fire_due
+from headrace.runtime.submit.dependencies import in_their_flows
+from headrace.runtime.worker.events import Key, noted
+from headrace.runtime.worker.execution import Plan, Planner, conclude, describe
+from headrace.runtime.worker.results import Fulfiller, MissingResult, is_promised
+
+T = TypeVar("T")
+
+WORKER = "headrace.testing"
+_SUSPENDED = (Suspended, BaseExceptionGroup)
+
+
+class Shift:
+    """A test at work: takes jobs from its app's store and hands their outcomes in."""
+
+    def __init__(self, app: Headrace) -> None:
+        self.clock = app.clock
+        self._engine = app.engine
+        self._lease = int(app.settings.lease * 1000)
+        self._fired = False
+        self._dead_letters = app.settings.dead_letters
+        self._tells = app.settings.events
+        self._held: dict[Key, Claim] = {}
+        self._began: dict[Key, int] = {}
+        self.seal = app.seal
+        self._planner = Planner(app.find_task, app.settings.timeout, app.settings.max_payload, app.seal)
+        self._fulfiller = Fulfiller(app.engine.desk, self._planner.keeps_result, app.seal)
+
+    def next(self) -> Claim | None:
+        """The next job that is due; before the first one, and whenever there is none, schedules fire what is due."""
+        claim = self.claim() if self._fired else None
+        while claim is None:
+            fired = fire_due(self._engine)
+            claim = self.claim()
+            if not fired.won:
+                break
+        self._fired = True
+        return claim
+
+    def claim(self) -> Claim | None:
+        """The next job that is due, if there is one. Jobs that expired lapse on the way."""
+        while True:
+            answer = self._engine.exchange([], Want(WORKER, 1, self._lease, capabilities=(EVERYTHING,)))
+            if answer.claims:
+                claim = self._taken(answer.claims[0])
+                if self._is_runnable(claim):
+                    return claim
+            elif answer.next_at is None or answer.next_at > self.clock.now():
+                return None
+
+    def _is_runnable(self, claim: Claim) -> bool:
+        """Whether its options can be read; if not it fails, as with a worker."""
+        try:
+            self._planner.plan(claim)
+        except Exception as error:
+            now = self.clock.now()
+            self.settle(outcomes.fail(claim, "corrupt_options", describe(error), claim.max_attempts, now))
+            return False
+        return True
+
+    def claim_this(self, job: Job[Any]) -> Claim | None:
+        """This very job, if it can run now; what stands before it in line is put back there."""
+        share = (Share(job.queue, 100),)
+        want = Want(WORKER, 100, self._lease, share, others=False, capabilities=(EVERYTHING,))
+        others: list[Claim] = []
+        mine = None
+        while mine is None and (claims := self._engine.exchange([], want).claims):
+            mine = next((claim for claim in claims if claim.id == job.id), None)
+            others += [claim for claim in claims if claim.id != job.id]
+        self.give_back(*others)
+        return None if mine is None else self._taken(mine)
+
+    def give_back(self, *claims: Claim) -> None:
+        """Put jobs back as if they had never been taken."""
+        if claims:
+            self.settle(*(outcomes.give_back(claim, self.clock.now()) for claim in claims))
+
+    def settle(self, *done: Outcome, notes: Sequence[Note] = ()) -> None:
+        groups = self._news(done, notes) if self._tells else ()
+        settled = outcomes.lettered(list(done), self._dead_letters)
+        self._engine.exchange(in_their_flows(self._engine.desk, settled), None, notes, groups=groups)
+        for outcome in done:
+            self._held.pop((outcome.id, outcome.version), None)
+            self._began.pop((outcome.id, outcome.version), None)
+
+    def _taken(self, claim: Claim) -> Claim:
+        self._held[claim.id, claim.version] = claim
+        self._began[claim.id, claim.version] = self.clock.now()
+        return claim
+
+    def _news(self, done: Sequence[Outcome], notes: Sequence[Note]) -> list[Group]:
+        """What a worker would tell of these runs. Each took as long as it moved the clock."""
+        begun, ended = list[Group](), list[Group]()
+        for outcome in done:
+            key = (outcome.id, outcome.version)
+            claim = self._held.get(key)
+            if claim is not None and not outcome.quiet:
+                began = self._began[key]
+                wait, run = max(began - max(claim.created_at, claim.run_at), 0), max(outcome.at - began, 0)
+                about = (outcome.at, claim.queue, claim.task, WORKER, [claim.id], [claim.attempt], [wait])
+                if outcome.event is Event.SUCCEED and not notes:
+                    begun.append(Group(RAN, *about, [run]))
+                    continue
+                begun.append(Group(STARTED, *about, [], [run]))
+                if outcome.event is Event.SUCCEED:
+                    ended.append(Group(COMPLETED, *about[:-1], [], [run]))
+        return [*begun, *noted(notes, self._held, WORKER), *ended]
+
+    def fulfilled(self, claim: Claim) -> Claim:
+        """The claim with the results it was promised, or MissingResult."""
+        if not is_promised(claim):
+            return claim
+        [answer] = self._fulfiller.fulfill([claim])
+        if isinstance(answer, MissingResult):
+            raise answer
+        return answer
+
+    def plan(self, claim: Claim) -> Plan:
+        """How to run it; in a test, a task nobody knows is a mistake, and parking it would hide that."""
+        try:
+            plan = self._planner.plan(claim)
+        except Exception:
+            self.give_back(claim)
+            raise
+        if plan is None:
+            self.give_back(claim)
+            raise UnknownTask(
+                f"job {claim.id} is for task {claim.task!r}, which this app does not know; "
+                "import the module that registers it, or check the name"
+            )
+        return plan
+
+    def steps(self, claim: Claim) -> list[Step]:
+        return opened_steps(self.seal, claim.id, self._engine.desk.steps(claim.id))
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self._engine.remember(Lease(claim.id, claim.version), sealed_step(self.seal, claim.id, step))
+
+    def holds(self, claim: Claim) -> bool:
+        rows = self._engine.desk.get([claim.id], light=True)
+        return bool(rows) and rows[0].version == claim.version
+
+
+class Attempt:
+    """A claim on its way to an outcome. It is also the line by which the job's context reports."""
+
+    def __init__(self, shift: Shift, claim: Claim) -> None:
+        self._shift = shift
+        self.claim = claim
+        self.plan = shift.plan(claim)
+        timeout = self.plan.timeout
+        self.context = JobContext(claim, None if timeout is None else self.now() + int(timeout * 1000), self)
+        self.notes: list[Note] = []
+        self.error: BaseException | None = None
+        tracer = self.plan.tracer
+        self.trace = None if tracer is None else tracer.begin(claim, self.context.log)
+
+    # -- running it
+
+    def run(self) -> None:
+        """Perform and settle it here; a coroutine gets an event loop of its own."""
+        with _Job(self), self.trace or contextlib.nullcontext():
+            try:
+                value = self._call()
+                if self.plan.task.is_async:
+                    value = in_own_thread_if_looping(lambda: asyncio.run(value))
+                outcome = self._success(value)
+            except (Exception, SystemExit, asyncio.CancelledError, *_SUSPENDED) as error:  # recorded, as by a worker
+                outcome = self._failure(error)
+        self._settle(outcome)
+
+    async def arun(self) -> None:
+        """The same, with coroutines awaited on the running event loop."""
+        with _Job(self), self.trace or contextlib.nullcontext():
+            try:
+                value = self._call()
+                outcome = self._success(await value if self.plan.task.is_async else value)
+            except (Exception, SystemExit, *_SUSPENDED) as error:  # recorded, as by a worker
+                outcome = self._failure(error)
+        self._settle(outcome)
+
+    def give_up(self) -> None:
+        """The run was broken off from outside (Ctrl-C, a test's own timeout): put the job back."""
+        self._settle(outcomes.release(self.claim, "its run was broken off", self.now()))
+
+    def _settle(self, outcome: Outcome) -> None:
+        if self.trace is not None:
+            self.trace.end(outcome)
+        self._shift.settle(outcome, notes=self.notes)
+
+    def _call(self) -> Any:
+        if self.trace is not None:
+            self.trace.look_back()
+        args, kwargs = self.plan.arguments(self._shift.fulfilled(self.claim))
+        return self.plan.task.function(*args, **kwargs)
+
+    def _success(self, value: Any) -> Outcome:
+        return self.context.enclosed(self.plan.success(self.claim, value, self.now()))
+
+    def _failure(self, error: BaseException) -> Outcome:
+        self.error = error
+        return in_own_thread_if_looping(lambda: conclude(self.plan, self.claim, error, self.now))
+
+    # -- the context's line
+
+    worker = WORKER
+
+    def now(self) -> int:
+        return self._shift.clock.now()
+
+    def note(self, note: Note) -> None:
+        self.notes.append(sealed_note(self._shift.seal, note))
+
+    @property
+    def largest(self) -> int:
+        return self.plan.max_result
+
+    def steps(self, claim: Claim) -> list[Step]:
+        return self._shift.steps(claim)
+
+    def remember(self, claim: Claim, step: Step) -> bool:
+        return self._shift.remember(claim, step)
+
+    def renew(self, claim: Claim) -> bool:
+        return self._shift.holds(claim)
+
+
+class _Job:
+    """Makes `current_job()` answer with this attempt, and puts the job back if the run is broken off."""
+
+    def __init__(self, attempt: Attempt) -> None:
+        self._attempt = attempt
+
+    def __enter__(self) -> None:
+        self._token = current.set(self._attempt.context)
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        current.reset(self._token)
+        if kind is not None:
+            self._attempt.give_up()
+
+
+def in_own_thread_if_looping(call: Callable[[], T]) -> T:
+    """Call it here, or, where an event loop already runs, in a thread: a loop can't be started inside a loop."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return call()
+    answer: Future[T] = Future()
+    context = contextvars.copy_context()
+    thread = threading.Thread(target=context.run, args=(_answer, answer, call), name="headrace-testing")
+    thread.start()
+    thread.join()
+    return answer.result()
+
+
+def _answer(answer: Future[T], call: Callable[[], T]) -> None:
+    try:
+        answer.set_result(call())
+    except BaseException as error:  # it is raised by result(), in the thread that waits
+        answer.set_exception(error)

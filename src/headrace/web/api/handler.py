@@ -1,0 +1,254 @@
+"""From a request to an endpoint's function and back: role, parameters, body, answer, ETag."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import hashlib
+import logging
+import re
+import threading
+from collections.abc import Awaitable, Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, get_args, get_origin
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Match, Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from headrace.errors import HeadraceError
+from headrace.web.api.routes import Endpoint
+from headrace.web.problems import Refused, answer, refusal_of
+from headrace.web.security.middleware import SAFE, Visit, refuse_forgery, visit_of
+from headrace.web.sse import until_left
+
+log = logging.getLogger("headrace.web")
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+# What a job is called with, and what a channel or a webhook is kept with: an address may be as good as a password.
+_PRIVATE = frozenset({"args", "kwargs", "metadata", "jobs", "url", "secret", "user", "password"})
+_OWN = "…"
+_waiting_room = ThreadPoolExecutor(max_workers=500, thread_name_prefix="headrace-web-waiting")
+_NAME = re.compile(r"{(\w+)}")
+
+
+class EndpointRoute(Route):
+    """An endpoint, to be served. What it does not take is refused with all methods that the path has."""
+
+    siblings: Sequence[EndpointRoute] = ()  # the longest paths first
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        match, child = super().matches(scope)
+        if match is not Match.NONE and self._is_of_another(scope, child):
+            return Match.NONE, {}
+        return match, child
+
+    def _is_of_another(self, scope: Scope, child: Scope) -> bool:
+        """Whether a name with slashes is the rest of a longer path: who means the name writes them as %2F."""
+        if not any("/" in str(name) for name in child["path_params"].values()):
+            return False
+        if b"%2f" in (scope.get("raw_path") or b"").lower():
+            return False
+        longer = self.siblings[: self.siblings.index(self)]
+        return any(Route.matches(route, scope)[0] is not Match.NONE for route in longer if route.path != self.path)
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["method"] not in (self.methods or ()):
+            there = [route for route in self.siblings if route.matches(scope)[0] is not Match.NONE]
+            allowed = sorted({method for route in there for method in route.methods or ()})
+            raise HTTPException(405, headers={"Allow": ", ".join(allowed)})
+        await super().handle(scope, receive, send)
+
+
+def route_of(endpoint: Endpoint) -> EndpointRoute:
+    # Ids of jobs and names of tasks may have slashes in them.
+    path = _NAME.sub(r"{\1:path}", endpoint.path)
+    return EndpointRoute(path, _handler(endpoint), methods=[endpoint.method], name=endpoint.name)
+
+
+def _handler(endpoint: Endpoint) -> Callable[[Request], Awaitable[ASGIApp]]:
+    call = _Call(endpoint)
+
+    async def handle(request: Request) -> ASGIApp:
+        try:
+            return await call(request)
+        except Exception as error:  # every error is told as a problem, also one that nobody foresaw
+            return answer(refusal_of(error), request.url.path)
+
+    return handle
+
+
+class _Call:
+    """What the signature of an endpoint says is looked at once."""
+
+    def __init__(self, endpoint: Endpoint) -> None:
+        self._endpoint = endpoint
+        self._body = None if endpoint.body is None else msgspec.json.Decoder(endpoint.body)
+        self._query = endpoint.query
+        self._lists = _list_fields(endpoint.query)
+
+    async def __call__(self, request: Request) -> ASGIApp:
+        endpoint, visit = self._endpoint, visit_of(request.scope)
+        visit.require(endpoint.role)
+        if request.method not in SAFE:
+            refuse_forgery(request.scope)
+        given: dict[str, Any] = dict(request.path_params)
+        if self._query is not None:
+            given["query"] = self._read_query(request)
+        if endpoint.streams is not None and (last := request.headers.get("last-event-id")):
+            given["query"] = msgspec.structs.replace(given["query"], since=last)
+        if self._body is not None:
+            given["body"] = self._read_body(await request.body())
+        is_recorded = endpoint.writes and visit.caller.role != "worker"  # a program's jobs are a trail by themselves
+        act: Callable[..., Any] = self._done if is_recorded else endpoint.handle
+        if endpoint.waits:
+            found = await _await(request, functools.partial(act, **given), visit)
+        else:
+            found = await run_in_threadpool(act, visit, **given)
+        return self._told(request, found)
+
+    def _done(self, visit: Visit, **given: Any) -> Any:
+        """Call a function that changes something, and record who wanted it and what became of it."""
+        outcome = "failed"
+        try:
+            found = self._endpoint.handle(visit, **given)
+            outcome = "done"
+            return found
+        except Exception as error:
+            outcome = refusal_of(error).kind
+            raise
+        finally:
+            self._record(visit, given, outcome)
+
+    def _record(self, visit: Visit, given: dict[str, Any], outcome: str) -> None:
+        endpoint = self._endpoint
+        target = " ".join(str(given[name]) for name in endpoint.places)
+        detail = {} if "body" not in given else _audited(given["body"])
+        try:
+            visit.app.audit.record(visit.caller.name, endpoint.name, target, outcome, detail)
+        except HeadraceError as error:  # what was done is done, and has to be answered
+            log.warning("%s by %s could not be recorded: %s", endpoint.name, visit.caller.name, error)
+
+    def _read_query(self, request: Request) -> Struct:
+        assert self._query is not None
+        given: dict[str, Any] = {}
+        for name, value in request.query_params.multi_items():
+            if name in self._lists:
+                given.setdefault(name, []).extend(part for part in value.split(",") if part)
+            elif name in given:
+                raise Refused(422, "invalid-parameter", f"{name}: give it once", field=name)
+            else:
+                given[name] = value
+        names = [field.encode_name for field in msgspec.structs.fields(self._query)]
+        if unknown := given.keys() - {*names}:
+            told = f"there is no parameter {min(unknown)!r} here; {_listed('parameters', names)}"
+            raise Refused(422, "invalid-parameter", told, field=min(unknown))
+        try:
+            return msgspec.convert(given, self._query, strict=False)
+        except msgspec.ValidationError as error:
+            raise _misfit("invalid-parameter", error, self._query) from None
+
+    def _read_body(self, raw: bytes) -> Any:
+        assert self._body is not None
+        try:
+            return self._body.decode(raw or b"{}")
+        except msgspec.ValidationError as error:
+            raise _misfit("invalid-body", error, self._endpoint.body) from None
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+            raise Refused(400, "malformed-json", f"the body is not JSON: {error}") from None
+
+    def _told(self, request: Request, found: Any) -> ASGIApp:
+        endpoint = self._endpoint
+        if endpoint.streams is not None:
+            stream: ASGIApp = found
+            return stream
+        if endpoint.answer is None:
+            return Response(status_code=204)
+        raw = _encode(found)
+        headers = {}
+        if endpoint.status == 201 and (made := getattr(found, "id", None)):
+            headers["location"] = f"{request.scope.get('root_path', '')}/{endpoint.home}/{quote(made, safe='')}"
+        if endpoint.method == "GET":
+            tag = f'"{hashlib.blake2b(raw, digest_size=12).hexdigest()}"'
+            headers["etag"], headers["cache-control"] = tag, "private, no-cache"
+            if tag in request.headers.get("if-none-match", ""):
+                return Response(status_code=304, headers=headers)
+        return Response(raw, endpoint.status, headers, "application/json")
+
+
+async def _await(request: Request, act: Callable[[Visit], Any], visit: Visit) -> Any:
+    """Call what may take its time, and let it know if its client does not wait for it."""
+    left = threading.Event()
+    watching = asyncio.create_task(_notice(request.receive, left))
+    try:
+        waiting = functools.partial(act, msgspec.structs.replace(visit, has_left=left.is_set))
+        return await asyncio.get_running_loop().run_in_executor(_waiting_room, waiting)
+    finally:
+        left.set()  # some servers cancel a request instead of saying that its client has left
+        watching.cancel()
+
+
+async def _notice(receive: Receive, left: threading.Event) -> None:
+    with contextlib.suppress(Refused):  # a body that nobody asked for
+        await until_left(receive)
+        left.set()
+
+
+def _audited(body: Struct) -> dict[str, Any]:
+    """What of a body the audit trail keeps: what was given, and nothing that is private."""
+    told = msgspec.to_builtins(body)
+    blank: dict[str, Any] = {name: value for name, value in told.items() if value is not None}
+    return {name: _OWN if name in _PRIVATE else value for name, value in blank.items()}
+
+
+def _list_fields(query: type[Struct] | None) -> frozenset[str]:
+    """The parameters that may be repeated, or given as a,b,c."""
+    if query is None:
+        return frozenset()
+    return frozenset(field.encode_name for field in msgspec.structs.fields(query) if _is_list(field.type))
+
+
+def _is_list(kind: Any) -> bool:
+    return get_origin(kind) in (tuple, list) or any(map(_is_list, get_args(kind)))
+
+
+def _misfit(kind: str, error: msgspec.ValidationError, wanted: Any) -> Refused:
+    """What does not fit, where, and, of a field that is not known there, those that are."""
+    said, _, place = str(error).partition(" - at `$")
+    place = place.rstrip("`").lstrip(".")
+    field = place
+    if unknown := _UNKNOWN.search(said):
+        field = ".".join(filter(None, (place, unknown.group(1))))
+        said += "; " + _listed("fields", _names_at(wanted, place))
+    elif missing := _REQUIRED.search(said):
+        field = ".".join(filter(None, (place, missing.group(1))))
+    return Refused(422, kind, f"{place}: {said}" if place else said, field=field or None)
+
+
+_UNKNOWN = re.compile(r"contains unknown field `([^`]*)`")
+_REQUIRED = re.compile(r"missing required field `([^`]*)`")
+
+
+def _names_at(wanted: Any, place: str) -> list[str]:
+    """The fields of what belongs in this place of a body: `jobs[0].retry`."""
+    for step in filter(None, re.split(r"\.|\[[^]]*\]", place)):
+        fields = {field.encode_name: field.type for kind in _structs(wanted) for field in msgspec.structs.fields(kind)}
+        wanted = fields.get(step)
+    return [field.encode_name for kind in _structs(wanted) for field in msgspec.structs.fields(kind)]
+
+
+def _structs(kind: Any) -> list[type[Struct]]:
+    """The Structs that a type is made of."""
+    if isinstance(kind, type) and issubclass(kind, Struct):
+        return [kind]
+    return [found for part in get_args(kind) for found in _structs(part)]
+
+
+def _listed(what: str, names: list[str]) -> str:
+    return f"{what} are {', '.join(names)}" if names else f"it takes no {what}"

@@ -1,0 +1,190 @@
+"""Alerts: what is wrong, what was, and the rules that say so."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from headrace.app.alerts.records import Alert, AlertChange, AlertReading, AlertRule, AlertSilence
+from headrace.core.alerts.alert import Severity
+from headrace.errors import AlertSilenceNotFound
+from headrace.web.api.routes import Table
+from headrace.web.api.schemas import Cursor, Limit, Note, said
+from headrace.web.security.middleware import Visit
+
+table = Table("alerts", "Alerts: what is wrong, what was, and the rules that say so.")
+_RULE = {"name": "mail-fails", "when": 'error_rate{queue="emails"}[5m] > 5%', "for_": 60, "severity": "critical"}
+Per = Literal["queue", "task", "worker"]
+
+
+class AlertQuery(Struct, frozen=True, kw_only=True):
+    """Which alerts; `pending` adds those whose rule has not held long enough."""
+
+    severity: Severity | None = None
+    acknowledged: bool | None = None
+    pending: bool = False
+
+
+class HistoryQuery(Struct, frozen=True, kw_only=True):
+    """What happened, of a rule or of all, before a time, or behind the entry with this cursor."""
+
+    rule: str | None = None
+    before: datetime | None = None
+    limit: Limit = 100
+    cursor: Cursor | None = None
+
+
+class Word(Struct, frozen=True, forbid_unknown_fields=True):
+    """What there is to say about it."""
+
+    note: Note | None = None
+
+
+class RuleFields(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Fields of a rule: `when`, or `metric`, `op`, `threshold` and `window`; times in seconds."""
+
+    when: str | UnsetType = UNSET
+    metric: str | UnsetType = UNSET
+    op: str | UnsetType = UNSET
+    threshold: float | UnsetType = UNSET
+    window: float | UnsetType = UNSET
+    for_: float | UnsetType = UNSET
+    cooldown: float | UnsetType = UNSET
+    severity: Severity | UnsetType = UNSET
+    per: list[Per] | UnsetType = UNSET
+    labels: dict[str, str] | UnsetType = UNSET
+    notify: list[str] | UnsetType | None = UNSET
+    summary: str | UnsetType | None = UNSET
+    runbook: str | UnsetType | None = UNSET
+    enabled: bool | UnsetType = UNSET
+
+
+class NewRule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A rule to be made."""
+
+    name: str
+    when: str | UnsetType = UNSET
+    metric: str | UnsetType = UNSET
+    op: str | UnsetType = UNSET
+    threshold: float | UnsetType = UNSET
+    window: float | UnsetType = UNSET
+    for_: float | UnsetType = UNSET
+    cooldown: float | UnsetType = UNSET
+    severity: Severity | UnsetType = UNSET
+    per: list[Per] | UnsetType = UNSET
+    labels: dict[str, str] | UnsetType = UNSET
+    notify: list[str] | UnsetType | None = UNSET
+    summary: str | UnsetType | None = UNSET
+    runbook: str | UnsetType | None = UNSET
+    enabled: bool | UnsetType = UNSET
+
+
+class NewSilence(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of which rule, with which labels, or of any, nobody is to be told, for so many seconds."""
+
+    rule: str | None = None
+    labels: dict[str, str] | None = None
+    for_: Annotated[float, Meta(gt=0)]
+    note: Note | None = None
+
+
+# -- alerts
+
+
+@table.get("/alerts")
+def active(visit: Visit, query: AlertQuery) -> list[Alert]:
+    """The alerts that fire, the gravest first."""
+    return visit.app.alerts.active(severity=query.severity, acknowledged=query.acknowledged, pending=query.pending)
+
+
+@table.get("/alert-history")
+def history(visit: Visit, query: HistoryQuery) -> list[AlertChange]:
+    """What happened to alerts, the newest first; behind the `cursor` of the last one, the list goes on."""
+    return visit.app.alerts.history(limit=query.limit, before=query.before, cursor=query.cursor, rule=query.rule)
+
+
+@table.post("/alerts/{alert_id}/acknowledge", example={"note": "looking into it"})
+def acknowledge(visit: Visit, alert_id: str, body: Word) -> Alert:
+    """Say that somebody sees to an alert: it is not told again."""
+    return visit.app.alerts.acknowledge(alert_id, by=visit.caller.name, note=body.note)
+
+
+@table.post("/alerts/{alert_id}/resolve", example={"note": "the mail server is back"})
+def resolve(visit: Visit, alert_id: str, body: Word) -> Alert:
+    """End an alert by hand; if its rule still holds it comes back."""
+    return visit.app.alerts.resolve(alert_id, by=visit.caller.name, note=body.note)
+
+
+@table.get("/alerts/{alert_id}")
+def get(visit: Visit, alert_id: str) -> Alert:
+    """One alert by its id, or the only open one of the rule of this name."""
+    return visit.app.alerts.get(alert_id)
+
+
+# -- rules
+
+
+@table.get("/alert-rules")
+def rules(visit: Visit) -> list[AlertRule]:
+    """Every rule with its state, by name."""
+    return visit.app.alerts.rules.list()
+
+
+@table.post("/alert-rules", status=201, example=_RULE)
+def create_rule(visit: Visit, body: NewRule) -> AlertRule:
+    """Store a new rule."""
+    return visit.app.alerts.rules.create(body.name, **said(body, but=("name",)))
+
+
+@table.post("/alert-rule-test", writes=False, example={"when": "depth > 1000"})
+def test_rule(visit: Visit, body: RuleFields) -> list[AlertReading]:
+    """Whether a rule that is not stored would hold now. Nobody is told."""
+    return visit.app.alerts.rules.test(**said(body))
+
+
+@table.get("/alert-rules/{name}/test")
+def test_stored_rule(visit: Visit, name: str) -> list[AlertReading]:
+    """Whether a rule holds now. Nobody is told."""
+    return visit.app.alerts.rules.test(name)
+
+
+@table.get("/alert-rules/{name}")
+def rule(visit: Visit, name: str) -> AlertRule:
+    """One rule with its state."""
+    return visit.app.alerts.rules.get(name)
+
+
+@table.patch("/alert-rules/{name}", example={"enabled": False})
+def update_rule(visit: Visit, name: str, body: RuleFields) -> AlertRule:
+    """Change a rule, also one that is shipped."""
+    return visit.app.alerts.rules.update(name, **said(body))
+
+
+@table.delete("/alert-rules/{name}")
+def delete_rule(visit: Visit, name: str) -> None:
+    """Remove a rule; a shipped one becomes what it was shipped as."""
+    visit.app.alerts.rules.delete(name)
+
+
+# -- whom they reach
+
+
+@table.get("/alert-silences")
+def silences(visit: Visit) -> list[AlertSilence]:
+    """What nobody is told of at the moment."""
+    return visit.app.alerts.silences()
+
+
+@table.post("/alert-silences", status=201, example={"rule": "mail-fails", "for_": 3600, "note": "migration"})
+def silence(visit: Visit, body: NewSilence) -> AlertSilence:
+    """Tell nobody of these alerts for a time."""
+    return visit.app.alerts.silence(body.rule, labels=body.labels, for_=body.for_, by=visit.caller.name, note=body.note)
+
+
+@table.delete("/alert-silences/{silence_id}")
+def unsilence(visit: Visit, silence_id: str) -> None:
+    """End a silence."""
+    if not visit.app.alerts.unsilence(silence_id):
+        raise AlertSilenceNotFound(silence_id)

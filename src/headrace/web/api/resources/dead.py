@@ -1,0 +1,210 @@
+"""Dead letters: look into failures, bring their jobs back, or close the matter."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from msgspec import Meta, Struct, structs
+
+from headrace.app.dead_letters.records import BulkRequeue, DeadGroup, DeadLetter, DeadStats, RequeueResult
+from headrace.app.jobs.records import lowered
+from headrace.core.dead_letters.records import BY_HAND, Status
+from headrace.core.events.history import Entry
+from headrace.web.api.routes import Table
+from headrace.web.api.schemas import Changed, Cursor, Limit, Note, filters_of, lifted
+from headrace.web.api.values import Boost, RateText
+from headrace.web.security.middleware import Visit
+
+table = Table("dead", "Dead letters: look into failures, bring their jobs back, or close the matter.")
+AnyStatus = Literal["pending", "requeued", "manually_resolved", "permanently_failed", "cancelled", "expired", "any"]
+
+
+class DeadQuery(Struct, frozen=True, kw_only=True):
+    """Which dead letters, newest first; `any` status is all of them."""
+
+    status: AnyStatus = "pending"
+    reason: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    fingerprint: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+class GroupQuery(Struct, frozen=True):
+    """Groups of which status, and how many."""
+
+    status: AnyStatus = "pending"
+    limit: Limit = 50
+
+
+class DeadList(Struct, frozen=True):
+    """Dead letters, newest first. `cursor` continues after them."""
+
+    letters: list[DeadLetter]
+    cursor: str | None
+
+
+class NewLetter(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which job, and why, in a word."""
+
+    job_id: str
+    reason: Annotated[str, Meta(min_length=1, max_length=200)] = BY_HAND
+    note: Note | None = None
+
+
+class Requeue(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How to requeue one; `args` and `kwargs` take the place of those it had."""
+
+    priority_boost: Boost | None = None
+    max_requeues: int | None = None
+    note: Note | None = None
+    args: list[Any] | None = None
+    kwargs: dict[str, Any] | None = None
+
+
+class RequeueMany(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which to requeue, with at least one filter or `everything`; `rate` ("10/s") spreads their starts."""
+
+    reason: str | None = None
+    task: str | None = None
+    queue: str | None = None
+    fingerprint: str | None = None
+    since: datetime | None = None
+    until: datetime | None = None
+    everything: bool = False
+    limit: int | None = None
+    rate: RateText | None = None
+    priority_boost: Boost | None = None
+    max_requeues: int | None = None
+    note: Note | None = None
+    dry_run: bool = False
+
+
+class Resolve(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """How it ends."""
+
+    status: Literal["manually_resolved", "permanently_failed", "cancelled"]
+    note: Note | None = None
+
+
+class NewNote(Struct, frozen=True, forbid_unknown_fields=True):
+    """What there is to say."""
+
+    text: Annotated[Note, Meta(min_length=1)]
+
+
+class Purge(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Which to remove: resolved so many seconds ago, pending ones only if `status` names them."""
+
+    older_than: Annotated[float, Meta(ge=0)] = 30 * 86_400
+    status: list[Status] | None = None
+    dry_run: bool = False
+
+
+@table.get("/dead")
+def find(visit: Visit, query: DeadQuery) -> DeadList:
+    """Dead letters, newest first; those that nobody has dealt with, unless another status is asked for."""
+    filters = filters_of(query, but=("status", "limit", "cursor"))
+    page = visit.app.dead.list(status=_status(query.status), limit=query.limit, cursor=query.cursor, **filters)
+    return DeadList([_shown(letter) for letter in page], page.cursor)
+
+
+@table.post("/dead", example={"job_id": "0197b6f35c1e7d2a9c3e0a1b2c3d4e5f", "reason": "wrong_total"})
+def add(visit: Visit, body: NewLetter) -> DeadLetter:
+    """Put a job on the desk by hand; one that has not started is failed by it."""
+    return _shown(visit.app.dead.add(body.job_id, reason=body.reason, by=visit.caller.name, note=body.note))
+
+
+@table.get("/dead/groups")
+def groups(visit: Visit, query: GroupQuery) -> list[DeadGroup]:
+    """Dead letters that one would look into together, the biggest group first."""
+    return visit.app.dead.groups(status=_status(query.status), limit=query.limit)
+
+
+@table.get("/dead/stats")
+def stats(visit: Visit) -> list[DeadStats]:
+    """What there is for each reason."""
+    return visit.app.dead.stats()
+
+
+@table.post("/dead/requeue", example={"fingerprint": "9f2c", "rate": "10/s", "dry_run": True})
+def requeue_many(visit: Visit, body: RequeueMany) -> BulkRequeue:
+    """Requeue the pending dead letters that match, newest first."""
+    filters = filters_of(body, but=("everything", "limit", "rate", "priority_boost", "max_requeues", "note", "dry_run"))
+    return visit.app.dead.requeue_where(
+        everything=body.everything,
+        dry_run=body.dry_run,
+        limit=body.limit,
+        rate=body.rate,
+        priority_boost=body.priority_boost,
+        max_requeues=body.max_requeues,
+        by=visit.caller.name,
+        note=body.note,
+        **filters,
+    )
+
+
+@table.post("/dead/purge", example={"older_than": 2_592_000, "dry_run": True})
+def purge(visit: Visit, body: Purge) -> Changed:
+    """Remove dead letters that were resolved long ago."""
+    gone = visit.app.dead.purge(older_than=body.older_than, status=body.status, dry_run=body.dry_run)
+    return Changed(gone, body.dry_run)
+
+
+@table.get("/dead/{letter_id}/history")
+def history(visit: Visit, letter_id: str) -> list[Entry]:
+    """What happened to the job of a dead letter, oldest first."""
+    return visit.app.dead.history(letter_id)
+
+
+@table.post("/dead/{letter_id}/requeue", example={"note": "fixed SMTP"})
+def requeue(visit: Visit, letter_id: str, body: Requeue) -> RequeueResult:
+    """Run the job of a pending dead letter again, with fresh attempts and a higher priority."""
+    return visit.app.dead.requeue(
+        letter_id,
+        priority_boost=body.priority_boost,
+        max_requeues=body.max_requeues,
+        by=visit.caller.name,
+        note=body.note,
+        args=None if body.args is None else lifted(body.args),
+        kwargs=None if body.kwargs is None else lifted(body.kwargs),
+    )
+
+
+@table.post("/dead/{letter_id}/resolve", example={"status": "manually_resolved", "note": "sent by hand"})
+def resolve(visit: Visit, letter_id: str, body: Resolve) -> DeadLetter:
+    """End a pending dead letter; its job stays as it is."""
+    return _shown(visit.app.dead.resolve(letter_id, body.status, by=visit.caller.name, note=body.note))
+
+
+@table.post("/dead/{letter_id}/notes", example={"text": "the mail server was down"})
+def note(visit: Visit, letter_id: str, body: NewNote) -> DeadLetter:
+    """Add a note to a dead letter of any status."""
+    return _shown(visit.app.dead.note(letter_id, body.text, by=visit.caller.name))
+
+
+@table.get("/dead/{letter_id}")
+def get(visit: Visit, letter_id: str) -> DeadLetter:
+    """One dead letter by its id, or the newest of the job with this id."""
+    return _shown(visit.app.dead.get(letter_id))
+
+
+@table.delete("/dead/{letter_id}")
+def delete(visit: Visit, letter_id: str) -> None:
+    """Forget a dead letter of any status; its job stays as it is."""
+    visit.app.dead.delete(letter_id)
+
+
+def _status(status: AnyStatus) -> str | None:
+    return None if status == "any" else status
+
+
+def _shown(letter: DeadLetter) -> DeadLetter:
+    args, kwargs, metadata = lowered(letter.args), lowered(letter.kwargs), lowered(letter.metadata)
+    logs = tuple(structs.replace(line, fields=lowered(line.fields)) for line in letter.logs)
+    told: dict[str, Any] = {"args": args, "kwargs": kwargs, "metadata": metadata, "logs": logs}
+    return structs.replace(letter, progress=lowered(letter.progress), **told)

@@ -1,0 +1,89 @@
+"""Flows: jobs that were made together, and what waits for what."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from headrace.app.jobs.records import JobRecord, record_of
+from headrace.runtime.jobs.flow_run import FlowRun
+from headrace.web.api.routes import Table
+from headrace.web.api.schemas import Changed, Cursor, Limit
+from headrace.web.security.middleware import Visit
+
+table = Table("flows", "Flows: jobs that were made together, and what waits for what.")
+
+
+class FlowRecord(Struct, frozen=True, kw_only=True):
+    """A flow: its state, how many of its jobs are over, and how many are in each state that any is in."""
+
+    id: str
+    name: str
+    state: str
+    done: int
+    jobs: int
+    counts: dict[str, int]
+    created_at: datetime
+
+
+class FlowList(Struct, frozen=True):
+    """Flows, newest first. `cursor` continues after them."""
+
+    flows: list[FlowRecord]
+    cursor: str | None
+
+
+class FlowDetail(Struct, frozen=True):
+    """A flow with its jobs, and the graph of what waits for what."""
+
+    flow: FlowRecord
+    jobs: list[JobRecord]
+    graph: dict[str, Any]
+
+
+class FlowQuery(Struct, frozen=True):
+    """How many flows, and after which."""
+
+    limit: Limit = 50
+    cursor: Cursor | None = None
+
+
+@table.get("/flows")
+def find(visit: Visit, query: FlowQuery) -> FlowList:
+    """Flows, newest first."""
+    found = visit.app.flows.list(query.limit + 1, query.cursor)
+    shown = [_record(run) for run in found[: query.limit]]
+    return FlowList(shown, shown[-1].id if len(found) > query.limit else None)
+
+
+@table.get("/flows/{flow_id}")
+def get(visit: Visit, flow_id: str) -> FlowDetail:
+    """One flow with its jobs and its graph."""
+    run = visit.app.flows.get(flow_id)
+    return FlowDetail(_record(run), [record_of(job) for job in run.jobs], run.graph())
+
+
+@table.post("/flows/{flow_id}/cancel")
+def cancel(visit: Visit, flow_id: str) -> Changed:
+    """Cancel whatever of a flow is not over."""
+    return Changed(visit.app.flows.get(flow_id).cancel())
+
+
+@table.post("/flows/{flow_id}/retry")
+def retry(visit: Visit, flow_id: str) -> Changed:
+    """Run again what failed or was cancelled, and what was cancelled for that reason."""
+    return Changed(visit.app.flows.get(flow_id).retry())
+
+
+def _record(run: FlowRun) -> FlowRecord:
+    return FlowRecord(
+        id=run.id,
+        name=run.name,
+        state=run.state,
+        done=run.progress.done,
+        jobs=run.progress.total,
+        counts=run.counts,
+        created_at=run.created_at,
+    )

@@ -1,0 +1,108 @@
+"""A job as a program of any language submits it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any, Literal
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from headrace.app.app import Headrace
+from headrace.core.jobs.dependencies import Policy
+from headrace.core.jobs.records import Isolation
+from headrace.core.jobs.states import State
+from headrace.core.tasks.retry import Retry
+from headrace.core.tasks.unique import Unique
+from headrace.runtime.jobs.task import Call
+from headrace.web.api.schemas import lifted, said
+from headrace.web.api.values import (
+    JobId,
+    Kept,
+    Key,
+    Priority,
+    QueueName,
+    RetryLimit,
+    Span,
+    TaskName,
+    Timeout,
+    Wait,
+    Word,
+    Words,
+)
+
+_NOT_OPTIONS = ("task", "args", "kwargs")
+
+
+class NewRetry(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """When a failed attempt runs again; times in seconds, errors by their dotted names."""
+
+    limit: RetryLimit = 3
+    backoff: Literal["exponential", "fixed", "linear"] | list[float] = "exponential"
+    base: float = 1.0
+    factor: float = 2.0
+    cap: float = 3600.0
+    floor: float = 0.1
+    jitter: float = 0.1
+    on: list[str] = []
+    never: list[str] = []
+    on_timeout: bool = True
+
+
+class NewUnique(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Of several calls that are the same, only one is a job at a time."""
+
+    by: tuple[str, ...] = ("args",)
+    key: Key | None = None
+    states: list[State] | None = None
+    window: Span | None = None
+    on_conflict: Literal["return_existing", "raise", "replace", "reschedule", "keep_last_if_running"] = (
+        "return_existing"
+    )
+
+
+class NewJob(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A call of a task, and options as of `using()`: times in seconds, what is not said follows the task."""
+
+    task: TaskName
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    queue: QueueName | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    delay: Wait | UnsetType = UNSET
+    run_at: datetime | UnsetType = UNSET
+    expires: Span | UnsetType = UNSET
+    timeout: Timeout | UnsetType | None = UNSET
+    retry: RetryLimit | NewRetry | UnsetType = UNSET
+    unique: bool | NewUnique | UnsetType = UNSET
+    idempotency_key: Key | UnsetType = UNSET
+    job_id: JobId | UnsetType = UNSET
+    tags: Words | dict[str, str] | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+    after: list[JobId] | UnsetType = UNSET
+    on_parent_failure: Policy | UnsetType = UNSET
+    lifo: bool | UnsetType = UNSET
+    needs: Words | UnsetType = UNSET
+    rate_key: Word | UnsetType = UNSET
+    concurrency_key: Word | UnsetType = UNSET
+    keep_result: bool | UnsetType = UNSET
+    remove_on_complete: bool | Kept | UnsetType = UNSET
+    remove_on_fail: bool | Kept | UnsetType = UNSET
+    isolation: Isolation | UnsetType = UNSET
+
+
+def options_of(job: Struct) -> dict[str, Any]:
+    """What was said besides the call, as `using()` takes it."""
+    given = said(job, but=_NOT_OPTIONS)
+    retry, unique = given.get("retry"), given.get("unique")
+    if isinstance(retry, NewRetry):
+        told = structs.asdict(retry)
+        given["retry"] = Retry(**{**told, "on": tuple(retry.on), "never": tuple(retry.never)})
+    if isinstance(unique, bool | NewUnique):
+        told = structs.asdict(unique) if isinstance(unique, NewUnique) else {}
+        given["unique"] = Unique(**told) if unique else None
+    return given
+
+
+def call_of(app: Headrace, job: NewJob) -> Call[Any]:
+    """The call, checked against the task's signature where that is known here."""
+    return app.task_by_name(job.task).using(**options_of(job)).bind(*lifted(job.args), **lifted(job.kwargs))

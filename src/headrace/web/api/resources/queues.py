@@ -1,0 +1,210 @@
+"""Queues and tasks: what is in them, and their rules."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+
+from msgspec import UNSET, Meta, Struct, UnsetType
+
+from headrace.app.jobs.records import JobRecord, record_of
+from headrace.app.queues.queues import QueueStats
+from headrace.core.jobs.queue_rules import QueueRules, Strategy, TaskRules
+from headrace.core.queues.rules_text import rate_in_words
+from headrace.web.api.routes import Table
+from headrace.web.api.schemas import Changed, Limit, said
+from headrace.web.api.values import Ageing, JobCount, QueueName, RateText, TaskName, Weight
+from headrace.web.security.middleware import Visit
+
+table = Table("queues", "Queues, what is in them, and their rules.")
+tasks = Table("tasks", "Tasks: which are known, and their rules.")
+Count = Annotated[int, Meta(ge=1)]
+
+
+class QueueRulesRecord(Struct, frozen=True, kw_only=True):
+    """The rules of a queue as an operator writes them; None is no rule."""
+
+    weight: int | None = None
+    strategy: Strategy | None = None
+    ageing: float | None = None
+    max_length: int | None = None
+    rate: str | None = None
+    burst: int | None = None
+    concurrency: int | None = None
+    key_rate: str | None = None
+    key_burst: int | None = None
+    key_concurrency: int | None = None
+
+
+class QueueRecord(Struct, frozen=True, kw_only=True):
+    """A queue: how many of its jobs are in each state, since when its oldest pending one could run, and its rules."""
+
+    queue: str
+    paused: bool
+    scheduled: int
+    waiting: int
+    pending: int
+    running: int
+    retrying: int
+    completed: int
+    failed: int
+    cancelled: int
+    oldest_pending: datetime | None
+    workers: int
+    starts_left: int | None
+    rules: QueueRulesRecord
+
+
+class QueueChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rules to change: null lifts one, and what is not named stays as it is."""
+
+    weight: Weight | UnsetType | None = UNSET
+    strategy: Strategy | UnsetType | None = UNSET
+    ageing: Ageing | UnsetType | None = UNSET
+    max_length: JobCount | UnsetType | None = UNSET
+    rate: RateText | UnsetType | None = UNSET
+    burst: JobCount | UnsetType | None = UNSET
+    concurrency: JobCount | UnsetType | None = UNSET
+    key_rate: RateText | UnsetType | None = UNSET
+    key_burst: JobCount | UnsetType | None = UNSET
+    key_concurrency: JobCount | UnsetType | None = UNSET
+
+
+class Peek(Struct, frozen=True):
+    """How many jobs."""
+
+    limit: Limit = 10
+
+
+class TaskRecord(Struct, frozen=True, kw_only=True):
+    """A task: whether its code is known to the web process, and its rules."""
+
+    task: str
+    known: bool
+    paused: bool = False
+    rate: str | None = None
+    burst: int | None = None
+    concurrency: int | None = None
+
+
+class TaskChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """Rules to change: null lifts one, and what is not named stays as it is."""
+
+    rate: RateText | UnsetType | None = UNSET
+    burst: JobCount | UnsetType | None = UNSET
+    concurrency: JobCount | UnsetType | None = UNSET
+
+
+# -- queues
+
+
+@table.get("/queues")
+def find(visit: Visit) -> list[QueueRecord]:
+    """Every queue with its counts, by name."""
+    return [_record(stats) for stats in visit.app.queues()]
+
+
+@table.get("/queues/{queue}/peek")
+def peek(visit: Visit, queue: QueueName, query: Peek) -> list[JobRecord]:
+    """The next jobs in the order they will run."""
+    return [record_of(job) for job in visit.app.queue(queue).peek(query.limit)]
+
+
+@table.get("/queues/{queue}")
+def get(visit: Visit, queue: QueueName) -> QueueRecord:
+    """One queue with its counts and rules; one that was never used is empty."""
+    return _record(visit.app.queue(queue).stats())
+
+
+@table.patch("/queues/{queue}", example={"rate": "10/s", "concurrency": 5})
+def configure(visit: Visit, queue: QueueName, body: QueueChange) -> QueueRecord:
+    """Change rules of a queue, for every worker and every caller within a second."""
+    visit.app.queue(queue).configure(**said(body))
+    return _record(visit.app.queue(queue).stats())
+
+
+@table.post("/queues/{queue}/pause")
+def pause(visit: Visit, queue: QueueName) -> QueueRecord:
+    """Let no worker take jobs from a queue; those that run go on."""
+    visit.app.queue(queue).pause()
+    return _record(visit.app.queue(queue).stats())
+
+
+@table.post("/queues/{queue}/resume")
+def resume(visit: Visit, queue: QueueName) -> QueueRecord:
+    """Let workers take jobs from a queue again."""
+    visit.app.queue(queue).resume()
+    return _record(visit.app.queue(queue).stats())
+
+
+@table.post("/queues/{queue}/clear")
+def clear(visit: Visit, queue: QueueName) -> Changed:
+    """Delete every job of a queue that has not started."""
+    return Changed(visit.app.queue(queue).clear())
+
+
+@table.delete("/queues/{queue}")
+def delete(visit: Visit, queue: QueueName) -> None:
+    """Take a queue off every list, with its rules and finished jobs; 409 while it has unfinished ones."""
+    visit.app.queue(queue).delete()
+
+
+def _record(stats: QueueStats) -> QueueRecord:
+    told = said(stats, but=("rules",))
+    return QueueRecord(rules=_rules(stats.rules), **told)
+
+
+def _rules(rules: QueueRules) -> QueueRulesRecord:
+    return QueueRulesRecord(
+        weight=rules.weight,
+        strategy=rules.strategy,
+        ageing=None if rules.ageing is None else rules.ageing / 1000,
+        max_length=rules.max_length,
+        rate=None if rules.rate is None else rate_in_words(rules.rate),
+        burst=None if rules.rate is None else rules.rate.burst,
+        concurrency=rules.concurrency,
+        key_rate=None if rules.key_rate is None else rate_in_words(rules.key_rate),
+        key_burst=None if rules.key_rate is None else rules.key_rate.burst,
+        key_concurrency=rules.key_concurrency,
+    )
+
+
+# -- tasks
+
+
+@tasks.get("/tasks")
+def find_tasks(visit: Visit) -> list[TaskRecord]:
+    """The tasks that the web process knows, and those that have rules, by name."""
+    rules = visit.app.task_rules()
+    return [_task(visit, name, rules.get(name, TaskRules())) for name in sorted({*visit.app.tasks, *rules})]
+
+
+@tasks.patch("/tasks/{task}", example={"rate": "100/min"})
+def configure_task(visit: Visit, task: TaskName, body: TaskChange) -> TaskRecord:
+    """Change rules of a task, for every worker from its next claim on."""
+    return _task(visit, task, visit.app.configure_task(task, **said(body)))
+
+
+@tasks.post("/tasks/{task}/pause")
+def pause_task(visit: Visit, task: TaskName) -> TaskRecord:
+    """Let no worker start jobs of a task; jobs of other tasks pass them."""
+    visit.app.pause_task(task)
+    return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
+
+
+@tasks.post("/tasks/{task}/resume")
+def resume_task(visit: Visit, task: TaskName) -> TaskRecord:
+    """Let workers start jobs of a task again."""
+    visit.app.resume_task(task)
+    return _task(visit, task, visit.app.task_rules().get(task, TaskRules()))
+
+
+def _task(visit: Visit, name: str, rules: TaskRules) -> TaskRecord:
+    return TaskRecord(
+        task=name,
+        known=name in visit.app.tasks,
+        paused=rules.paused,
+        rate=None if rules.rate is None else rate_in_words(rules.rate),
+        burst=None if rules.rate is None else rules.rate.burst,
+        concurrency=rules.concurrency,
+    )

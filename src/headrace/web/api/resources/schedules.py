@@ -1,0 +1,263 @@
+"""Schedules: make them, look at them, hold them up, change them, run one by hand."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from msgspec import UNSET, Struct, UnsetType, structs
+
+from headrace.app.jobs.records import JobRecord, lowered, record_of
+from headrace.app.schedules.records import Schedule, ScheduleRun
+from headrace.core.schedules.dst import Gap, Overlap
+from headrace.core.schedules.records import Origin
+from headrace.core.schedules.schedule import CatchUp, RunOverlap
+from headrace.runtime.jobs.task import Call
+from headrace.web.api.resources.new_job import NewRetry, options_of
+from headrace.web.api.routes import Table
+from headrace.web.api.schemas import Limit, lifted, said
+from headrace.web.api.values import (
+    FireLimit,
+    FiresAtOnce,
+    Interval,
+    Priority,
+    QueueName,
+    RetryLimit,
+    TaskName,
+    Timeout,
+    Window,
+    Words,
+)
+from headrace.web.problems import Refused
+from headrace.web.security.middleware import Visit
+
+table = Table("schedules", "Schedules: jobs that are made at their times.")
+_NEW = {"id": "nightly", "task": "reports.build", "cron": "0 2 * * *", "tz": "Europe/Vienna"}
+
+
+class ScheduleRecord(Struct, frozen=True, kw_only=True):
+    """A schedule. Durations are seconds; `next_run` is null while it is paused and when it will not fire again."""
+
+    id: str
+    task: str
+    queue: str
+    priority: int
+    args: list[Any]
+    kwargs: dict[str, Any]
+    cron: str | None
+    every: float | None
+    at: datetime | None
+    tz: str
+    start: datetime | None
+    end: datetime | None
+    limit: int | None
+    jitter: float
+    dst_gap: str
+    dst_overlap: str
+    catch_up: str
+    catch_up_limit: int
+    catch_up_window: float
+    overlap: str
+    paused: bool
+    next_run: datetime | None
+    last_run: datetime | None
+    last_job: str | None
+    fired: int
+    origin: Origin
+    created_at: datetime
+    updated_at: datetime
+    error: str | None
+
+
+class ScheduleChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different: a timing has exactly one of cron, every (seconds) and at."""
+
+    task: TaskName | UnsetType = UNSET
+    args: list[Any] | UnsetType = UNSET
+    kwargs: dict[str, Any] | UnsetType = UNSET
+    cron: str | UnsetType = UNSET
+    every: Interval | UnsetType = UNSET
+    at: datetime | UnsetType = UNSET
+    tz: str | UnsetType = UNSET
+    start: datetime | UnsetType | None = UNSET
+    end: datetime | UnsetType | None = UNSET
+    limit: FireLimit | UnsetType | None = UNSET
+    jitter: Window | UnsetType = UNSET
+    dst_gap: Gap | UnsetType = UNSET
+    dst_overlap: Overlap | UnsetType = UNSET
+    catch_up: CatchUp | UnsetType = UNSET
+    catch_up_limit: FiresAtOnce | UnsetType = UNSET
+    catch_up_window: Window | UnsetType = UNSET
+    overlap: RunOverlap | UnsetType = UNSET
+    queue: QueueName | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+
+
+class NewSchedule(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A schedule to be made: a call, a timing with exactly one of cron, every (seconds) and at, options of its jobs."""
+
+    id: TaskName
+    task: TaskName
+    args: list[Any] = []
+    kwargs: dict[str, Any] = {}
+    cron: str | UnsetType = UNSET
+    every: Interval | UnsetType = UNSET
+    at: datetime | UnsetType = UNSET
+    tz: str | UnsetType = UNSET
+    start: datetime | UnsetType = UNSET
+    end: datetime | UnsetType = UNSET
+    limit: FireLimit | UnsetType = UNSET
+    jitter: Window | UnsetType = UNSET
+    dst_gap: Gap | UnsetType = UNSET
+    dst_overlap: Overlap | UnsetType = UNSET
+    catch_up: CatchUp | UnsetType = UNSET
+    catch_up_limit: FiresAtOnce | UnsetType = UNSET
+    catch_up_window: Window | UnsetType = UNSET
+    overlap: RunOverlap | UnsetType = UNSET
+    immediate: bool | UnsetType = UNSET
+    queue: QueueName | UnsetType = UNSET
+    priority: Priority | UnsetType = UNSET
+    timeout: Timeout | UnsetType | None = UNSET
+    retry: RetryLimit | NewRetry | UnsetType = UNSET
+    tags: Words | UnsetType = UNSET
+    metadata: dict[str, Any] | UnsetType = UNSET
+
+
+class ScheduleQuery(Struct, frozen=True):
+    """Which schedules."""
+
+    task: str | None = None
+    paused: bool | None = None
+
+
+class Preview(Struct, frozen=True, kw_only=True):
+    """How many times, and from when on."""
+
+    n: Limit = 5
+    after: datetime | None = None
+
+
+class PreviewOf(Struct, frozen=True, kw_only=True):
+    """A timing that is not stored: how many of its times, and from when on."""
+
+    cron: str | None = None
+    every: Interval | None = None
+    tz: str | None = None
+    n: Limit = 5
+    after: datetime | None = None
+
+
+class Runs(Struct, frozen=True):
+    """How many occurrences."""
+
+    limit: Limit = 100
+
+
+@table.get("/schedules")
+def find(visit: Visit, query: ScheduleQuery) -> list[ScheduleRecord]:
+    """Every schedule by its id, or those of a task, or those that are (not) paused."""
+    return [_record(one) for one in visit.app.schedules.list(task=query.task, paused=query.paused)]
+
+
+@table.post("/schedules", status=201, example=_NEW)
+def create(visit: Visit, body: NewSchedule) -> ScheduleRecord:
+    """Store a schedule."""
+    _refuse_taken(visit, body.id)
+    how = options_of(body)
+    how.pop("id")
+    made = visit.app.schedules.create(body.id, body.task, args=lifted(body.args), kwargs=lifted(body.kwargs), **how)
+    return _record(made)
+
+
+@table.get("/schedule-preview")
+def preview_of(visit: Visit, query: PreviewOf) -> list[datetime]:
+    """The next times of a timing that is not stored, to try an expression."""
+    fields = {name: value for name, value in said(query, but=("n", "after")).items() if value is not None}
+    return visit.app.schedules.preview(n=query.n, after=query.after, **fields)
+
+
+@table.get("/schedules/{schedule_id}/preview")
+def preview(visit: Visit, schedule_id: str, query: Preview) -> list[datetime]:
+    """The next times of a schedule."""
+    _find(visit, schedule_id)
+    return visit.app.schedules.preview(schedule_id, n=query.n, after=query.after)
+
+
+@table.get("/schedules/{schedule_id}/history")
+def history(visit: Visit, schedule_id: str, query: Runs) -> list[ScheduleRun]:
+    """What became of its last times, the newest first."""
+    _find(visit, schedule_id)
+    return visit.app.schedules.history(schedule_id, limit=query.limit)
+
+
+@table.post("/schedules/{schedule_id}/pause")
+def pause(visit: Visit, schedule_id: str) -> ScheduleRecord:
+    """Let a schedule fire no more until it is resumed."""
+    _find(visit, schedule_id)
+    return _record(visit.app.schedules.pause(schedule_id))
+
+
+@table.post("/schedules/{schedule_id}/resume")
+def resume(visit: Visit, schedule_id: str) -> ScheduleRecord:
+    """Let a schedule fire again; what fell into the pause is not made up for."""
+    _find(visit, schedule_id)
+    return _record(visit.app.schedules.resume(schedule_id))
+
+
+@table.post("/schedules/{schedule_id}/run-now", status=201)
+def run_now(visit: Visit, schedule_id: str) -> JobRecord:
+    """Enqueue the job of a schedule now, paused or not."""
+    _find(visit, schedule_id)
+    return record_of(visit.app.schedules.run_now(schedule_id))
+
+
+@table.get("/schedules/{schedule_id}")
+def get(visit: Visit, schedule_id: str) -> ScheduleRecord:
+    """One schedule."""
+    return _record(_find(visit, schedule_id))
+
+
+@table.patch("/schedules/{schedule_id}", example={"cron": "30 2 * * *"})
+def update(visit: Visit, schedule_id: str, body: ScheduleChange) -> ScheduleRecord:
+    """Change the timing, the call, the queue or the priority of a schedule."""
+    _find(visit, schedule_id)
+    changes = {**said(body, but=("task", "args", "kwargs")), **_arguments(body)}
+    return _record(visit.app.schedules.update(schedule_id, call=_call(visit, body), **changes))
+
+
+@table.delete("/schedules/{schedule_id}")
+def delete(visit: Visit, schedule_id: str) -> None:
+    """Forget a schedule and its history; one that code declares is back with the next worker."""
+    _find(visit, schedule_id)
+    visit.app.schedules.delete(schedule_id)
+
+
+def _arguments(body: ScheduleChange) -> dict[str, Any]:
+    """Other arguments of the same call; with a task they are those of another one."""
+    if body.task is not UNSET:
+        return {}
+    return {name: lifted(value) for name, value in said(body).items() if name in ("args", "kwargs")}
+
+
+def _call(visit: Visit, body: ScheduleChange) -> Call[Any] | None:
+    if body.task is UNSET:
+        return None
+    args, kwargs = (lifted(body.args) if body.args else []), (lifted(body.kwargs) if body.kwargs else {})
+    return visit.app.task_by_name(body.task).bind(*args, **kwargs)
+
+
+def _find(visit: Visit, schedule_id: str) -> Schedule:
+    return visit.app.schedules.get(schedule_id)
+
+
+def _refuse_taken(visit: Visit, schedule_id: str) -> None:
+    if any(one.id == schedule_id for one in visit.app.schedules.list()):
+        raise Refused(409, "duplicate-schedule", f"there is a schedule {schedule_id!r} already")
+
+
+def _record(schedule: Schedule) -> ScheduleRecord:
+    told = structs.asdict(schedule)
+    told |= {"args": lowered(schedule.args), "kwargs": lowered(schedule.kwargs)}
+    for name in ("every", "jitter", "catch_up_window"):
+        told[name] = None if told[name] is None else told[name].total_seconds()
+    return ScheduleRecord(**told)

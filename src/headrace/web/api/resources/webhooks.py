@@ -1,0 +1,110 @@
+"""Webhooks: who is told of which events over the web. A secret is told once, when it was made here."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from msgspec import UNSET, Meta, Struct, UnsetType, structs
+
+from headrace.app.events.webhooks import Webhook
+from headrace.app.jobs.records import JobRecord, record_of
+from headrace.errors import PermanentError, RetryableError
+from headrace.web.api.routes import Table
+from headrace.web.api.schemas import Limit, Trial, said
+from headrace.web.security.middleware import Visit
+
+table = Table("webhooks", "Webhooks: who is told of which events over the web.")
+_NEW = {"url": "https://example.com/hooks", "types": ["job.failed", "dead.*"], "queue": "emails"}
+Types = Annotated[list[str], Meta(min_length=1, max_length=50)]
+
+
+class NewWebhook(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """A webhook to be made. Without `secret` one is made; `insecure` allows http to another machine."""
+
+    url: str
+    types: Types | UnsetType = UNSET
+    queue: str | None = None
+    task: str | None = None
+    secret: str | None = None
+    insecure: bool = False
+
+
+class WebhookChange(Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
+    """What is to be different; null is any queue, any task."""
+
+    url: str | UnsetType = UNSET
+    types: Types | UnsetType = UNSET
+    queue: str | UnsetType | None = UNSET
+    task: str | UnsetType | None = UNSET
+    insecure: bool = False
+
+
+class Deliveries(Struct, frozen=True):
+    """How many messages."""
+
+    limit: Limit = 50
+
+
+@table.get("/webhooks")
+def find(visit: Visit) -> list[Webhook]:
+    """Every webhook, the oldest first. A query in its address, which may be a token, is not shown."""
+    return [_shown(hook) for hook in visit.app.webhooks.list()]
+
+
+@table.post("/webhooks", status=201, example=_NEW)
+def create(visit: Visit, body: NewWebhook) -> Webhook:
+    """Send events to an address from now on; a secret that was made for it is told here, and never again."""
+    made = visit.app.webhooks.create(body.url, **said(body, but=("url",)))
+    return _shown(made, made.secret if body.secret is None else None)
+
+
+@table.get("/webhooks/{webhook_id}/deliveries")
+def deliveries(visit: Visit, webhook_id: str, query: Deliveries) -> list[JobRecord]:
+    """The newest messages to it, each a job whose state and errors tell how it fared."""
+    return [record_of(job) for job in visit.app.webhooks.deliveries(webhook_id, query.limit)]
+
+
+@table.post("/webhooks/{webhook_id}/pause")
+def pause(visit: Visit, webhook_id: str) -> Webhook:
+    """Send it nothing of what happens from now on."""
+    return _shown(visit.app.webhooks.pause(webhook_id))
+
+
+@table.post("/webhooks/{webhook_id}/resume")
+def resume(visit: Visit, webhook_id: str) -> Webhook:
+    """Send it events again, of what happens from now on."""
+    return _shown(visit.app.webhooks.resume(webhook_id))
+
+
+@table.post("/webhooks/{webhook_id}/test", waits=True)
+def test(visit: Visit, webhook_id: str) -> Trial:
+    """Send it one message of the type `webhook.test` now, and tell whether it was taken."""
+    try:
+        visit.app.webhooks.test(webhook_id)
+    except (RetryableError, PermanentError) as error:
+        return Trial(False, str(error))
+    return Trial(True)
+
+
+@table.get("/webhooks/{webhook_id}")
+def get(visit: Visit, webhook_id: str) -> Webhook:
+    """One webhook."""
+    return _shown(visit.app.webhooks.get(webhook_id))
+
+
+@table.patch("/webhooks/{webhook_id}", example={"types": ["job.*"]})
+def update(visit: Visit, webhook_id: str, body: WebhookChange) -> Webhook:
+    """Change where it is sent and of what; what is under way goes to the new address, too."""
+    return _shown(visit.app.webhooks.update(webhook_id, **said(body)))
+
+
+@table.delete("/webhooks/{webhook_id}")
+def delete(visit: Visit, webhook_id: str) -> None:
+    """Forget it; messages that are under way are given up."""
+    visit.app.webhooks.delete(webhook_id)
+
+
+def _shown(hook: Webhook, secret: str | None = None) -> Webhook:
+    parts = urlsplit(hook.url)
+    return structs.replace(hook, url=parts._replace(query="***" if parts.query else "").geturl(), secret=secret)

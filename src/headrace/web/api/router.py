@@ -1,0 +1,66 @@
+"""All endpoints, gathered."""
+
+from __future__ import annotations
+
+import functools
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route, Router
+
+from headrace.web.api.handler import route_of
+from headrace.web.api.openapi import document
+from headrace.web.api.resources import (
+    alert_channels,
+    alerts,
+    dead,
+    events,
+    flows,
+    jobs,
+    lifecycle,
+    metrics,
+    queues,
+    schedules,
+    system,
+    webhooks,
+    worker_protocol,
+    workers,
+)
+from headrace.web.api.routes import Endpoint, Table
+
+PREFIX = "/api/v1"
+TABLES: tuple[Table, ...] = (
+    jobs.table,
+    queues.table,
+    queues.tasks,
+    workers.table,
+    schedules.table,
+    flows.table,
+    dead.table,
+    lifecycle.table,
+    metrics.table,
+    alerts.table,
+    alert_channels.table,
+    events.table,
+    webhooks.table,
+    system.table,
+    worker_protocol.table,
+)
+ENDPOINTS: tuple[Endpoint, ...] = tuple(endpoint for table in TABLES for endpoint in table)
+
+
+@functools.cache
+def router() -> Router:
+    """Every endpoint at its path, for any app. Names in a path may have slashes, so the longest paths are tried first.
+
+    All apps of a process share one: their signatures take longer to read than all else of an app.
+    """
+    longest_first = sorted(ENDPOINTS, key=lambda endpoint: (-endpoint.path.count("/"), bool(endpoint.places)))
+    routes = [route_of(endpoint) for endpoint in longest_first]
+    for route in routes:
+        route.siblings = routes
+    return Router([Route("/openapi.json", _openapi), *routes])
+
+
+async def _openapi(request: Request) -> Response:
+    return Response(document(TABLES, request.scope.get("root_path", "")), media_type="application/json")

@@ -1,0 +1,101 @@
+"""Curves for pages, from the app's metrics. Where there are none (events are off, nobody has folded yet) there is no
+curve either, and a page leaves its place empty."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime
+
+from markupsafe import Markup
+from msgspec import Struct, json
+
+from headrace.web.pages import charts, formatting
+from headrace.web.pages.charts import Line, Point
+from headrace.web.pages.request import Visit
+
+WINDOWS = {"15m": "15 min", "1h": "1 hour", "6h": "6 hours", "24h": "24 hours", "7d": "7 days"}
+
+
+class Chart(Struct, frozen=True):
+    """A drawing with what stands beside it."""
+
+    key: str
+    title: str
+    lines: Sequence[Line]
+    drawn: Markup
+    top: str
+    middle: str
+    moments: list[datetime]
+    data: str
+
+
+def chart(
+    key: str, title: str, lines: Sequence[Line], words: Callable[[float | None], str] = formatting.brief
+) -> Chart:
+    """Lines of the same moments as one chart; `words` tells a value."""
+    top = charts.ceiling(point.value for line in lines for point in line.points)
+    moments = [point.at for point in lines[0].points]
+    known = {
+        "times": [formatting.iso(moment) for moment in moments],
+        "lines": [{"name": line.name, "texts": [words(point.value) for point in line.points]} for line in lines],
+    }
+    ends = [moments[0], moments[len(moments) // 2], moments[-1]] if len(moments) > 2 else moments
+    drawn = charts.series(lines, title)
+    return Chart(key, title, lines, drawn, words(top), words(top / 2), ends, json.encode(known).decode())
+
+
+def curve(visit: Visit, metric: str, window: str, **where: str | None) -> list[Point]:
+    """One metric over time; empty if nothing is gathered."""
+    series = visit.glance.series(metric, window, **where) if visit.app.settings.events else None
+    return [] if series is None else [Point(point.at, point.value) for point in series.points]
+
+
+def values(points: Sequence[Point]) -> list[float | None]:
+    return [point.value for point in points]
+
+
+def has_data(*curves: Sequence[Point]) -> bool:
+    return any(point.value is not None for points in curves for point in points)
+
+
+def standard(visit: Visit, window: str, **where: str | None) -> list[Chart]:
+    """What a queue, or all of them, did over time: rates, failures, waiting and running."""
+    read: Mapping[str, list[Point]] = {
+        name: curve(visit, name, window, **where)
+        for name in ("enqueue_rate", "throughput", "failure_rate", "wait_p50", "wait_p95", "run_p50", "run_p95")
+    }
+    if not all(read.values()) or not has_data(*read.values()):
+        return []
+    rates = [
+        Line("enqueued", read["enqueue_rate"], "pending"),
+        Line("completed", read["throughput"], "completed"),
+        Line("failed", read["failure_rate"], "failed"),
+    ]
+    waits = [Line("p50", read["wait_p50"], "accent"), Line("p95", read["wait_p95"], "retrying")]
+    runs = [Line("p50", read["run_p50"], "accent"), Line("p95", read["run_p95"], "running")]
+    return [
+        chart("rates", "Jobs a second", rates),
+        chart("waits", "Time waited", waits, formatting.span),
+        chart("runs", "Time run", runs, formatting.span),
+    ]
+
+
+def of_worker(visit: Visit, window: str, worker: str) -> list[Chart]:
+    """What one worker did over time."""
+    rates = [
+        Line("completed", curve(visit, "throughput", window, worker=worker), "completed"),
+        Line("failed", curve(visit, "failure_rate", window, worker=worker), "failed"),
+    ]
+    runs = [
+        Line("p50", curve(visit, "run_p50", window, worker=worker), "accent"),
+        Line("p95", curve(visit, "run_p95", window, worker=worker), "running"),
+    ]
+    lines = [line.points for line in (*rates, *runs)]
+    if not all(lines) or not has_data(*lines):
+        return []
+    return [chart("rates", "Jobs a second", rates), chart("runs", "Time run", runs, formatting.span)]
+
+
+def window_of(visit: Visit) -> str:
+    asked = visit.asked("window")
+    return asked if asked in WINDOWS else "1h"

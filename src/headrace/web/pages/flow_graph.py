@@ -1,0 +1,150 @@
+"""The graph of a flow as SVG for a page: each job in the look of its state and a link to it. Pure.
+
+The places are those of `core.drawing`. Many jobs of one task at the same step are drawn as one bundle, or nobody could
+see the flow for its jobs.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from markupsafe import Markup
+from msgspec import Struct
+
+from headrace.core.flows.drawing import HEIGHT, MARGIN, WIDTH, Box, Picture, layers_of, places_of
+from headrace.core.jobs.states import State
+
+MOST = 120  # boxes; beyond, all jobs are bundled
+_WIDEST = 12  # boxes of one task side by side; more of them are one bundle
+_LONGEST = 19
+_GRAVEST = ("failed", "running", "retrying", "pending", "scheduled", "waiting", "cancelled", "completed")
+
+
+class Node(Struct, frozen=True):
+    """A box: one job, or a bundle of those of one task at one step."""
+
+    id: str
+    label: str
+    counts: Mapping[str, int]
+    link: str
+
+    @property
+    def jobs(self) -> int:
+        return sum(self.counts.values())
+
+    @property
+    def state(self) -> str:
+        """The one that an operator would want to know of first."""
+        return next((state for state in _GRAVEST if self.counts.get(state)), State.WAITING)
+
+
+class Graph(Struct, frozen=True):
+    """Nodes, and edges from one to those that wait for it."""
+
+    nodes: Sequence[Node]
+    edges: Sequence[tuple[str, str]]
+
+
+def graph(picture: Picture, link: Callable[[str], str], link_many: Callable[[str], str], most: int = MOST) -> Graph:
+    """The graph of a picture; `link` leads to a job, `link_many` to the jobs of a task."""
+    boxes = {box.id: box for box in picture.boxes}
+    bundle_of: dict[str, str] = {}
+    for step, layer in enumerate(layers_of(picture)):
+        alike = Counter(boxes[job_id].label for job_id in layer)
+        for job_id in layer:
+            label = boxes[job_id].label
+            is_one_of_many = len(boxes) > most or alike[label] > _WIDEST
+            bundle_of[job_id] = f"{step} {label}" if is_one_of_many else job_id
+    bundles: dict[str, list[Box]] = {}
+    for job_id, bundle in bundle_of.items():
+        bundles.setdefault(bundle, []).append(boxes[job_id])
+    nodes = [_bundled(bundle, own, link, link_many) for bundle, own in bundles.items()]
+    edges = dict.fromkeys((bundle_of[parent], bundle_of[child]) for parent, child in picture.edges)
+    return Graph(nodes, list(edges))
+
+
+def _bundled(bundle: str, boxes: Sequence[Box], link: Callable[[str], str], link_many: Callable[[str], str]) -> Node:
+    first = boxes[0]
+    leads = link(first.id) if len(boxes) == 1 else link_many(first.label)
+    return Node(bundle, first.label, Counter(box.state for box in boxes), leads)
+
+
+def svg(drawn: Graph, title: str) -> Markup:
+    """The graph as SVG in its natural size, parents above their children."""
+    nodes = {node.id: node for node in drawn.nodes}
+    places = places_of(Picture([Box(node.id, node.label, node.state) for node in drawn.nodes], drawn.edges))
+    width = max((x for x, _ in places.values()), default=0) + WIDTH + MARGIN
+    height = max((y for _, y in places.values()), default=0) + HEIGHT + MARGIN
+    body = Markup().join(
+        [
+            *(_edge(places[parent], places[child], nodes[parent].state) for parent, child in drawn.edges),
+            *(_box(node, *places[node.id]) for node in drawn.nodes),
+        ]
+    )
+    return Markup(
+        '<svg class="graph-svg" id="graph-svg" width="{w}" height="{h}" viewBox="0 0 {w} {h}" role="group" '
+        'aria-label="{title}">{body}</svg>'
+    ).format(w=width, h=height, title=title, body=body)
+
+
+def _edge(parent: tuple[int, int], child: tuple[int, int], state: str) -> Markup:
+    x1, y1 = parent[0] + WIDTH // 2, parent[1] + HEIGHT
+    x2, y2 = child[0] + WIDTH // 2, child[1]
+    middle = (y1 + y2) // 2
+    return Markup(
+        '<path class="edge {look}" d="M{x1} {y1}C{x1} {m} {x2} {m} {x2} {tip}"/>'
+        '<path class="tip" d="M{left} {up}L{x2} {y2}L{right} {up}z"/>'
+    ).format(
+        look="gone" if state == State.COMPLETED else "ahead",
+        x1=x1,
+        y1=y1,
+        x2=x2,
+        y2=y2,
+        m=middle,
+        tip=y2 - 5,
+        left=x2 - 4,
+        right=x2 + 4,
+        up=y2 - 7,
+    )
+
+
+def _box(node: Node, x: int, y: int) -> Markup:
+    label = node.label if len(node.label) <= _LONGEST else f"{node.label[: _LONGEST - 1]}…"
+    told = ", ".join(f"{many:,} {state}" for state, many in node.counts.items()) if node.jobs > 1 else node.state
+    return Markup(
+        '<a class="node is-{state}" href="{link}" aria-label="{full}: {told}"><title>{full}: {told}</title>{behind}'
+        '<rect x="{x}" y="{y}" width="{w}" height="{h}" rx="6"/>'
+        '<text class="node-name" x="{tx}" y="{y1}">{label}</text>'
+        '<use class="icon" href="#i-{state}" x="{tx}" y="{iy}" width="12" height="12"/>'
+        '<text class="node-state" x="{sx}" y="{y2}">{brief}</text></a>'
+    ).format(
+        state=node.state,
+        link=node.link,
+        full=node.label,
+        told=told,
+        behind=_behind(x, y) if node.jobs > 1 else "",
+        x=x,
+        y=y,
+        w=WIDTH,
+        h=HEIGHT,
+        tx=x + 12,
+        y1=y + 18,
+        iy=y + 25,
+        sx=x + 29,
+        y2=y + 35,
+        label=label,
+        brief=_brief(node),
+    )
+
+
+def _behind(x: int, y: int) -> Markup:
+    """The edge of another sheet, by which a bundle is known."""
+    return Markup('<rect class="behind" x="{}" y="{}" width="{}" height="{}" rx="6"/>').format(
+        x + 5, y + 5, WIDTH, HEIGHT
+    )
+
+
+def _brief(node: Node) -> str:
+    many = node.counts[node.state]
+    return node.state if node.jobs == 1 else f"{many:,} of {node.jobs:,} {node.state}"

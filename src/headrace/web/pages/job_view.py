@@ -1,0 +1,134 @@
+"""A job as pages show it: read once, secrets starred out, whatever can't be read told in its place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct, json
+
+from headrace.app.app import Headrace
+from headrace.core.codec import codec
+from headrace.core.dead_letters.records import snapshot_of
+from headrace.core.jobs.records import DeadRow
+from headrace.core.jobs.states import State
+from headrace.errors import CorruptPayload, HeadraceError
+from headrace.runtime.jobs.job import LOST_RESULT, Job
+from headrace.web.pages.formatting import plain_json
+
+_LONGEST = 20_000  # characters of a call, a result or a log line that a page shows
+
+
+class Card(Struct, frozen=True, kw_only=True):
+    """What a list shows of a job."""
+
+    id: str
+    task: str
+    queue: str
+    state: State
+    priority: int
+    attempt: int
+    max_attempts: int
+    created_at: datetime
+    run_at: datetime
+    started_at: datetime | None
+    finished_at: datetime | None
+    worker: str | None
+    reason: str | None
+    tags: tuple[str, ...]
+    flow: str | None
+    archived: bool
+    fraction: float | None
+    progress_text: str
+    ran: float | None
+    recovered: bool
+    error: str = ""
+
+
+def card(job: Job[Any], error: str = "") -> Card:
+    fraction, told = _progress(job)
+    ran = (job.finished_at - job.started_at).total_seconds() if job.finished_at and job.started_at else None
+    return Card(
+        id=job.id,
+        task=job.task,
+        queue=job.queue,
+        state=job.state,
+        priority=job.priority,
+        attempt=job.attempt,
+        max_attempts=job.max_attempts,
+        created_at=job.created_at,
+        run_at=job.run_at,
+        started_at=job.started_at,
+        finished_at=job.finished_at,
+        worker=job.worker,
+        reason=job.reason,
+        tags=job.tags,
+        flow=job.flow,
+        archived=job.archived,
+        fraction=fraction,
+        progress_text=told,
+        ran=ran,
+        recovered=job.row.crashes > 0 and job.state is State.COMPLETED,
+        error=error,
+    )
+
+
+def cards(jobs: Iterable[Job[Any]], app: Headrace) -> list[Card]:
+    """The jobs of a list; those that failed with what their dead letters tell of the error, all in one question."""
+    listed = list(jobs)
+    errors = errors_of(app, listed)
+    return [card(job, errors.get(job.id, "")) for job in listed]
+
+
+def errors_of(app: Headrace, jobs: Iterable[Job[Any]]) -> dict[str, str]:
+    """The error that each of these jobs failed with, by id, where it is known."""
+    failed = [job.id for job in jobs if job.state is State.FAILED and not job.archived]
+    letters = app.engine.letters.latest(failed) if failed else []
+    return {letter.job_id: error_in(letter) for letter in letters}
+
+
+def error_in(letter: DeadRow) -> str:
+    """The error that a dead letter tells of, in a line; empty if it tells of none."""
+    kept = snapshot_of(letter)
+    return cut(f"{kept.error_type}: {kept.error_message}", 300) if kept.error_type else ""
+
+
+def _progress(job: Job[Any]) -> tuple[float | None, str]:
+    if not job.row.progress:
+        return None, ""
+    try:
+        value = job.redacted(job.progress)
+    except HeadraceError:  # a list must not fail for one job, or for want of a key
+        return None, "unreadable"
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        return float(value), ""
+    return None, cut(plain_json(value, indent=0), 200)
+
+
+def arguments(job: Job[Any]) -> tuple[str, str, str | None]:
+    """Positional and named arguments as JSON, secrets starred out, and what is wrong with them if they are damaged."""
+    try:
+        args, kwargs = job.redacted_call()
+    except CorruptPayload as error:
+        return "", job.whole.payload[:100], str(error)
+    return cut(plain_json(args)), cut(plain_json(kwargs)), None
+
+
+def result(job: Job[Any]) -> str | None:
+    """What a completed job returned; None if nothing."""
+    stored = job.whole.result
+    if stored is None:
+        return None
+    try:
+        codec.verify(stored, job.row.result_checksum or 0)
+        text = job.opened("result", stored)
+        if text.startswith(f'{{"{LOST_RESULT}"'):
+            return f"not stored: {json.decode(text)[LOST_RESULT]}"
+        return cut(plain_json(job.redacted(codec.decode(text))))
+    except HeadraceError as error:
+        return str(error)
+
+
+def cut(text: str, longest: int = _LONGEST) -> str:
+    return text if len(text) <= longest else f"{text[:longest]}… ({len(text) - longest:,} more characters)"

@@ -1,0 +1,99 @@
+"""The dashboard as the web surface mounts it: behind the guard, with a page to sign in, its actions written down."""
+
+from __future__ import annotations
+
+from starlette.concurrency import run_in_threadpool
+from starlette.datastructures import QueryParams
+from starlette.requests import Request
+from starlette.responses import RedirectResponse, Response
+from starlette.routing import BaseRoute, Route
+
+from headrace.app.app import Headrace
+from headrace.web.pages.request import Visit, Visitor, ours
+from headrace.web.pages.router import Frame
+from headrace.web.pages.view import Action, Done
+from headrace.web.pages.views import ACTIONS, VIEWS
+from headrace.web.problems import Refused, answer
+from headrace.web.security import sessions
+from headrace.web.security.middleware import FORM_FIELD, refuse_forgery, visit_of
+
+
+def dashboard(app: Headrace) -> Frame:
+    """The dashboard of an app."""
+    return Frame(app, VIEWS, ACTIONS, visitor_of, refuse_forged, record)
+
+
+def routes(frame: Frame) -> list[BaseRoute]:
+    """Everything the dashboard answers to; the last route takes whatever nobody else has."""
+    doors = Doors(frame)
+    return [
+        Route("/login", doors.ask, methods=["GET"]),
+        Route("/login", doors.enter, methods=["POST"]),
+        Route("/logout", doors.leave, methods=["POST"]),
+        Route("/dashboard", _home, methods=["GET"]),
+        *frame.routes(),
+        Route("/{path:path}", frame.nowhere, methods=["GET"]),
+    ]
+
+
+def visitor_of(request: Request) -> Visitor:
+    """Who asks for a page, if they may look: a worker may not, whose token lies on many machines."""
+    seen = visit_of(request.scope)
+    seen.require("viewer")
+    return Visitor(
+        name=seen.caller.name,
+        may_write=seen.may("admin"),
+        token=seen.form_token,
+        may_leave=seen.caller.how == "session" and seen.caller.name != "nobody",
+    )
+
+
+def refuse_forged(request: Request, form: QueryParams) -> None:
+    refuse_forgery(request.scope, form.get(FORM_FIELD))
+
+
+def record(visit: Visit, action: Action, done: Done) -> None:
+    """Write down who did what, and what it came to."""
+    outcome = "done" if done.ok else "refused"
+    visit.app.audit.record(visit.visitor.name, action.what, done.target, outcome, {"told": done.text})
+
+
+async def _home(request: Request) -> Response:
+    """Where people look for a dashboard."""
+    return RedirectResponse(f"{request.scope.get('root_path', '')}/", 303)
+
+
+class Doors:
+    """Signing in and out."""
+
+    def __init__(self, frame: Frame) -> None:
+        self._frame = frame
+
+    def ask(self, request: Request) -> Response:
+        return self._frame.bare(request, "login.html", {"wrong": None, "name": "", "next": _next(request.query_params)})
+
+    async def enter(self, request: Request) -> Response:
+        form = QueryParams((await request.body()).decode("utf-8", "replace"))
+        name = form.get("name", "")
+        try:
+            caller = await run_in_threadpool(sessions.sign_in, request, name, form.get("password", ""))
+        except Refused as refused:
+            shown = {"wrong": str(refused), "name": name, "next": _next(form)}
+            return await run_in_threadpool(self._frame.bare, request, "login.html", shown, refused.status)
+        root = str(request.scope.get("root_path", ""))
+        response = RedirectResponse(_next(form) or f"{root}/", 303)
+        sessions.begin(response, request, caller)
+        return response
+
+    async def leave(self, request: Request) -> Response:
+        try:
+            refuse_forged(request, QueryParams((await request.body()).decode("utf-8", "replace")))
+        except Refused as refused:
+            return answer(refused)
+        response = RedirectResponse(f"{request.scope.get('root_path', '')}/login", 303)
+        sessions.end(response, request)
+        return response
+
+
+def _next(given: QueryParams) -> str:
+    return ours(given.get("next")) or ""

@@ -1,0 +1,83 @@
+"""The timing of a schedule between a form and the app: read from fields, told in words, tried before it is stored."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from datetime import datetime
+from typing import Any
+
+from msgspec import Struct
+
+from headrace.app.schedules.records import Schedule
+from headrace.errors import HeadraceError, InvalidSchedule
+from headrace.web.pages import formatting
+from headrace.web.pages.request import Visit
+from headrace.web.pages.views.enqueue import moment_of
+
+TEXTS = ("cron", "tz", "catch_up", "overlap", "dst_gap", "dst_overlap")
+MOMENTS = ("at", "start", "end")
+_NUMBERS: Mapping[str, Callable[[str], int | float]] = {
+    "every": float,
+    "jitter": float,
+    "limit": int,
+    "catch_up_limit": int,
+    "catch_up_window": float,
+}
+_SHOWN = 6
+
+
+class Trial(Struct, frozen=True):
+    """What a timing would come to: its next times, or why it is none."""
+
+    times: list[datetime]
+    wrong: str = ""
+
+
+def fields_of(said: Callable[[str], str | None]) -> dict[str, Any]:
+    """The fields of a timing that a form, or a query, says."""
+    fields: dict[str, Any] = {name: text for name in TEXTS if (text := said(name)) is not None}
+    for name in MOMENTS:
+        if (text := said(name)) is not None:
+            fields[name] = moment_of(name, text)
+    for name, number in _NUMBERS.items():
+        if (text := said(name)) is not None:
+            try:
+                fields[name] = number(text)
+            except ValueError:
+                raise InvalidSchedule(f"{name}: {text!r} is not a number") from None
+    return fields
+
+
+def tried(visit: Visit) -> Trial | None:
+    """What the query describes, if somebody is trying a timing."""
+    if visit.asked("try") is None:
+        return None
+    try:
+        fields = fields_of(visit.asked)
+        if not fields.keys() & {"cron", "every", "at"}:
+            return Trial([])
+        return Trial(visit.app.schedules.preview(n=_SHOWN, **fields))
+    except HeadraceError as error:
+        return Trial([], str(error))
+
+
+def in_words(schedule: Schedule) -> str:
+    if schedule.cron is not None:
+        return schedule.cron
+    if schedule.every is not None:
+        return f"every {formatting.span(schedule.every.total_seconds())}"
+    return "once" if schedule.at is not None else "unreadable"
+
+
+def as_form(schedule: Schedule | None) -> dict[str, str]:
+    """The fields as a form shows them; moments in UTC."""
+    if schedule is None:
+        return dict.fromkeys((*TEXTS, *MOMENTS, *_NUMBERS), "")
+    shown = {name: str(getattr(schedule, name) or "") for name in (*TEXTS, "limit", "catch_up_limit")}
+    for name in MOMENTS:
+        moment = getattr(schedule, name)
+        shown[name] = formatting.iso(moment)[:19] if moment else ""
+    for name in ("every", "jitter", "catch_up_window"):
+        length = getattr(schedule, name)
+        shown[name] = f"{length.total_seconds():g}" if length else ""
+    return shown

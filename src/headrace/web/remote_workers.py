@@ -1,0 +1,343 @@
+"""Workers of any language, which claim, renew and settle over HTTP: the store's side of them.
+
+Nothing about them is kept here: a claim hands out the version of a job, whoever returns it may settle the job, and the
+store decides. What a worker in Python does in its own process is done here for them: results of other jobs are put in
+place, arguments are opened, and what a failure means is decided by the retry policy of the task or of the call.
+"""
+
+from __future__ import annotations
+
+import random
+import re
+import time
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
+
+import msgspec
+from msgspec import Struct, structs
+
+from headrace.app.app import Headrace
+from headrace.core.clock import to_ms
+from headrace.core.codec import codec
+from headrace.core.events.log import COMPLETED, STARTED, Group
+from headrace.core.jobs import outcomes
+from headrace.core.jobs.fingerprint import fingerprint
+from headrace.core.jobs.known_tasks import KnownTasks
+from headrace.core.jobs.records import Claim, ErrorInfo, JobRow, Lease, Note, Outcome, Share, Want, WorkerRow
+from headrace.core.jobs.states import State
+from headrace.core.worker_commands import act_of
+from headrace.engines.protocol.engine import Bell
+from headrace.errors import CancelJob, CorruptPayload, PermanentError, RetryLater, Snooze
+from headrace.runtime.jobs.encryption import opened_claim, sealed_note
+from headrace.runtime.retention.remove_on_finish import Removals
+from headrace.runtime.worker.execution import Plan, Planner, conclude, describe
+from headrace.runtime.worker.results import MISSING, Fulfiller, is_promised
+
+_REAP_EVERY, _REAP_AT_ONCE = 1.0, 1000
+_LONGEST_LOOK = 5.0  # seconds: what no ring tells of is found after so long
+_NAP = 0.5  # the most that the end of the server waits for one who waits for a job
+_LONGEST = 20_000
+_KIND = re.compile(r"[^\w.$:-]+")
+
+
+def stays() -> bool:
+    """Whether somebody who waits for an answer has left, where nobody looks: no."""
+    return False
+
+
+class Handed(Struct, frozen=True):
+    """A claimed job with its arguments in clear."""
+
+    claim: Claim
+    plan: Plan
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        stored = self.claim.metadata
+        return {} if stored is None else msgspec.json.decode(stored)
+
+
+class Ending(Struct, frozen=True, kw_only=True):
+    """How an attempt ended, as its worker tells it. `delay` is in seconds."""
+
+    id: str
+    version: int
+    outcome: str
+    result: Any = None
+    error: ErrorInfo | None = None
+    is_permanent: bool = False
+    delay: float | None = None
+    reason: str | None = None
+
+
+class Settled(Struct, frozen=True):
+    """What became of an ending: whether it counted, and the state of the job afterwards, None if there is none."""
+
+    id: str
+    applied: bool
+    state: State | None
+
+
+class Remote:
+    """Serves the workers of one app that come over HTTP."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+        settings = app.settings
+        self._planner = Planner(app.task_by_name, settings.timeout, settings.max_payload, app.seal)
+        self._removals = Removals(app.engine, self._planner.removing)
+        self._reap_at = 0.0
+        self._met: set[str] = set()  # the tasks of jobs that were claimed here, by any worker
+        self._is_closed = False
+
+    # -- claiming
+
+    def claim(
+        self,
+        worker: WorkerRow,
+        tasks: Sequence[str],
+        want: Want,
+        wait: float,
+        held: Sequence[Lease] | None = None,
+        has_left: Callable[[], bool] = stays,
+    ) -> list[Handed]:
+        """Jobs for this worker, at once or as soon as there are any; none after `wait` seconds, or if it has left.
+
+        Who tells what it holds gets rid of what it was handed in an answer that never came.
+        """
+        engine, until = self._app.engine, time.monotonic() + wait
+        names = frozenset(tasks)
+        want = structs.replace(want, known=KnownTasks(names.__contains__, self._met & names))
+        if held is not None:
+            engine.disown(worker.id, held)
+        if act_of(engine.renew(worker, held or (), want.lease).wish) != "run":
+            return []
+        bell = engine.listen("work", [share.queue for share in want.shares])
+        try:
+            while True:
+                self._reap()
+                handed, next_at = self._take(worker.id, want)
+                if handed or not self._sleep(bell, until, next_at, has_left):
+                    return handed
+        finally:
+            bell.close()
+
+    def _sleep(self, bell: Bell, until: float, next_at: int | None, has_left: Callable[[], bool]) -> bool:
+        """Wait until there may be more to claim; False if it is too late for that, or nobody is there to take it."""
+        due = _LONGEST_LOOK if next_at is None else (next_at - self._now()) / 1000
+        look_at = min(time.monotonic() + max(due, 0.01), until)
+        while not (self._is_closed or has_left()) and (left := look_at - time.monotonic()) > 0:
+            if bell.wait(min(left, _NAP)):
+                break
+        return not (self._is_closed or has_left()) and time.monotonic() < until
+
+    def close(self) -> None:
+        """Let go of those who wait."""
+        self._is_closed = True
+
+    def _take(self, worker: str, want: Want) -> tuple[list[Handed], int | None]:
+        engine = self._app.engine
+        answer = engine.exchange((), want)
+        self._met.update(claim.task for claim in answer.claims)
+        refused: list[Outcome] = []
+        handed = []
+        for claim in self._fulfilled(answer.claims, refused):
+            try:
+                handed.append(self._handed(claim))
+            except CorruptPayload as error:
+                reason = "corrupt_payload"
+                refused.append(outcomes.fail(claim, reason, describe(error), claim.max_attempts, self._now()))
+        if refused:
+            engine.exchange(self._lettered(refused), None)
+        self._tell_started(worker, [one.claim for one in handed])
+        return handed, answer.next_at if not refused else self._now()
+
+    def _fulfilled(self, claims: list[Claim], refused: list[Outcome]) -> Iterable[Claim]:
+        """The claims with the results they were promised; those that can't have them fail."""
+        promised = [claim for claim in claims if is_promised(claim)]
+        yield from (claim for claim in claims if not is_promised(claim))
+        if not promised:
+            return
+        fulfiller = Fulfiller(self._app.engine.desk, self._planner.keeps_result, self._app.seal)
+        for claim, answer in zip(promised, fulfiller.fulfill(promised), strict=True):
+            if isinstance(answer, Claim):
+                yield answer
+            else:
+                refused.append(outcomes.fail(claim, MISSING, describe(answer), claim.max_attempts, self._now()))
+
+    def _handed(self, claim: Claim) -> Handed:
+        clear = opened_claim(self._app.seal, claim)
+        codec.verify(clear.payload, clear.checksum)
+        return Handed(claim, self._plan(claim), *codec.decode_call(clear.payload))
+
+    def _lettered(self, done: Iterable[Outcome]) -> list[Outcome]:
+        return outcomes.lettered(list(done), self._app.settings.dead_letters)
+
+    def _reap(self) -> None:
+        """What any worker does now and then; there may be no other."""
+        if time.monotonic() >= self._reap_at:
+            self._reap_at = time.monotonic() + _REAP_EVERY
+            settings = self._app.settings
+            self._app.engine.reap(_REAP_AT_ONCE, settings.max_crashes, letters=settings.dead_letters)
+
+    # -- renewing
+
+    def renew(
+        self, worker: WorkerRow, leases: Sequence[Lease], notes: Sequence[Note], ttl: int
+    ) -> tuple[set[str], str]:
+        """The ids of jobs that are not the worker's any more, and what an operator wishes of it."""
+        if notes:
+            self._app.engine.exchange((), None, [sealed_note(self._app.seal, note) for note in notes])
+        renewal = self._app.engine.renew(worker, leases, ttl)
+        return {lease.id for lease in renewal.lost}, act_of(renewal.wish)
+
+    def leave(self, worker_id: str) -> None:
+        self._app.engine.sign_off(worker_id)
+
+    # -- settling
+
+    def settle(self, worker: str, endings: Sequence[Ending]) -> list[Settled]:
+        """Settle each that is still the worker's, all in one commit; the version decides inside of it."""
+        engine = self._app.engine
+        rows = {row.id: row for row in engine.desk.get([ending.id for ending in endings])}
+        decided: dict[str, Outcome] = {}
+        for ending in endings:
+            row = rows.get(ending.id)
+            if row is not None and (row.version, row.worker, row.state) == (ending.version, worker, State.RUNNING):
+                decided[ending.id] = self._outcome(_claim_of(row), ending)
+        if not decided:
+            return [_settled(ending, rows, {}) for ending in endings]
+        told = self._told_completed(worker, [rows[job_id] for job_id in decided], decided)
+        refused = {
+            outcome.id for outcome in engine.exchange(self._lettered(decided.values()), None, groups=told).refused
+        }
+        return [_settled(ending, rows, {k: v for k, v in decided.items() if k not in refused}) for ending in endings]
+
+    def _outcome(self, claim: Claim, ending: Ending) -> Outcome:
+        plan, now = self._plan(claim), self._now()
+        if ending.outcome == "success":
+            return plan.success(claim, ending.result, now)
+        if ending.outcome == "release":
+            return outcomes.release(claim, ending.reason or "given back by its worker", now)
+        error = _as_exception(ending)
+        outcome = conclude(plan, claim, error, self._now)
+        told = ending.error
+        if told is None or outcome.error_type is None:
+            return outcome
+        mark = fingerprint(claim.task, told, outcome.reason or "") if outcome.fingerprint else ""
+        said = {"error_type": told.type, "error_message": told.message, "error_traceback": told.traceback}
+        return structs.replace(outcome, fingerprint=mark, **said)
+
+    def _plan(self, claim: Claim) -> Plan:
+        plan = self._planner.plan(claim)
+        assert plan is not None  # a task whose code is nowhere has the usual options
+        self._removals.note()  # who sweeps may have no worker but this
+        return plan
+
+    # -- telling
+
+    def _tell_started(self, worker: str, claims: Sequence[Claim]) -> None:
+        if not claims or not self._app.settings.events:
+            return
+        now = self._now()
+        self._app.engine.events.tell(
+            [
+                Group(
+                    STARTED,
+                    now,
+                    claim.queue,
+                    claim.task,
+                    worker,
+                    [claim.id],
+                    [claim.attempt],
+                    [max(now - max(claim.created_at, claim.run_at), 0)],
+                )
+                for claim in claims
+            ]
+        )
+
+    def _told_completed(self, worker: str, rows: Sequence[JobRow], decided: dict[str, Outcome]) -> list[Group]:
+        if not self._app.settings.events:
+            return []
+        return [
+            Group(
+                COMPLETED,
+                decided[row.id].at,
+                row.queue,
+                row.task,
+                worker,
+                [row.id],
+                [row.attempt],
+                runs=[max(decided[row.id].at - (row.started_at or row.run_at), 0)],
+            )
+            for row in rows
+            if decided[row.id].state is State.COMPLETED
+        ]
+
+    def _now(self) -> int:
+        return self._app.clock.now()
+
+
+def want_of(worker: str, queues: dict[str, int], limit: int, lease: float, capabilities: Sequence[str]) -> Want:
+    """What a worker asks for. Of several queues the weightier comes first; without any, all are meant."""
+    order = sorted(queues, key=lambda queue: -queues[queue] * random.random())
+    shares = tuple(Share(queue, limit) for queue in order)
+    return Want(worker, limit, to_ms(lease), shares, not queues, tuple(capabilities))
+
+
+def note_of(lease: Lease, at: int, **told: Any) -> Note:
+    """Progress or a line of a log, as it is stored."""
+    progress, fields = told.get("progress"), told.get("fields")
+    return Note(
+        lease.id,
+        lease.version,
+        at,
+        None if progress is None else codec.encode(progress, where="progress"),
+        told.get("level"),
+        told.get("message"),
+        None if not fields else codec.encode(fields, where="fields"),
+    )
+
+
+def clean(text: str) -> str:
+    """What a worker says, as a worker in Python would store it: SQLite ends a text at a NUL in places."""
+    return text[:_LONGEST].replace("\x00", "\ufffd")
+
+
+def clean_error(kind: str, message: str, traceback: str) -> ErrorInfo:
+    """The error of another language, of bounded length."""
+    return ErrorInfo(_KIND.sub("_", kind)[:200] or "Error", clean(message), clean(traceback))
+
+
+def _as_exception(ending: Ending) -> BaseException:
+    """The error as the retry policies of tasks know errors: by their kinds, and kinds by their dotted names."""
+    told = ending.error or ErrorInfo("Error", ending.reason or "")
+    if ending.outcome == "snooze":
+        return Snooze(ending.delay or 0.0, ending.reason or "snoozed")
+    if ending.outcome == "cancel":
+        return CancelJob(ending.reason or "cancelled by its worker")
+    if ending.is_permanent:
+        return PermanentError(told.message)
+    if ending.delay is not None:
+        return RetryLater(told.message, delay=ending.delay)
+    module, _, name = told.type.rpartition(".")
+    kind: type[Exception] = type(name or "Error", (Exception,), {"__module__": module})
+    return kind(told.message)
+
+
+def _claim_of(row: JobRow) -> Claim:
+    known = {name: getattr(row, name) for name in Claim.__struct_fields__ if name != "ref"}
+    return Claim(ref=row.seq, **known)
+
+
+def _settled(ending: Ending, rows: dict[str, JobRow], applied: dict[str, Outcome]) -> Settled:
+    if (outcome := applied.get(ending.id)) is not None:
+        return Settled(ending.id, True, outcome.state)
+    row = rows.get(ending.id)
+    return Settled(ending.id, False, None if row is None else row.state)
+
+
+def text_of(value: Any) -> str:
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,3 @@
+"""Who may do what over HTTP: credentials, sessions, rate limits."""
+
+from __future__ import annotations

@@ -1,0 +1,319 @@
+"""Events to browsers and programs, as server-sent events. One reader of the store serves all who listen.
+
+What is new is read and written out once for all who want the same; a listener gets the very same bytes. One that does
+not take them in time is dropped, so that it holds up nobody and holds no memory: it comes back by itself with the
+`Last-Event-ID` of the last event it has seen, and goes on from there.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import signal
+from collections import deque
+from collections.abc import AsyncIterator, Iterable, Sequence
+from typing import Protocol
+from weakref import WeakKeyDictionary
+
+import msgspec
+from anyio.to_thread import run_sync
+from starlette.types import Message, Receive, Scope, Send
+
+from headrace.app.app import Headrace
+from headrace.core.events.event import Interest, page_of
+from headrace.core.events.log import Group, events_of
+from headrace.errors import HeadraceError
+
+log = logging.getLogger("headrace.web")
+Page = tuple[str, list[Group]]
+Position = tuple[int, ...]
+
+_PAGES = 200  # read at once
+_LOOK = 0.1  # seconds between two looks when there was nothing new
+_AWAY = 2.0  # and when the store did not answer
+HEARTBEAT = 15.0
+_QUEUE = 32  # chunks that a listener may be behind
+_QUEUE_BYTES = 8 << 20
+_HEADERS = [
+    (b"content-type", b"text/event-stream; charset=utf-8"),
+    (b"cache-control", b"no-cache"),
+    (b"x-accel-buffering", b"no"),
+]
+_encode = msgspec.json.Encoder(enc_hook=repr).encode
+
+
+class Telling(Protocol):
+    """How events are told. Those who are told alike share what is written; it is a key of a dict."""
+
+    def write(self, pages: Sequence[Page], after: str | None) -> bytes:
+        """These pages as frames of a stream, without what is not behind the cursor `after`."""
+        ...
+
+    def __hash__(self) -> int: ...
+
+
+class EachEvent(msgspec.Struct, frozen=True):
+    """Every event of this interest, in full."""
+
+    interest: Interest
+
+    def write(self, pages: Sequence[Page], after: str | None) -> bytes:
+        covers = self.interest.covers
+        frames = []
+        for cursor, groups in pages:
+            if not any(covers(group.type, group.queue, group.task) for group in groups):
+                continue
+            for event in events_of(cursor, groups, after):
+                if covers(event.type, event.queue, event.task):
+                    frames.append(
+                        b"id: %b\nevent: %b\ndata: %b\n\n"
+                        % (event.cursor.encode(), event.type.encode(), _encode(event))
+                    )
+        return b"".join(frames)
+
+
+class Changes(msgspec.Struct, frozen=True):
+    """Only what has changed, by topics such as `queue:emails` and `job:0197…`; of very many jobs, `*`: everything."""
+
+    most: int = 200
+
+    def write(self, pages: Sequence[Page], after: str | None) -> bytes:
+        topics: dict[str, None] = {}
+        for _, groups in pages:
+            for group in groups:
+                topics |= dict.fromkeys(_topics_of(group, self.most))
+        if len(topics) > self.most:
+            topics = {"*": None}
+        return b"id: %b\nevent: changed\ndata: %b\n\n" % (pages[-1][0].encode(), _encode(list(topics)))
+
+
+def _topics_of(group: Group, most: int) -> Iterable[str]:
+    kind = group.type.partition(".")[0]
+    yield kind
+    for name, value in (("queue", group.queue), ("task", group.task), ("worker", group.worker)):
+        if value is not None:
+            yield f"{name}:{value}"
+    yield from (f"job:{job_id}" for job_id in group.jobs[: most + 1])
+
+
+class Listener:
+    """One who listens. `seen` is the page up to which it has been told."""
+
+    def __init__(self, telling: Telling, seen: Position) -> None:
+        self.telling = telling
+        self.seen = seen
+        self.is_dropped = False
+        self._chunks: deque[bytes] = deque()
+        self._bytes = 0
+        self._arrived = asyncio.Event()
+
+    def offer(self, chunk: bytes) -> bool:
+        """Take this when there is time for it; False if too much waits already."""
+        if not chunk:
+            return True
+        if len(self._chunks) >= _QUEUE or self._bytes + len(chunk) > _QUEUE_BYTES:
+            return False
+        self._chunks.append(chunk)
+        self._bytes += len(chunk)
+        self._arrived.set()
+        return True
+
+    def drop(self) -> None:
+        self.is_dropped = True
+        self._chunks.clear()
+        self._arrived.set()
+
+    async def next(self, patience: float) -> bytes | None:
+        """The next chunk, None if none came so long."""
+        if not self._chunks and not self.is_dropped:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._arrived.wait(), patience)
+        self._arrived.clear()
+        if not self._chunks:
+            return None
+        chunk = self._chunks.popleft()
+        self._bytes -= len(chunk)
+        return chunk
+
+
+class Live:
+    """The reader of one app in one event loop, which reads while anybody listens."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+        self._listeners: set[Listener] = set()
+        self._cursor: str | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._joining = asyncio.Lock()
+
+    async def listen(self, telling: Telling, after: str | None) -> AsyncIterator[bytes]:
+        """The stream of one listener: what it has missed, then what comes; a comment when there is nothing to tell."""
+        seen = None if after is None else await self._within(after)
+        if seen is not None:
+            async for reached, chunk in self._missed(telling, seen, None):
+                seen = reached
+                yield chunk
+        listener = await self._join(telling, seen)
+        try:
+            if seen is not None and self._cursor is not None:  # what others were told before it joined
+                async for _, chunk in self._missed(telling, seen, position(self._cursor)):
+                    yield chunk
+                listener.seen = max(position(seen), position(self._cursor))
+            yield b"retry: 2000\n\n"  # whoever reads this knows that nothing from now on is missed
+            while not listener.is_dropped:
+                yield await listener.next(HEARTBEAT) or b": still here\n\n"
+        finally:
+            self._listeners.discard(listener)
+
+    def close(self) -> None:
+        """End every stream."""
+        for listener in list(self._listeners):
+            listener.drop()
+
+    async def _within(self, after: str) -> str:
+        """The cursor, or the end of all events if it is behind that: it is from a store that was there before.
+
+        Who waited at such a cursor would hear nothing, and with the first one, whose cursor the reader begins at, all.
+        """
+        last = await run_sync(self._app.engine.events.last)
+        return last if position(after) > position(last) else after
+
+    async def _join(self, telling: Telling, seen: str | None) -> Listener:
+        async with self._joining:
+            is_idle = self._task is None or self._task.done()
+            begin = seen if is_idle or seen is not None else self._cursor
+            if begin is None:
+                begin = await run_sync(self._app.engine.events.last)
+            if is_idle:
+                self._cursor = begin
+            listener = Listener(telling, position(begin))
+            self._listeners.add(listener)
+            if is_idle:
+                self._task = asyncio.create_task(self._read())
+            return listener
+
+    async def _missed(self, telling: Telling, after: str, until: Position | None) -> AsyncIterator[tuple[str, bytes]]:
+        """What is behind a cursor, up to a position or to the end; each chunk with the cursor it reaches to."""
+        while until is None or position(after) < until:
+            pages = await run_sync(self._app.engine.events.read, after, _PAGES)
+            # What is behind the position is told by the reader.
+            pages = [page for page in pages if page[0] != after and (until is None or position(page[0]) <= until)]
+            if not pages:
+                return
+            chunk = await run_sync(telling.write, pages, after)
+            after = pages[-1][0]
+            yield after, chunk
+
+    # -- the reader
+
+    async def _read(self) -> None:
+        while self._listeners:
+            if server_is_ending():
+                self.close()
+                return
+            try:
+                tellings = {listener.telling for listener in self._listeners}
+                told = await run_sync(self._news, tellings)
+            except HeadraceError as error:
+                await self._be_away(error)
+                continue
+            if told is not None:
+                pages, chunks = told
+                self._cursor = pages[-1][0]
+                for listener in list(self._listeners):
+                    self._tell(listener, pages, chunks)
+            if told is None or len(told[0]) < _PAGES:
+                await asyncio.sleep(_LOOK)
+
+    async def _be_away(self, error: HeadraceError) -> None:
+        log.warning("events can't be read: %s", error)
+        for listener in self._listeners:
+            listener.offer(b'event: trouble\ndata: {"detail":"the store is not available"}\n\n')
+        await asyncio.sleep(_AWAY)
+
+    def _news(self, tellings: set[Telling]) -> tuple[list[Page], dict[Telling, bytes]] | None:
+        pages = self._app.engine.events.read(self._cursor, _PAGES)
+        if not pages:
+            return None
+        return pages, {telling: telling.write(pages, None) for telling in tellings}
+
+    def _tell(self, listener: Listener, pages: list[Page], chunks: dict[Telling, bytes]) -> None:
+        first, last = position(pages[0][0]), position(pages[-1][0])
+        if listener.seen >= last:
+            return
+        chunk = chunks.get(listener.telling)
+        if chunk is None or listener.seen >= first:  # it has joined meanwhile, or has seen some of these
+            unseen = [page for page in pages if position(page[0]) > listener.seen]
+            chunk = listener.telling.write(unseen, None)
+        listener.seen = last
+        if not listener.offer(chunk):
+            self._listeners.discard(listener)
+            listener.drop()
+
+
+def position(cursor: str) -> Position:
+    """Where a cursor's page stands: cursors of pages are numbers, one or two of them, in the order of events."""
+    return tuple(int(part) for part in page_of(cursor)[0].split("-"))
+
+
+def server_is_ending() -> bool:
+    """Whether the server of this process was told to end: uvicorn waits for streams before it tells its apps."""
+    servers = (getattr(signal.getsignal(number), "__self__", None) for number in (signal.SIGTERM, signal.SIGINT))
+    return any(getattr(server, "should_exit", False) is True for server in servers)
+
+
+class Lives:
+    """The readers of one app: mostly one, one for each event loop that asks."""
+
+    def __init__(self, app: Headrace) -> None:
+        self._app = app
+        self._lives: WeakKeyDictionary[asyncio.AbstractEventLoop, Live] = WeakKeyDictionary()
+
+    def here(self) -> Live:
+        loop = asyncio.get_running_loop()
+        if loop not in self._lives:
+            self._lives[loop] = Live(self._app)
+        return self._lives[loop]
+
+    def close(self) -> None:
+        """End every stream; may be called from any thread, and from a signal handler."""
+        for loop, live in list(self._lives.items()):
+            with contextlib.suppress(RuntimeError):  # it is over already
+                loop.call_soon_threadsafe(live.close)
+
+
+class Stream:
+    """The answer to a request that wants to listen, until either side ends it."""
+
+    def __init__(self, lives: Lives, telling: Telling, after: str | None) -> None:
+        self._lives, self._telling, self._after = lives, telling, after
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        await send({"type": "http.response.start", "status": 200, "headers": _HEADERS})
+        if scope["method"] == "HEAD":  # who asks for no body would wait for its end on this connection for ever
+            await send({"type": "http.response.body", "body": b""})
+            return
+        chunks = self._lives.here().listen(self._telling, self._after)
+        sending = asyncio.create_task(_send_all(chunks, send))
+        leaving = asyncio.create_task(until_left(receive))
+        try:
+            await asyncio.wait({sending, leaving}, return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            for task in (sending, leaving):
+                task.cancel()
+            await asyncio.gather(sending, leaving, return_exceptions=True)
+
+
+async def _send_all(stream: AsyncIterator[bytes], send: Send) -> None:
+    async for chunk in stream:
+        await send({"type": "http.response.body", "body": chunk, "more_body": True})
+    await send({"type": "http.response.body", "body": b"", "more_body": False})
+
+
+async def until_left(receive: Receive) -> None:
+    """Wait until the client ends its connection."""
+    while True:
+        message: Message = await receive()
+        if message["type"] == "http.disconnect":
+            return

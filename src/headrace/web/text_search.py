@@ -1,0 +1,66 @@
+"""Search by a text over HTTP: among the jobs as they are shown. The store itself would find what is starred out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from headrace.app.app import Headrace
+from headrace.app.jobs.jobs import JobPage
+from headrace.app.jobs.records import shown_texts
+from headrace.core.jobs.count import JobCount
+from headrace.errors import InvalidJob
+from headrace.runtime.jobs.job import Job
+
+_BATCH = 200
+_MOST = 20_000  # jobs that an action looks at to find those it is meant for
+
+
+def find(
+    app: Headrace, filters: Mapping[str, Any], *, limit: int, cursor: str | None, reach: int, archived: bool = False
+) -> JobPage:
+    """The matching jobs, newest first. About `reach` are looked at; the cursor goes on behind them."""
+    text, others = _divided(filters)
+    if text is None or archived:
+        return app.jobs.find(limit=limit, cursor=cursor, archived=archived, reach=reach, **filters)
+    found: list[Job[Any]] = []
+    for page in _pages(app, others, cursor, reach):
+        for job in page:
+            if text in shown_texts(job):
+                found.append(job)
+            if len(found) == limit:
+                return JobPage(found, str(job.row.seq))
+        cursor = page.cursor
+    return JobPage(found, cursor)
+
+
+def count_up_to(app: Headrace, reach: int, filters: Mapping[str, Any]) -> JobCount:
+    """How many jobs match, looking at about `reach` of them."""
+    if "text" not in filters:
+        return app.jobs.count_up_to(reach, **filters)
+    page = find(app, filters, limit=reach, cursor=None, reach=reach)
+    return JobCount(len(page), page.cursor is None)
+
+
+def settled(app: Headrace, filters: Mapping[str, Any]) -> dict[str, Any]:
+    """The filters of an action without a text: in its place, the ids of the jobs that show it."""
+    if "text" not in filters:
+        return dict(filters)
+    page = find(app, filters, limit=_MOST, cursor=None, reach=_MOST)
+    if page.cursor is not None:
+        raise InvalidJob(f"text: there are more than {_MOST} jobs to look through; narrow them down by another filter")
+    return {**_divided(filters)[1], "ids": [job.id for job in page]}
+
+
+def _divided(filters: Mapping[str, Any]) -> tuple[str | None, dict[str, Any]]:
+    return filters.get("text"), {name: value for name, value in filters.items() if name != "text"}
+
+
+def _pages(app: Headrace, filters: Mapping[str, Any], cursor: str | None, reach: int) -> Iterator[JobPage]:
+    left = reach
+    while left > 0:
+        page = app.jobs.find(limit=min(_BATCH, left), cursor=cursor, reach=left, whole=True, **filters)
+        yield page
+        if page.cursor is None:
+            return
+        cursor, left = page.cursor, left - max(len(page), 1)
